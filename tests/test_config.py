@@ -198,9 +198,12 @@ def test_name_of_a_preset(tmp_path):
 
 def test_all_errors_at_once(tmp_path):
     """Every wrong key is named, with its line and what was meant."""
-    said = str(wrong(written(tmp_path, "metod: mse\nseed: -1\nfromat: qdq\n")))
-    assert "3 errors: " in said
-    assert all(f"c.yaml:{line}:1: " in said for line in (1, 2, 3))
+    text = "metod: mse\nseed: -1\nfromat: qdq\ntarget: npu-int9\n"
+    said = str(wrong(written(tmp_path, text)))
+    assert "4 errors: " in said
+    assert "c.yaml:4:9: target: unknown target 'npu-int9' (did you mean 'npu-int8'?)" in said
+    places = [said.index(f"c.yaml:{line}:1: ") for line in (1, 2, 3)]
+    assert places == sorted(places)
     assert "did you mean 'method'?" in said
     assert "did you mean 'format'?" in said
 

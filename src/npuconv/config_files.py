@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import ConfigError, NpuconvError
+from npuconv.target import builtin_names
 
 OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
 TABLE = ("tool", "npuconv")  # of pyproject.toml
@@ -40,8 +41,28 @@ def open_config(path: str | Path) -> yamlio.Document:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
-    raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
+    wrong = yamlio.problems(document, Options, error=ConfigError, causes=True)
+    raise_together([*wrong, *_unknown_target(document)])
     return document
+
+
+def _unknown_target(document: yamlio.Document) -> Iterator[ConfigError]:
+    """Yield an error if the target is a name, and no built-in target has it."""
+    name = document.data.get("target") if isinstance(document.data, Mapping) else None
+    if not isinstance(name, str) or not name or not _is_name(name) or Path(name).is_file():
+        return
+    if name not in builtin_names():
+        line, column = document.mark(("target",), key=False)
+        hint = yamlio.suggest(name, builtin_names()) or f"known: {', '.join(builtin_names())}"
+        yield ConfigError(
+            f"target: unknown target {name!r}",
+            file=document.name, line=line, column=column, hint=hint,
+        )  # fmt: skip
+
+
+def _is_name(target: str) -> bool:
+    """Return whether a target is meant as a name, not as a file."""
+    return "/" not in target and not target.endswith(_SUFFIXES)
 
 
 def find_config() -> Path | None:
@@ -73,13 +94,19 @@ def raise_together(errors: Iterable[NpuconvError]) -> None:
     """Raise all errors of a file as one, so that one run shows all of them.
 
     Raises:
-        ConfigError: there are some; each is named with its line and column.
+        ConfigError: there are some; each is named with its line and column, in their order.
     """
-    different = {str(one): one for one in errors}
+    different = {str(one): one for one in sorted(errors, key=_place)}
     if len(different) > 1:
-        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+        found = ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+        found.each = tuple(different)
+        raise found
     for one in different.values():
         raise one
+
+
+def _place(error: NpuconvError) -> tuple[int, int]:
+    return getattr(error, "line", 0), getattr(error, "column", 0)
 
 
 def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +114,7 @@ def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     for key in _PATHS:
         value = found.get(key)
-        named = key == "target" and "/" not in str(value) and not str(value).endswith(_SUFFIXES)
+        named = key == "target" and _is_name(str(value))
         if isinstance(value, str) and value and not named and not Path(value).is_absolute():
             path = folder / value
             found[key] = Path(os.path.relpath(path) if path.is_absolute() else path).as_posix()

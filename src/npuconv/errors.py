@@ -10,8 +10,9 @@
     |-- UnsupportedModelError 1  findings block the conversion; carries the report
     `-- InternalError       70   a bug in npuconv; names the pass
 
-A user's mistake is always one of these and is shown as one line; anything else
-that escapes is a bug and becomes an ``InternalError`` at the edge.
+A user's mistake is always one of these and is shown as one line, or as a line
+for each of several; anything else that escapes is a bug and becomes an
+``InternalError`` at the edge.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class NpuconvError(Exception):
     """
 
     exit_code: ClassVar[int] = 2
+    each: tuple[str, ...] = ()  # lines of several errors that are raised as one
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

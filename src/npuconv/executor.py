@@ -71,9 +71,6 @@ class Session:
             DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
-        fold: False computes nodes that read nothing but constants, or shapes, in every run.
-            onnxruntime infers an extent too many for a pool with ``ceil_mode`` whose last
-            window begins beyond the input, and makes a constant of it.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -87,7 +84,6 @@ class Session:
         optimize: bool = True,
         eager: bool = False,
         fuse_int8: bool = True,
-        fold: bool = True,
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
@@ -102,7 +98,7 @@ class Session:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
-        disabled = [] if fold else ["ConstantFolding"]
+        disabled: list[str] = []
         if isinstance(model, onnx.ModelProto) and store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # would hold what it makes of weights

@@ -41,7 +41,9 @@ def test_height_and_width():
     """The most common extents that the model runs on are taken and reported."""
     shape, sentence = shape_of(Net(x=("N", 3, "h", "w")).conv("x", (4, 3, 3, 3)))
     assert shape == (1, 3, 224, 224)
-    assert sentence == "input shape assumed for the synthetic inputs: x=1,3,224,224"
+    assert sentence == (
+        "the model leaves its input shape open, assumed is x=1,3,224,224: give --input-shape"
+    )
 
 
 def test_the_first_that_runs():
@@ -68,7 +70,7 @@ def test_several_inputs():
     net = Net(x=(1, 3, "h", "w"), fixed=(1, 4), y=(1, 3, "h", "w")).op("Add", "x", "y")
     specs, sentence = wanted(net.conv("", (4, 3, 3, 3)))
     assert [s.shape for s in specs] == [(1, 3, 224, 224), (1, 4), (1, 3, 224, 224)]
-    assert sentence.endswith("x=1,3,224,224; y=1,3,224,224")
+    assert "x=1,3,224,224; y=1,3,224,224" in sentence
 
 
 def test_types():
@@ -99,7 +101,7 @@ def test_the_report_says_what_was_assumed():
     """The sentence is a warning, and --input-shape makes it go away."""
     net = Net(x=(1, 3, "h", "w")).conv("x", (4, 3, 3, 3)).model()
     warnings = npuconv.convert(net).report.summary.warnings
-    assert any(w.startswith("input shape assumed") for w in warnings)
+    assert any("assumed is" in w for w in warnings)
     fixed = npuconv.convert(net, input_shape={"x": (1, 3, 8, 8)}).report
     assert not any(w.startswith("input shape") for w in fixed.summary.warnings)
 

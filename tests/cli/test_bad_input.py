@@ -139,7 +139,7 @@ SAMPLES: dict[str, tuple[str, Callable, str]] = {
     "wrong-rank": ("s.npz", archive(x=images(64)), "has shape [64]"),
     "wrong-type": ("s.npz", archive(x=np.zeros((4, 1, 8, 8), np.uint8)), "is uint8"),
     "none": ("s.npz", archive(x=images(0, 1, 8, 8)), "there are no samples"),
-    "not-an-archive": ("s.npz", write(b"hello"), "neither .npz nor .npy"),
+    "not-an-archive": ("s.npz", write(b"hello"), "not a valid .npz or .npy file"),
     "truncated": ("s.npz", write(b"PK\x03\x04" + bytes(9)), "damaged"),
     "empty": ("s.npz", write(b""), "empty"),
     "npy-of-wrong-shape": ("s.npy", lambda path: np.save(path, images(4, 8)), "has shape [4, 8]"),

@@ -217,9 +217,9 @@ def test_reports(cli, jobs, folder):
     ("flags", "said"),
     [
         (["--jobs", 0], "0 is not in the range"),
-        (["--timeout", "soon"], "'--timeout': 'soon' is not a duration"),
-        (["--timeout", "0"], "'--timeout': '0' must be above 0"),
-        (["--memory", "some"], "'--memory': 'some' is not a size"),
+        (["--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        (["--timeout", "0"], "--timeout: '0' must be above 0"),
+        (["--memory", "some"], "--memory: 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
         (["--ship"], "give a scheduler"),
         (["--split-calibration"], "give a scheduler"),

@@ -47,6 +47,12 @@ def test_long_shapes_are_broken(cli, folder):
     assert " ?x3x?x? " in done.out
 
 
+def test_names_of_dimensions_stand_apart(cli, folder):
+    """The name of a dimension does not run into the next extent."""
+    onnx.save(Net(x=("unk__110", 3, 8, 8)).conv("x").model(), folder / "m.onnx")
+    assert "inputs x: float32 unk__110 x 3 x 8 x 8" in lines_of(cli("inspect", "m.onnx"))
+
+
 def test_json(cli, model):
     """JSON has the same numbers, for programs."""
     done = cli("inspect", model, "--format", "json")

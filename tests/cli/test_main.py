@@ -81,7 +81,8 @@ def test_nothing(cli):
         (["xyzzy"], "no such command: 'xyzzy' (see 'npuconv --help')"),
         (["--formt"], "--formt"),
         (["convert", "m.onnx", "--formt", "qdq"], "--format"),
-        (["convert", "m.onnx", "--format", "qdp"], "'qdp' is not one of"),
+        (["convert", "m.onnx", "--format", "qdp"], "--format: 'qdp' is not one of"),
+        (["convert", "m.onnx", "--format", "qdp"], "did you mean 'qdq'?"),
         (["convert"], "Missing argument 'MODEL'"),
         (["check"], "Missing argument 'MODEL...'"),
         (["check", "m.onnx", "--seed", "x"], "'x' is not a valid integer"),
@@ -93,6 +94,15 @@ def test_misspelt(cli, arguments, said):
     assert (done.code, done.out) == (2, "")
     assert said in done.error
     assert len(done.err.splitlines()) == 1
+
+
+def test_a_line_for_each_error(cli, folder):
+    """Errors of one file are shown together, in the order of its lines."""
+    (folder / "c.yaml").write_text("metod: mse\nseed: -1\nfromat: qdq\n")
+    done = cli("check", "m.onnx", "--config", "c.yaml")
+    assert (done.code, done.out) == (2, "")
+    starts = [f"npuconv: error: c.yaml:{line}:1: " for line in (1, 2, 3)]
+    assert [line[: len(starts[0])] for line in done.err.splitlines()] == starts
 
 
 @pytest.mark.e2e

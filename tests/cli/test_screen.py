@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -235,6 +236,17 @@ def test_say(capsys):
     screen.say("hello")
     screen.say("hush", quiet=True)
     assert capsys.readouterr() == ("", "npuconv: hello\n")
+
+
+def test_say_a_command(capsys, monkeypatch):
+    """A command in several lines can be pasted: backslashes end them, quotes stay whole."""
+    command = "npuconv split 'my models/net.onnx' -o " + "parts" * 12
+    monkeypatch.setattr(screen, "is_terminal", lambda _stream: True)
+    screen.say("split it with:", command=command)
+    shown = capsys.readouterr().err
+    assert shown.count(" \\\n") == shown.count("\n") - 1 > 0
+    pasted = shown.partition("with:")[2].replace("\\\n", "")
+    assert shlex.split(pasted) == shlex.split(command)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,23 @@ def _facts(node: onnx.NodeProto, shapes: dict[str, list[int]]) -> dict[str, Any]
     }  # fmt: skip
 
 
+def pools_of(model: onnx.ModelProto) -> list[tuple[str, dict[str, Any]]]:
+    """The facts of every max pool of images, read off the file."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    values = (*inferred.graph.value_info, *inferred.graph.input)
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
+    found = []
+    for node in model.graph.node:
+        if node.op_type == "MaxPool" and len(dims := shapes[node.input[0]]) == 4:
+            attrs = attributes(node)
+            named = zip(("in_n", "in_c", "in_h", "in_w"), dims, strict=True)
+            strides, kernel = attrs.get("strides", [1, 1]), attrs["kernel_shape"]
+            facts = dict(zip(("stride_h", "stride_w", "kernel_h", "kernel_w"),
+                             [*strides, *kernel], strict=True))  # fmt: skip
+            found.append((node.name, {**facts, **dict(named)}))
+    return found
+
+
 def converted(case: Case, limits: Limits, path: Path) -> onnx.ModelProto | None:
     """The float model for a device of these limits; None where it is refused."""
     path.write_text(json.dumps(limits.file()))
@@ -99,6 +116,8 @@ def law(case: Case, limits: Limits, model: onnx.ModelProto) -> None:
     onnx.checker.check_model(model)
     for name, facts in facts_of(model):
         assert limits.broken_by(facts) == [], name
+    for name, facts in pools_of(model):
+        assert limits.broken_by_pool(facts) == [], name
     wanted = evaluate(case.model, case.feeds)
     assert [o.name for o in model.graph.output] == list(wanted)
     for (name, array), value in zip(

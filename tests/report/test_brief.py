@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+import npuconv
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import brief
 from npuconv.report.terminal import cells
 from npuconv.schemas.quality import Accuracy, OutputAccuracy
 from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit
+from support.builders import Net
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]
@@ -57,6 +59,14 @@ def test_amber_with_warnings(clean: Report) -> None:
     warned = clean.model_copy(update={"summary": told})
     shown = brief.render(warned, "m", color=True)
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
+
+
+def test_a_warning_in_the_verdict_ends_before_its_advice(clean: Report) -> None:
+    """Cut at a colon between words; names of tensors keep theirs."""
+    warning = "array 'x' is taken for input 'serving:0': give --calibration-key"
+    summary = clean.summary.model_copy(update={"warnings": (warning,)})
+    said = brief.headline(clean.model_copy(update={"summary": summary}))
+    assert said.endswith("1 warning: array 'x' is taken for input 'serving:0'")
 
 
 def test_unknown_bytes_say_what_to_give(report: Report) -> None:
@@ -123,6 +133,13 @@ def test_limits_are_one_line(clean: Report) -> None:
     shown = brief.render(clean.model_copy(update={"unknown_limits": tuple(limits)}), "m")
     assert "1 limit undocumented: -v\n" in shown
     assert "Conv.in_n" not in shown
+
+
+def test_a_pool_that_became_a_large_kernel_is_named() -> None:
+    """Its MACs count as the device's, although nobody says that the device takes it."""
+    pooled = Net(x=(1, 3, 20, 20)).conv().op("GlobalAveragePool").model()
+    shown = brief.render(npuconv.check(pooled), "m")
+    assert "19 limits undocumented, with kernels of up to 18x18: -v\n" in shown
 
 
 def test_many(report: Report, clean: Report) -> None:

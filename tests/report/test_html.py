@@ -97,7 +97,7 @@ def test_weights():
     )
     assert (bar.observed.left, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
     assert (bar.int8.left, bar.int8.width) == (37.5, 25.0)
-    assert bar.note == "8 channels, the smallest within 0.5; rounded: compensated"
+    assert bar.note == "8 channels, the narrowest within ±0.5; rounded: compensated"
 
 
 def test_all_zero():

@@ -50,7 +50,7 @@ def test_page():
     page = verified.render(report())
     assert "<title>SQNR 31.5 dB: q.onnx</title>" in page
     assert page.index('class="number low" data-sort="9.5"') < page.index('data-sort="40.0"')
-    assert "of it <code>scores</code>" in page
+    assert "part <code>scores</code>" in page
     assert "0 to 4</td>" in page
     assert page == verified.render(report())
 

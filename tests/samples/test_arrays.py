@@ -86,7 +86,7 @@ def test_names() -> None:
     assert "name the arrays like" in refuse({"q": X})
     assert "found none" in refuse({})
     assert read({"x": X, "labels": object()}).notes == (
-        "arrays ignored, no input has their name: 'labels'",
+        "arrays not used, as no input has their name: 'labels'",
     )
     assert "no array named 'a', 'b'" in refuse({"arr_0": X}, spec("a"), spec("b"))
 
@@ -210,7 +210,7 @@ def test_iterable_of_dicts() -> None:
     samples = read(feeds(), limit=3)
     assert np.array_equal(stacked(samples), X[:3])
     assert np.array_equal(stacked(samples), X[:3])
-    assert samples.notes == ("arrays ignored, no input has their name: 'id'",)
+    assert samples.notes == ("arrays not used, as no input has their name: 'id'",)
     assert read([{"x": X}], spec(shape=None))[0]["x"].shape == X.shape
 
 
@@ -241,7 +241,7 @@ def test_npz(tmp_path: Path) -> None:
     samples = read(str(tmp_path / "data.npz"))
     assert np.array_equal(stacked(samples), X)
     assert samples.description == "data.npz"
-    assert samples.notes == ("arrays ignored, no input has their name: 'y'",)
+    assert samples.notes == ("arrays not used, as no input has their name: 'y'",)
     assert "data.npz: no array named 'z'" in refuse(tmp_path / "data.npz", spec("z"))
 
 
@@ -274,7 +274,7 @@ def test_key_of_the_array(tmp_path: Path) -> None:
     for source in (path, {"x": X, "images": X + 1}):
         samples = taken(source, "images")
         assert np.array_equal(stacked(samples), X + 1)
-        assert "arrays ignored, no input has their name: 'x'" in samples.notes
+        assert "arrays not used, as no input has their name: 'x'" in samples.notes
         with pytest.raises(CalibrationError, match="no array named 'image'; found 'x', 'images'"):
             taken(source, "image")
     with pytest.raises(CalibrationError, match="one input, and this one has 'x', 'z'"):
@@ -305,7 +305,7 @@ def test_directory_with_a_file_per_input(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", X)
     samples = read(tmp_path, spec("a"), spec("b"))
     assert np.array_equal(stacked(samples, "b"), X * 2)
-    assert samples.notes == ("arrays ignored, no input has their name: 'c'",)
+    assert samples.notes == ("arrays not used, as no input has their name: 'c'",)
     assert "no array named 'd'" in refuse(tmp_path, spec("a"), spec("d"))
 
 
@@ -323,7 +323,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     data = good.read_bytes()
     cases = {
         "empty.npz": (b"", "file is empty"),
-        "text.npz": (b"hello, world", "neither .npz nor .npy"),
+        "text.npz": (b"hello, world", "not a valid .npz or .npy file"),
         "cut.npz": (data[: len(data) // 2], "damaged"),
         "flipped.npz": (data[:300] + b"????" + data[304:], "damaged"),
         "cut.npy": (b"\x93NUMPY\x01\x00", "damaged"),

@@ -126,7 +126,10 @@ def test_directory_sorted_with_note(tmp_path: Path) -> None:
     samples = read(tmp_path)
     assert [round(float(feed["image"].mean()), -1) for feed in samples] == [100, 200, 0]
     assert samples.description == f"{tmp_path.name}, raw"
-    assert samples.notes == ("images were scaled to cover 8x8 and cropped at the centre",)
+    assert samples.notes == (
+        "images were scaled to cover 8x8 and cropped at the centre: if training did otherwise,"
+        " give --resize and --crop",
+    )
 
 
 def test_batches(tmp_path: Path) -> None:

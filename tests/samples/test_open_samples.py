@@ -122,7 +122,7 @@ def test_files(tmp_path: Path) -> None:
     cases = {
         "objects.npz": "Python objects, which are not read: are all samples of one shape?",
         "objects.npy": "Python objects, which are not read: are all samples of one shape?",
-        "text.npz": "neither .npz nor .npy",
+        "text.npz": "not a valid .npz or .npy file",
         "weights.pt": "not a source of samples",
         "list.txt": "no such file: a.png",
         "empty": "no .npz, .npy, .jpg, .jpeg, .png or .bmp file in it",
@@ -167,7 +167,7 @@ def test_what_is_taken() -> None:
 def test_one_sample_is_few() -> None:
     """One sample leaves none to hold out."""
     warnings = npuconv.convert(MODEL, calibration=G[:1]).report.summary.warnings
-    assert any("too few samples to keep some apart" in text for text in warnings)
+    assert any("too few samples to hold some out" in text for text in warnings)
 
 
 def test_a_mistake_in_a_generator_is_its_own() -> None:

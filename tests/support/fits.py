@@ -44,11 +44,19 @@ class Fitted:
         return {node.inputs[1].name for node in self.model.nodes("Conv")}
 
 
-def fit(net: Net, costs: dict[str, float] | None = None, **limits: Any) -> Fitted:
-    """Run the pass on a model; what it makes is equal, keeps every limit, and is left alone."""
+def fit(
+    net: Net,
+    costs: dict[str, float] | None = None,
+    also: dict[str, Any] | None = None,
+    **limits: Any,
+) -> Fitted:
+    """Run the pass on a model; what it makes is equal, keeps every limit, and is left alone.
+
+    ``also`` are further keys of the target file.
+    """
     proto = net.model()
-    target = chip(also={"costs": costs} if costs else None, **limits)
-    model, ctx = read(proto), PassContext(target, Options())
+    target = chip(also={**(also or {}), **({"costs": costs} if costs else {})}, **limits)
+    model, ctx = read(proto), PassContext(target, Options(format="float"))
     fired = run_pass(NAME, model, ctx)
     record = ctx.rewrites[0] if ctx.rewrites else None
     same_numbers(proto, model)

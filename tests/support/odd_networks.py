@@ -156,6 +156,33 @@ def _convolution(work: _Growing, image: Image) -> list[Image]:
     return [Image(made, rows, *_windows(image, sizes, pads, strides))]
 
 
+def _dilated(work: _Growing, image: Image) -> list[Image]:
+    """Few groups, a dilation, or pads that differ: whatever a device may have to rewrite."""
+    dice, (channels, height, width) = work.dice, image.shape
+    if min(height, width) < 5:
+        return _convolution(work, image)
+    group = 2 if channels % 2 == 0 and dice.chance(40) else 1
+    apart = dice.one_of((1, 2))
+    top, left, bottom, right = pads = [dice.number(0, 2) for _ in range(4)]
+    rows = group * dice.one_of((2, 3, 4))
+    window = {"group": group, "pads": pads, "dilations": [apart, 1]}
+    weight = (rows, channels // group, 3, 3)
+    made = work.net.conv(image.name, weight, bias=dice.chance(50), **window).last
+    return [Image(made, rows, height + top + bottom - 2 * apart, width + left + right - 2)]
+
+
+def _transposed(work: _Growing, image: Image) -> list[Image]:
+    dice, (channels, height, width) = work.dice, image.shape
+    if max(height, width) > 16:
+        return _convolution(work, image)
+    stride, size, rows = dice.one_of((1, 2)), dice.one_of((2, 3, 4)), dice.one_of((2, 4))
+    made = work.net.conv(
+        image.name, (channels, rows, size, size), op="ConvTranspose", strides=[stride] * 2
+    ).last
+    sides = [(side - 1) * stride + size for side in (height, width)]
+    return [Image(made, rows, *sides)]
+
+
 def _windows(
     image: Image, sizes: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> list[int]:
@@ -316,7 +343,8 @@ def _head(work: _Growing, image: Image) -> None:
 
 
 PARTS: dict[str, tuple[int, Callable[[_Growing, Image], list[Image]]]] = {
-    "convolution": (8, _convolution), "function": (6, _function), "pair": (4, _pair),
+    "convolution": (8, _convolution), "dilated": (2, _dilated), "transposed": (1, _transposed),
+    "function": (6, _function), "pair": (4, _pair),
     "gate": (4, _gate), "concat": (3, _concat), "pool": (2, _pool), "constant": (2, _constant),
     "hard_swish": (2, _hard_swish), "resize": (1, _resize), "split": (1, _split),
     "slice": (1, _slice), "softmax": (1, _softmax), "pad": (1, _pad),
@@ -333,7 +361,9 @@ def _options(dice: Dice, work: _Growing) -> dict[str, Any]:
         found["opset"] = dice.one_of((14, 17, 19, 22, 25))
     rare = (
         ("standard_ops", True), ("fit", False), ("io", "int8"), ("max_extra_macs", 20),
-        ("pad_on_host", "all"),
+        ("pad_on_host", "all"), ("pad_on_host", "never"), ("max_extra_bytes", 200),
+        ("without", ("clipping",)), ("prefer", ("dense",)), ("keep_float", ("op:Relu",)),
+        ("layout", "nhwc"),
     )  # fmt: skip
     found |= {option: value for option, value in rare if dice.chance(10)}
     if work.batch == "N" and dice.chance(50):
@@ -343,12 +373,14 @@ def _options(dice: Dice, work: _Growing) -> dict[str, Any]:
 
 def odd_device(dice: Dice) -> dict[str, Any]:
     """Return a device that lists most operators, with some limits of Conv, as data."""
-    limits = {}
+    limits: dict[str, Any] = {}
     if dice.chance(40):
         for name, bounds in LIMITS.items():
             if dice.chance(25):
                 low = 0 if name.startswith("pad") else 1
                 limits[name] = {"range": [low, dice.one_of(bounds)]}
+        if dice.chance(20):
+            limits["bias"] = {"equals": dice.chance(50)}
     activations = {
         "dtype": "int8",
         "zero_point": dice.one_of(([0], {"range": [-128, 127]})),
@@ -356,6 +388,8 @@ def odd_device(dice: Dice) -> dict[str, Any]:
     }
     if arithmetic := dice.one_of(("", "", "shift", "gemmlowp", "float")):
         activations["requantize"] = arithmetic
+    if arithmetic != "gemmlowp" and dice.chance(20):
+        activations["accumulate"] = "int32"
     weights = {
         "dtype": "int8",
         "symmetric": True,

@@ -1,4 +1,4 @@
-"""Random sets of limits of Conv, as a target file says them and as a test judges them.
+"""Random sets of limits of Conv and MaxPool, as a target file says them and as a test judges them.
 
     limits = random_limits(Dice(3, 17))
     faults = limits.broken_by(facts)
@@ -36,21 +36,49 @@ _RELATIONS: dict[str, Callable[[Facts], bool]] = {
 }  # fmt: skip
 
 
+# Limits that exact rewrites alone bring a convolution within.
+_NO_SUMS = ("in_n", "out_c", *(f"pad_{side}" for side in _SIDES))
+# What random graphs are made of beside convolutions and max pools, and what rewrites put there.
+_OTHERS = (
+    "Add", "AveragePool", "BatchNormalization", "Concat", "DepthToSpace", "Flatten", "Gemm",
+    "Gather", "GlobalAveragePool", "Identity", "MatMul", "Mul", "Pad", "Relu", "Reshape", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Sum", "Transpose", "Unsqueeze",
+)  # fmt: skip
+
+
 @dataclass
 class Limits:
-    """Random demands of a device on Conv."""
+    """Random demands of a device on Conv, and on MaxPool where it has one.
+
+    Attributes:
+        limits: of Conv.
+        require: relations of Conv.
+        pools: limits of MaxPool; None where it is not listed.
+        hostless: whether the device runs everything, and there is no host.
+        adds: whether it adds, then.
+    """
 
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     require: list[str] = field(default_factory=list)
+    pools: dict[str, dict[str, Any]] | None = None
+    hostless: bool = False
+    adds: bool = True
 
     def file(self) -> dict[str, Any]:
         """The target as data, to be written as JSON, which YAML can read."""
         fixed = {"rank": {"equals": 4}, "auto_pad": ["NOTSET"], "group": [1, "C"]}
         relations = [{"then": text} for text in self.require]
-        conv = {"limits": {**fixed, **self.limits}, "require": relations}
+        operators: dict[str, Any] = {}
+        if self.pools is not None:
+            operators = {"MaxPool": {"limits": self.pools}, "Slice": {}, "Concat": {}}
+        if self.hostless:
+            left = {"Add", "Sum"} if not self.adds else set()
+            operators = {op: {} for op in (*_OTHERS, "MaxPool") if op not in left} | operators
+        operators["Conv"] = {"limits": {**fixed, **self.limits}, "require": relations}
         return {
-            "schema": 1, "name": "drawn", "operators": {"Conv": conv},
+            "schema": 1, "name": "drawn", "operators": operators,
             "activations": NUMBERS, "weights": WEIGHTS,
+            "unlisted_operators": "error" if self.hostless else "host",
         }  # fmt: skip
 
     def broken_by(self, facts: Facts) -> list[str]:
@@ -64,6 +92,11 @@ class Limits:
         if facts["group"] not in (1, facts["in_c"]):
             found.append(f"group {facts['group']} of {facts['in_c']}")
         return found
+
+    def broken_by_pool(self, facts: Facts) -> list[str]:
+        """The demands that a max pool with these facts does not meet."""
+        limits = (self.pools or {}).items()
+        return [f"{name}: {limit}" for name, limit in limits if not _allows(limit, facts[name])]
 
 
 def _allows(limit: dict[str, Any], value: Any) -> bool:
@@ -127,3 +160,21 @@ def _others(dice: Dice, found: Limits, chance: int) -> None:
         found.limits["in_n"] = {"max": dice.number(1, 2)}
     if dice.chance(chance):
         found.limits["bias"] = {"equals": bool(dice.number(0, 1))}
+    if dice.chance(50):
+        found.pools = _of_pools(dice, chance)
+    found.hostless = dice.chance(30)
+    if found.hostless and dice.chance(30):  # what nobody adds has no partial sums
+        found.adds, found.require = False, []
+        found.limits = {name: limit for name, limit in found.limits.items() if name in _NO_SUMS}
+        found.limits["bias"] = {"equals": False}
+
+
+def _of_pools(dice: Dice, chance: int) -> dict[str, dict[str, Any]]:
+    """Limits that pools of 2x2 cells with any stride can be within."""
+    options: dict[str, list[int]] = {
+        "in_n": [1, 2], "in_c": [1, 2, 4], "in_h": [4, 6, 9], "in_w": [4, 6, 9],
+        "stride_h": [1], "stride_w": [1],
+    }  # fmt: skip
+    drawn = {name: {"max": dice.one_of(values)} for name, values in options.items()}
+    kernel = {"kernel_h": {"max": 2}, "kernel_w": {"max": 2}} if dice.chance(chance) else {}
+    return {name: limit for name, limit in drawn.items() if dice.chance(chance)} | kernel

@@ -132,7 +132,8 @@ def _sentence(before: list[InputSpec], after: list[InputSpec]) -> str:
         for old, new in zip(before, after, strict=True)
         if _open_axes(old)
     ]
-    return f"input shape assumed for the synthetic inputs: {'; '.join(lengths)}"
+    assumed = "; ".join(lengths)
+    return f"the model leaves its input shape open, assumed is {assumed}: give --input-shape"
 
 
 def first_convolution(model: Model) -> Node | None:

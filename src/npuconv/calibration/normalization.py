@@ -222,13 +222,13 @@ def _from_file(model: Model) -> list[_Evidence]:
     if first[0] == "Mul" and 100 <= first[1] <= 256:  # what comes in is no larger than 1
         centred = dict.fromkeys((SIGNED, HALF), NORMALIZATION.scales_up_centred)
         odds = {UNIT: NORMALIZATION.scales_up, **centred}
-        return [_Evidence("the model itself makes 0..255 of it", odds)]
+        return [_Evidence("the model itself scales its input to 0..255", odds)]
     if any(100 <= number <= 256 or 1 / 256 <= number <= 1 / 100 for _, number in numbers):
         odds = {RAW: NORMALIZATION.scales_raw}
         return [_Evidence("the model itself scales pixels of 0..255", odds)]
     if any(0.35 <= number <= 0.55 for _, number in numbers):
         odds = {UNIT: NORMALIZATION.takes_off_mean}
-        return [_Evidence("the model itself takes off the mean of pixels in 0..1", odds)]
+        return [_Evidence("the model itself subtracts the mean of pixels in 0..1", odds)]
     return []
 
 
@@ -344,7 +344,7 @@ def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evid
         for item, one in moments.items()
     }
     odds = {item: _bias_odds(ratio) for item, ratio in logs.items()}
-    found = [_Evidence("biases are of the size of what the first layer puts out", odds)]
+    found = [_Evidence("the size of the first biases", odds)]
     if UNIT in moments:
         deviations = np.maximum(np.sqrt(moments[UNIT].variances), 1e-6)
         found += _mean_pixel(weight, bias, deviations)
@@ -371,11 +371,11 @@ def _mean_pixel(weight: np.ndarray, bias: np.ndarray, deviations: Doubles) -> li
     mean = -float(sums @ biases) / max(float(sums @ sums), _TINY)
     if correlation > NORMALIZATION.bias_correlation:
         odds = {UNIT: NORMALIZATION.no_mean_pixel, RAW: NORMALIZATION.no_mean_pixel, SIGNED: 0.0}
-        return [_Evidence("biases take off no mean pixel", odds)]
+        return [_Evidence("the first biases subtract no mean pixel", odds)]
     if correlation < -NORMALIZATION.bias_correlation:
         ranges = ((UNIT, NORMALIZATION.unit_mean, 2), (RAW, NORMALIZATION.raw_mean, 0))
         for item, (low, high), digits in ranges:
             if low < mean < high:
-                reason = f"biases take off a mean pixel of {mean:.{digits}f}"
+                reason = f"the first biases subtract a mean pixel of {mean:.{digits}f}"
                 return [_Evidence(reason, {item: NORMALIZATION.mean_pixel})]
     return []

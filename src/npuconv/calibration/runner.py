@@ -121,8 +121,7 @@ class Runner:
     def _session(self) -> executor.Session:
         """The loaded model; never used where all parts are in the cache."""
         tapped = taps.insert_taps(self._model, list(self.tensors))
-        fold = not any(a.name == "ceil_mode" for n in self._model.graph.node for a in n.attribute)
-        return executor.Session(tapped, threads=1, eager=True, fuse_int8=False, fold=fold)
+        return executor.Session(tapped, threads=1, eager=True, fuse_int8=False)
 
     def _discover(self, feed: Feed, samples: int) -> Layout:
         """Return the layout of the tensors for inputs of these shapes, from a run."""

@@ -11,6 +11,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 import warnings
@@ -152,7 +153,9 @@ def _run(arguments: list[str], written: list[Path]) -> int:
 def _failed(error: Exception) -> int:
     """Print an error and return its exit code: the user's, lack of memory, or a bug."""
     if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
-        return _fail(str(error), error.exit_code)
+        for line in error.each[:-1]:
+            screen.fail(line)
+        return _fail(error.each[-1] if error.each else str(error), error.exit_code)
     if is_lack_of_memory(error):
         return _fail(guard.cause(error), 2)
     if os.environ.get("NPUCONV_TRACEBACK"):
@@ -174,7 +177,19 @@ def _cause(error: BaseException) -> str:
     ctx, text = getattr(error, "ctx", None), error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         text = f"no such option: {error.option_name}{_nearest(error.option_name, ctx)}"
+    elif isinstance(error, click.BadParameter) and error.param and error.message:
+        text = f"{error.param.opts[0]}: {error.message}{_nearest_choice(error)}"
     return f"{text} (see '{ctx.command_path} --help')" if ctx else text
+
+
+def _nearest_choice(error: click.BadParameter) -> str:
+    """Return a question for the value that is spelled most like the wrong one."""
+    given = re.match("'(.*)' is not one of", error.message)
+    kind = error.param.type if error.param else None
+    if given is None or not isinstance(kind, click.Choice):
+        return ""
+    near = difflib.get_close_matches(given[1], list(map(str, kind.choices)), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:

@@ -66,30 +66,30 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
     "--timeout",
     metavar="TIME",
     callback=_checked,
-    help="that a job may take: 90, 10m, 2h; JOBS.yaml may say otherwise for some",
+    help="time limit of a job: 90, 10m, 2h; JOBS.yaml may override it",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
     callback=_checked,
-    help="that a job may take: 512MiB, 4GiB; JOBS.yaml may say otherwise for some",
+    help="memory limit of a job: 512MiB, 4GiB; JOBS.yaml may override it",
 )
 @click.option(
-    "--resume/--no-resume", default=True, help="leave what is done and unchanged  [default]"
+    "--resume/--no-resume", default=True, help="skip jobs that are done and unchanged  [default]"
 )
 @click.option("--force", is_flag=True, help="do every job again; the same as --no-resume")
-@click.option("--dry-run", is_flag=True, help="show the jobs and what they would do")
-@click.option("--verify-lock", is_flag=True, help="fail if anything is not as locked; run nothing")
+@click.option("--dry-run", is_flag=True, help="show what a run would do")
+@click.option("--verify-lock", is_flag=True, help="run nothing; fail if any lock differs")
 @click.option("--cache", metavar="DIR", help="decoded samples  [default: in the output folder]")
 @click.option("--scheduler", metavar="ADDRESS", help="run on Dask: tcp://host:8786")
 @click.option(
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
-@click.option("--ship", is_flag=True, help="send files to the workers, who see no shared path")
+@click.option("--ship", is_flag=True, help="send files to workers that share no folder")
 @click.option(
     "--split-calibration/--no-split-calibration",
     default=None,
-    help="all workers calibrate for one job  [default: if they are more than the jobs]",
+    help="all workers calibrate for one job  [default: if there are more workers than jobs]",
 )
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(

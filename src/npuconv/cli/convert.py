@@ -47,11 +47,10 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    The target says whether ONNX or TFLite is written, unless --format does, or a path -o
-    that ends in .onnx.
+    Writes ONNX or TFLite, as the target says, unless --format or -o FILE.onnx says otherwise.
     Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
-    Exit code 0: done; 1: findings stand against it, no model is written.
+    Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
     from npuconv.pipeline.convert import convert_with
     from npuconv.pipeline.prepare import with_form
@@ -89,9 +88,9 @@ def convert(
 def _say_use(compiling: str, destination: Path, options: Options, quiet: bool) -> None:
     """Print the command that compiles the result, or that splits it for a driver."""
     if compiling:
-        screen.say(f"compile it with: {compiling}", quiet=quiet)
+        screen.say("compile it with:", command=compiling, quiet=quiet)
     elif options.format in ("qoperator", "tflite"):
-        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
+        screen.say("split it for a driver with:", command=_splitting(destination), quiet=quiet)
 
 
 def _splitting(destination: Path) -> str:

@@ -119,9 +119,10 @@ def _several(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _spaced(text: str) -> str:
-    """Return a tensor with blanks between its dimensions if its shape is too long for a line."""
+    """Return a tensor with blanks between its dimensions if these are long, or have long names."""
     head, _, shape = text.rpartition(" ")
-    return text if cells(shape) <= 2 * _LABEL_WIDTH else f"{head} {' x '.join(shape.split('x'))}"
+    fits = cells(shape) <= 2 * _LABEL_WIDTH and _short(shape) == shape
+    return text if fits else f"{head} {' x '.join(shape.split('x'))}"
 
 
 def _line(label: str, text: str, view: View) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -28,6 +29,7 @@ _MIN_WRAPPED = 40  # columns; fewer would put every word on a line of its own
 _MAX_MESSAGE = 1500  # characters of a line on stderr
 _MAX_STAGE = 30  # characters of a stage, so that the bar fits 80 columns
 _WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^ ])+""")  # of a shell; blanks in quotes do not end it
 _MAX_NAMED = 3  # files of a folder that are named one by one
 
 
@@ -54,17 +56,30 @@ def terminal() -> int | None:
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
-def say(text: str, *, quiet: bool = False) -> None:
+def say(text: str, *, command: str = "", quiet: bool = False) -> None:
     """Print a line on stderr, escaped and shortened: it may hold names of untrusted files.
 
-    A terminal gets it in lines that end between words.
+    A terminal gets it in lines that end between words, and a command at its end in lines that can
+    be pasted.
     """
     if quiet or sys.stderr is None:
         return
-    safe = f"npuconv: {shortened(plain(' '.join(text.split())), _MAX_MESSAGE)}"
+    said = f"npuconv: {text} {command}" if command else f"npuconv: {text}"
+    safe = shortened(plain(" ".join(said.split())), _MAX_MESSAGE)
     if is_terminal(sys.stderr):
-        safe = broken(safe, shutil.get_terminal_size().columns)
+        columns = shutil.get_terminal_size().columns
+        safe = continued(safe, columns) if command else broken(safe, columns)
     sys.stderr.write(f"{safe}\n")  # click.echo would write into a bar, not above it
+
+
+def continued(command: str, columns: int) -> str:
+    """Return a command in lines that can be pasted, each but the last ended by a backslash."""
+    lines = [""]
+    for word in _WORD.findall(command):
+        if lines[-1] and len(lines[-1]) + len(word) + 3 > columns:
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)
 
 
 def broken(text: str, columns: int) -> str:

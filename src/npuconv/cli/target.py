@@ -14,7 +14,7 @@ from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
 from npuconv.report.terminal import hang
-from npuconv.report.words import count, size
+from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
@@ -128,13 +128,12 @@ def coverage(
     """Show which targets take which models, and what stops each.
 
     MODEL is a file, or a directory that is searched for .onnx files. A target takes a
-    model, refuses it, or it is open: that depends on limits which nobody has written
-    down. The share is that of the multiply-accumulates that the device does, after
-    rewriting; below it the tensors that cross between device and host in one
-    inference, and their MiB. Rewrites are not measured here; `npuconv check` does that.
+    model, refuses it, or the answer is open, because it depends on undocumented limits.
+    Below it: the share of the multiply-accumulates that the device does after rewriting,
+    and the tensors and KiB that cross between device and host in one inference.
+    `npuconv check` also measures the rewrites.
 
-    Exit code 0 whatever the verdicts; 2: a file that cannot be read; the others are
-    shown all the same.
+    Exit code 0 whatever the verdicts; 2: a file cannot be read; the others are shown.
     """
     from npuconv.cli.check import expand
     from npuconv.coverage import cover
@@ -205,7 +204,7 @@ def _figures(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
 def _legend(found: Coverage) -> str:
     text = "crossings: tensors that go between device and host in one inference."
     if any(cell.verdict == "open" for cell in found.cells):
-        text += " open: it depends on so many limits that are not known."
+        text += " open: the answer depends on so many undocumented limits."
     if any(cell.fitted for cell in found.cells):
         text += " fitted: convolutions that are rewritten to keep a limit."
     return text
@@ -244,14 +243,14 @@ def explore(
 ) -> int:
     """Show what each undocumented limit would cost these models.
 
-    For whoever has to answer a '?': every limit of Conv that nobody has written down is
-    tightened by itself, from what the models need down to 1, and the rewrites that keep it
-    are planned. The table has what the models need, the knee, which is the tightest value
-    that adds at most a tenth of the cost, and the tightest value of all; with -v every value,
-    with the added multiply-accumulates, bytes and convolutions.
+    Each limit of Conv that the target marks '?' is tightened alone, from what the models
+    need down to 1, and the rewrites that keep it are planned. The table has the value that
+    the models need, the knee (the tightest value that adds at most a tenth of the cost), and
+    the tightest value; with -v every value, with the added multiply-accumulates, bytes and
+    convolutions.
 
-    Exit code 0; 2: a file that cannot be read, or a model that the target refuses already;
-    the others are shown all the same.
+    Exit code 0; 2: a file cannot be read, or the target refuses a model already; the others
+    are shown.
     """
     from npuconv import files
     from npuconv.cli.check import expand
@@ -290,9 +289,7 @@ def _writer(path: str) -> Callable[[Exploration], str]:
 
 def _print_curves(found: Exploration, console: Console, *, verbose: bool) -> None:
     models = count(len(found.models), "model")
-    click.echo(
-        f"{models}, {count(found.convolutions, 'convolution')}, {found.macs / 1e9:.2f} G MACs"
-    )
+    click.echo(f"{models}, {count(found.convolutions, 'convolution')}, {quantity(found.macs)} MACs")
     if not verbose:
         click.echo("")
         screen.print_rows(console, _SUMMARY_HEAD, map(_summary, found.curves), numbers=True)

@@ -54,7 +54,7 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
     else:
         shown = brief.render(report, name, color=color, width=width)
     if following:
-        shown += f"\n{_continued(f'next: {following}', width)}\n"
+        shown += f"\n{screen.continued(f'next: {following}', width)}\n"
     if _scrolls(shown):
         shown += "\n" + brief.last_line([report], color=color, width=width)
     click.echo(shown, nl=False)
@@ -115,16 +115,6 @@ def _explain(report: Report) -> str:
 
     found = groups.standing(report)
     return f"npuconv explain {found[0].code}" if found else ""
-
-
-def _continued(command: str, width: int) -> str:
-    """Return the command in lines that can be pasted, each but the last ended by a backslash."""
-    lines = [""]
-    for word in command.split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) + 3 > width:
-            lines.append("   ")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return " \\\n".join(lines)
 
 
 def _scrolls(shown: str) -> bool:

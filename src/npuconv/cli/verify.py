@@ -160,7 +160,7 @@ def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an output and of the parts it consists of."""
     yield output.name, *_numbers(output), percent(output.top1_agreement)
     for part in output.parts:
-        yield f"  of it {part.name}", *_numbers(part), "-"
+        yield f"  part {part.name}", *_numbers(part), "-"
 
 
 def _head(found: VerifyReport, width: int) -> list[str]:

@@ -132,8 +132,8 @@ def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> t
     found = []
     if figure is not None and inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
         found.append(
-            f"outputs saturate: before that the SQNR is {inner:.1f} dB, and the figure of the "
-            "outputs hangs on the few samples that are not clear"
+            f"the outputs saturate (Softmax, Sigmoid): before that the SQNR is {inner:.1f} dB; "
+            "after it only the few samples that are not saturated decide"
         )
     if 0 < len(powers) < MIN_SAMPLES:
         number = "one sample" if len(powers) == 1 else f"{len(powers)} samples"

@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 
 from npuconv.explore import Curve, Exploration, Point
-from npuconv.report.words import count
+from npuconv.report.words import count, quantity
 from npuconv.target import value_text
 
 _WIDTH, _HEIGHT = 260, 120  # of a plot, in pixels
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 10, 10, 26  # margins of its axes
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 26  # margins of its axes
 _SMALLEST = 0.1  # share of cost that fills the axis at least, or noise would look like growth
 
 _STYLE = """
@@ -39,7 +39,7 @@ def render(found: Exploration) -> str:
         f"<title>Undocumented limits of {escape(found.target)}</title><style>{_STYLE}</style>\n"
         f"<main>\n<h1>Undocumented limits of {escape(found.target)}</h1>\n"
         f"<p>{count(len(found.models), 'model')}, {count(found.convolutions, 'convolution')}, "
-        f"{found.macs / 1e9:.2f} G MACs. Each plot: the added cost of all models as one limit "
+        f"{quantity(found.macs)} MACs. Each plot: the added cost of all models as one limit "
         "tightens, the others left open. Orange: the knee, the tightest value that is still "
         f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
         f"\n{out}\n</main></html>\n"

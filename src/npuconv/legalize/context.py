@@ -94,7 +94,12 @@ class PassContext:
         """Plans of convolutions that break a known limit."""
         from npuconv.legalize.fitting.planner import Planner
 
-        return Planner(self.target, self.options.layout, exact_sums=self.accumulates)
+        return Planner(
+            self.target,
+            self.options.layout,
+            exact_sums=self.accumulates,
+            joins_constants=self.options.format in ("float", "weights"),
+        )
 
     @property
     def accumulates(self) -> bool:

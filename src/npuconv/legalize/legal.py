@@ -200,7 +200,7 @@ def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
 
 
 _REWRITERS = (  # passes that make one operator of another
-    "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-",
+    "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-", "fit-",
 )  # fmt: skip
 SWEEP = "sweep"  # unused nodes go without a pass having to say so
 # What became of nodes that passes leave no record of, one by one.

@@ -64,12 +64,12 @@ def moved_by(win: Window, way: Removal) -> int:
 
 
 def offer(win: Window) -> str:
-    """Return what ``--prefer slices`` would do where no axis can be removed, and what it moves."""
+    """Return what ``--prefer slices`` would do where no axis can be removed, and what it copies."""
     way = slicing(win)
     if way is None or win.kernel is None:
         return ""
-    taps = f"the {win.kernel[way.axis]} taps of axis {way.axis + 2} channels"
-    return f"; --prefer slices makes {taps} ({moved_by(win, way)} values moved, as many MACs)"
+    taps = f"the {win.kernel[way.axis]} taps of axis {way.axis + 2}"
+    return f"--prefer slices would make {taps} channels and copy {moved_by(win, way):,} values"
 
 
 def obstacles(win: Window) -> list[str]:

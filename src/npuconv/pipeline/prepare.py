@@ -25,7 +25,7 @@ from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import Feed, Samples, Source, open_samples
-from npuconv.samples.feeds import spread
+from npuconv.samples.feeds import HELD_OUT_LEAST, spread
 from npuconv.schemas import quality
 from npuconv.target import Target
 
@@ -38,7 +38,6 @@ _KEPT = (
 )
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four is held out, and no more than these
-HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
 
 
 @dataclass(frozen=True)

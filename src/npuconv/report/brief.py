@@ -5,6 +5,7 @@ What is left out is shown by ``text`` with ``-v``, and by the HTML report.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from npuconv.report.groups import Group
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
+from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
 from npuconv.schemas.report import Report
 
 SCREEN_LINES = 40  # of a terminal, where its height is not known
@@ -164,7 +166,7 @@ def _in_brief(issue: Issue) -> str:
             return issue.message
         times = f" x {issue.more + 1}" if issue.more else ""
         return issue.title.partition(" ")[2].replace("-", " ") + times
-    return issue.message.partition(":")[0]
+    return issue.message.partition(": ")[0]  # names of tensors have colons, too
 
 
 def rows(report: Report, name: str) -> list[tuple[str, str]]:
@@ -267,7 +269,10 @@ def _samples(report: Report) -> str:
 
 def _limits(report: Report) -> str:
     needed = groups.undocumented(report)
-    return f"{count(needed, 'limit')} undocumented: -v" if needed else ""
+    kernels = [f.value for f in report.findings if f.code == kernel_covers_input.code]
+    largest = max(kernels, key=lambda one: math.prod(map(int, one.split("x"))), default="")
+    kernel = f", with kernels of up to {largest}" if largest else ""
+    return f"{count(needed, 'limit')} undocumented{kernel}: -v" if needed else ""
 
 
 def _left_out(report: Report) -> str:

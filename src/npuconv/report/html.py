@@ -31,7 +31,7 @@ from npuconv.schemas.report import Report
 _MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
 _MAX_VALUES = 10  # of a limit that are listed
 _FULL_DB = 60.0  # SQNR of a whole bar; an int8 layer rarely exceeds it
-_WEAK_DB = 20.0  # layers with a lower SQNR are marked
+WEAK_DB = 20.0  # layers with a lower SQNR are marked
 _MIN_LENGTH = 0.01  # of a bar, to be visible
 _SCRIPTS = ("page.js", "sections.js", "tables.js")
 
@@ -54,7 +54,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         ranked=ranked,
         tensor_ranges=tensor_ranges,
         weight_ranges=weight_ranges,
-        weak_db=_WEAK_DB,
+        weak_db=WEAK_DB,
         some=some,
         is_low=is_low,
         contents=contents,
@@ -177,7 +177,7 @@ def contents(report: Report) -> list[tuple[str, str]]:
 
 def is_low(sqnr_db: float | None) -> bool:
     """Return True for an SQNR that the page marks as low."""
-    return sqnr_db is not None and sqnr_db < _WEAK_DB
+    return sqnr_db is not None and sqnr_db < WEAK_DB
 
 
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
@@ -233,7 +233,7 @@ class LayerBar:
     @property
     def is_weak(self) -> bool:
         """True if the SQNR of the layer is low."""
-        return not self.is_exact and (self.layer.sqnr_db or 0.0) < _WEAK_DB
+        return not self.is_exact and (self.layer.sqnr_db or 0.0) < WEAK_DB
 
     @property
     def text(self) -> str:

@@ -193,7 +193,7 @@ def _weights(name: str, one: WeightQuant, rounding: str) -> RangeBar:
     bar = _range(
         one, name, (one.minimum, one.maximum), (-least, least), largest,
         clipped=one.clip_fraction,
-        note=f"{words.count(one.channels, 'channel')}, the smallest within {least:.4g}{how}",
+        note=f"{words.count(one.channels, 'channel')}, the narrowest within ±{least:.4g}{how}",
     )  # fmt: skip
     levels = Histogram(one.histogram, ("-128", "0", "127"))
     return replace(bar, histogram=levels if sum(one.histogram) else None)

@@ -370,7 +370,7 @@ def _accuracy(report: Report, view: View) -> Block:
     lines += view.hang(f"{words.scores(measured)}; on {words.measured_on(measured)}", "  ", "  ")
     lines += _hung(measured.notes, view)
     rows = words.output_rows(measured)
-    named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
+    named = [(f"  part {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
     lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
     return lines + _layers(report, view)
 

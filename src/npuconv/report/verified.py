@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npuconv.report.escape import visible
-from npuconv.report.html import LayerBar, is_low, page
+from npuconv.report.html import WEAK_DB, LayerBar, is_low, page
 from npuconv.report.html_ranges import Bar, bar_of
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
@@ -48,6 +48,7 @@ def render(found: VerifyReport) -> str:
         worst_first=sorted(rows, key=lambda one: one.layer.rank),
         outputs=sorted(found.outputs, key=lambda one: one.rank),
         is_low=is_low,
+        weak_db=WEAK_DB,
     )
 
 

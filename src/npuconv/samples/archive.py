@@ -282,7 +282,7 @@ def _cause(error: BaseException) -> str:
     if "encrypted" in str(error):
         return "encrypted, which is not read"
     if "pickle" in str(error):
-        return "neither .npz nor .npy"
+        return "is not a valid .npz or .npy file"
     return f"damaged: {error}"
 
 

@@ -24,7 +24,7 @@ from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, match
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
-IGNORED = "arrays ignored, no input has their name: "  # and the names
+IGNORED = "arrays not used, as no input has their name: "  # and the names
 _MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -127,8 +127,8 @@ def make_table(
     named = [spec for spec in inputs if spec.name not in taken]
     chosen = {**taken, **pick(label, [str(name) for name in arrays], named)}
     extra = [repr(name) for name in arrays if name not in chosen.values()]
-    notes = [f"{IGNORED}{', '.join(extra)}"] if extra else []
-    notes += [f"array {one!r} is taken for input {name!r}" for name, one in taken.items()]
+    notes = [f"array {one!r} is taken for input {name!r}" for name, one in taken.items()]
+    notes += [f"{IGNORED}{', '.join(extra)}"] if extra else []
     columns = []
     for spec in inputs:
         where = f"{label}: array {chosen[spec.name]!r}"

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
 
+HELD_OUT_LEAST = 8  # samples that are kept from calibration, where as many are left for it
+
 Array = NDArray[Any]
 Feed = dict[str, Array]
 

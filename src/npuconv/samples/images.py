@@ -27,7 +27,7 @@ from npuconv import limits
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples.archive import UNREADABLE
-from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
+from npuconv.samples.feeds import Feed, InputSpec, Samples, choose, count
 from npuconv.samples.normalizations import Floats, mean_and_std
 from npuconv.samples.reading import check_ordinary
 
@@ -92,7 +92,10 @@ def open_images(
     found = list(notes)
     if plan.fits:
         height, width = plan.size
-        found.append(f"images were scaled to cover {height}x{width} and cropped at the centre")
+        found.append(
+            f"images were scaled to cover {height}x{width} and cropped at the centre"
+            ": if training did otherwise, give --resize and --crop"
+        )
     if plan.spec.array:
         found.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
@@ -203,8 +206,8 @@ def _check_channels(label: str, spec: InputSpec, keys: Preprocess) -> None:
     color = "rgb" if keys.color == "gray" else "gray"
     hint = f"--input-layout {other}" if there == wanted else f"--color {color}"
     raise CalibrationError(
-        f"{label}: {keys.color} images in {keys.layout} have {wanted} channel(s), but input"
-        f" {spec.name!r} is {spec.wanted}",
+        f"{label}: {keys.color} images in {keys.layout} have {count(wanted, 'channel')}, but"
+        f" input {spec.name!r} is {spec.wanted}",
         hint=f"try {hint}" if there == wanted or here in (1, 3) else "give arrays in an .npz file",
     )
 

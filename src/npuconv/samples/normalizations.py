@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
+from npuconv.samples.feeds import count
 
 Floats = NDArray[np.float32]
 IMAGE_CHANNELS = (1, 3, 4)
@@ -139,7 +140,8 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
             own = getattr(keys, name) is not None
             of = "" if own else f" of --preprocess {keys.preset}"
             raise CalibrationError(
-                f"{label}: {name}{of} has {len(values)} values for {channels} channel(s)",
+                f"{label}: {name}{of} has {count(len(values), 'value')} for"
+                f" {count(channels, 'channel')}",
                 hint="give --mean and --std with one value, or one per channel",
             )
     return np.array(pair[0], np.float32), np.array(pair[1], np.float32)

@@ -103,7 +103,7 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
             raise error(f"larger than {MAX_BYTES} bytes", file=name) from None
         line, column = _place_at(raw[: cause.start].decode("utf-8"))
         if b"\0" in raw:
-            raise error("is no text: a YAML file is wanted", file=name) from None
+            raise error("is not a text file; a YAML file is expected", file=name) from None
         raise error(
             "not valid UTF-8", file=name, line=line, column=column,
             hint="a YAML file is wanted, saved as UTF-8",

@@ -66,9 +66,15 @@ def test_what_cannot_be_fitted_says_what_was_tried():
     found = fit(conv(), in_c={"max": 4}, kernel_h={"min": 99})
     assert found.fired == 0
     (reason,) = found.refusals
-    assert "in_c is 8, the device takes at most 4" in reason
     assert "the nearest form is Conv" in reason
     assert "kernel_h is" in reason
+
+
+def test_the_finding_names_the_nearest_form():
+    """Beside the limit and the value."""
+    report = npuconv.check(conv().model(), assume=["in_c=4", "kernel_h=98,99"], verify=False)
+    (message, *_) = [f.message for f in report.findings if "in_c is 8" in f.message]
+    assert "the device takes at most 4; not rewritten: the nearest form is Conv" in message
 
 
 def test_weights_that_are_fed_are_refused():

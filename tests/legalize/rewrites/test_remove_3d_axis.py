@@ -126,7 +126,7 @@ def test_the_refusal_names_every_axis():
         "no axis can go: axis 2 (kernel 3, stride 1, pads 1 and 1, extent 5); "
         "axis 3 (kernel 3, stride 1, pads 1 and 1, extent 6); "
         "axis 4 (kernel 3, stride 1, pads 1 and 1, extent 7); "
-        "--prefer slices makes the 3 taps of axis 2 channels (2520 values moved, as many MACs)"
+        "--prefer slices would make the 3 taps of axis 2 channels and copy 2,520 values"
     )
 
 

@@ -44,9 +44,12 @@ def test_it_names_the_rank(axes, rank):
 
 def test_it_says_what_keeps_each_axis():
     """The message has the obstacle of each of three axes, in numbers; none for one."""
-    assert finding(conv(3), CODE).message.endswith(
+    found = finding(conv(3), CODE)
+    assert found.message.endswith(
         "and no axis can be removed: axis 2 (kernel 3, stride 1, extent 8); "
         "axis 3 (kernel 3, stride 1, extent 8); axis 4 (kernel 3, stride 1, extent 8); "
-        "--prefer slices makes the 3 taps of axis 2 channels (3456 values moved, as many MACs)"
+        "--prefer slices would make the 3 taps of axis 2 channels and copy 3,456 values"
     )
+    assert found.fix.startswith("Add `--prefer slices`")
+    assert "slices" not in finding(conv(1), CODE).fix
     assert "axis" not in finding(conv(1), CODE).message

@@ -1,39 +1,109 @@
-"""Eliminate ceil_mode where rounding up and rounding down give the same.
+"""Eliminate ceil_mode: pads at the end reach the same cells.
 
-Runtimes do not count a last window that would start in the padding; ONNX's shape
-inference did before opset 22, and onnxruntime then refuses what follows. Needs the
-extents; a pool that rounds up to another number of cells keeps the attribute.
+A pool that rounds an extent up lets its last window hang over the edge. Pads at the end make
+room for that window: no cell of them is the largest, and an average that does not count its
+pads does not count them. Where rounding up and down give the same, nothing is padded.
+
+Runtimes do not count a last window that would start in the padding; ONNX's shape inference
+did before opset 22, and onnxruntime then refuses what follows. So an average that counts its
+pads, but not the cells beyond them, gets a Pad in front where that would happen, and keeps
+the attribute elsewhere. Needs the extents.
 """
 
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
-from npuconv.model.conv import SAME, Window, conv_output, pool_output, window
+from npuconv.model import edit, query
+from npuconv.model.conv import (
+    SAME,
+    Pairs,
+    Window,
+    conv_output,
+    effective_kernel,
+    flat_pads,
+    pool_output,
+    window,
+)
 from npuconv.model.core import Model
+from npuconv.model.types import Node
+
+OPSET = 11  # since which amounts of a Pad are an input
+_Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads
+_Axes = list[_Axis]
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def eliminate_ceil_mode(model: Model, ctx: PassContext) -> int:
-    fired = 0
-    for node in model.nodes(*query.POOLS):
-        win = window(node)
-        if win is not None and query.attribute(node, "ceil_mode", 0) and _rounds_alike(win):
-            with ctx.rewrite(model, [node], "ceil_mode=1", "ceil_mode=0", modulus=None):
-                node.attrs["ceil_mode"] = 0
-            fired += 1
-    return fired
+    return sum(_eliminate(model, ctx, node) for node in model.nodes(*query.POOLS))
 
 
-def _rounds_alike(win: Window) -> bool:
-    if win.kernel is None or win.auto_pad in SAME:
-        return False
-    for axis, kernel in enumerate(win.kernel):
-        extent = win.extent(axis)
-        if extent is None:
-            return False
-        size = (extent, kernel, win.strides[axis], win.dilations[axis], win.pads[axis])
-        if pool_output(*size, ceil=True) != conv_output(*size):
-            return False
-    return True
+def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
+    win = window(node)
+    axes = None if win is None else _axes(win)
+    if axes is None or not query.attribute(node, "ceil_mode", 0):
+        return 0
+    pads = tuple(map(_reaching, axes))
+    counts = _counts_pads(node, axes)
+    if not counts or all(pair == one[-1] for pair, one in zip(pads, axes, strict=True)):
+        return _write(model, ctx, node, pads, counts=counts)
+    if any(map(_is_counted_too_many, axes)) and model.opset >= OPSET and query.is_standard(node):
+        return _pad_in_front(model, ctx, node, pads, axes)
+    return 0
+
+
+def _axes(win: Window) -> _Axes | None:
+    """Return extent, kernel, stride, dilation and pads of each axis; None where not known."""
+    if win.kernel is None or win.auto_pad in SAME or not win.is_consistent:
+        return None
+    extents = [win.extent(axis) for axis in range(len(win.kernel))]
+    pads = win.pads if win.auto_pad == "NOTSET" else ((0, 0),) * len(extents)
+    found = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
+    known = [(n, k, s, d, pair) for n, k, s, d, pair in found if n is not None]
+    return known if len(known) == len(extents) else None
+
+
+def _reaching(axis: _Axis) -> tuple[int, int]:
+    """Return pads with which rounding down gives the cells that rounding up does."""
+    extent, kernel, stride, dilation, (begin, end) = axis
+    cells = pool_output(*axis, ceil=True)
+    if conv_output(*axis) == cells:
+        return begin, end
+    return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
+
+
+def _counts_pads(node: Node, axes: _Axes) -> bool:
+    """Return whether it divides by a number that its pads are in, and cells beyond are not."""
+    counted = node.op == "AveragePool" and query.attribute(node, "count_include_pad", 0)
+    return bool(counted) and any(any(pair) for *_, pair in axes)
+
+
+def _is_counted_too_many(axis: _Axis) -> bool:
+    """Return whether a last window would begin beyond the input."""
+    extent, kernel, stride, dilation, pads = axis
+    rest = (extent + sum(pads) - effective_kernel(kernel, dilation)) % stride
+    return rest > 0 and pool_output(*axis, ceil=True) == conv_output(*axis)
+
+
+def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: bool) -> int:
+    after = f"pads={flat_pads(pads)}"
+    with ctx.rewrite(model, [node], "ceil_mode=1", f"ceil_mode=0, {after}", modulus=None):
+        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(pads)}
+        if node.op == "AveragePool" and not counts:
+            node.attrs["count_include_pad"] = 0
+    return 1
+
+
+def _pad_in_front(model: Model, ctx: PassContext, node: Node, pads: Pairs, axes: _Axes) -> int:
+    """Write what counts as a Pad, and what does not as pads."""
+    own: Pairs = tuple(pair for *_, pair in axes)
+    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, own, strict=True))
+    with ctx.rewrite(
+        model, [node], "ceil_mode=1", f"Pad {flat_pads(own)} + ceil_mode=0", modulus=None
+    ):
+        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *own)))
+        padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
+        edit.set_input(node, 0, padded)
+        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(ends)}
+        node.attrs["count_include_pad"] = 0
+    return 1

@@ -65,7 +65,7 @@ class Piece:
 
     layer: Layer
     source: Tensor
-    weight: Tensor
+    weight: Tensor  # of a pool, which has none, its source
     bias: Tensor | None
     first: bool = True  # whether it adds the bias: of parts that are added the first alone does
     summed: bool = False  # whether it is such a part
@@ -200,10 +200,23 @@ class Builder:
         array = query.value(piece.bias)
         return np.zeros(piece.layer.out_channels, piece.array().dtype) if array is None else array
 
-    def conv(self, piece: Piece) -> Tensor:
-        """The convolution itself."""
-        layer = piece.layer
+    def layer(self, piece: Piece) -> Tensor:
+        """The convolution or pool itself."""
         self.count += 1
+        return self._conv(piece) if piece.layer.op == "Conv" else self._pool(piece)
+
+    def _pool(self, piece: Piece) -> Tensor:
+        layer = piece.layer
+        attrs: dict[str, Any] = {
+            "kernel_shape": list(layer.kernel), "pads": flat_pads(layer.pads),
+            "strides": list(layer.strides),
+        }  # fmt: skip
+        attrs |= {"dilations": list(layer.dilations)} if max(layer.dilations) > 1 else {}
+        attrs |= {"count_include_pad": 1} if layer.counted else {}
+        return self._insert(layer.op, [piece.source], layer.output, **attrs)
+
+    def _conv(self, piece: Piece) -> Tensor:
+        layer = piece.layer
         inputs = [piece.source, piece.weight]
         inputs += [] if piece.bias is None else [piece.bias]
         result = self._insert(

@@ -1,4 +1,4 @@
-"""A convolution that is only considered: what the planner searches over."""
+"""A convolution or pool that is only considered: what the planner searches over."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ Dims = tuple[int | str | None, ...]
 
 @dataclass(frozen=True)
 class Layer:
-    """A Conv with resolved pads; extents of the input may be unknown (None).
+    """A Conv or pool with resolved pads; extents of the input may be unknown (None).
 
     Attributes:
         source: N, C and the spatial extents of the input.
-        weight: O, I/group and the kernel.
+        weight: O, I/group and the kernel; of a pool C, 1 and the kernel, as if it were depthwise.
         strides: per axis.
         dilations: per axis.
         pads: (begin, end) per axis.
         group: number of groups.
         bias: whether there is one.
         uniform: whether all weights are one number.
+        op: ``Conv``, or the operator of a pool.
+        counted: whether an average divides by its pads, too.
     """
 
     source: tuple[int | None, ...]
@@ -34,6 +36,8 @@ class Layer:
     group: int = 1
     bias: bool = False
     uniform: bool = False
+    op: str = "Conv"
+    counted: bool = False
 
     @property
     def axes(self) -> range:
@@ -114,23 +118,31 @@ class Layer:
     def _padding(self) -> list[tuple[int | None, tuple[int, int]]]:
         return list(zip(self.extents, self.pads, strict=True))
 
+    def parameters(self) -> int:
+        """Weights; a pool has none."""
+        return math.prod(self.weight) if self.op == "Conv" else 0
+
     def macs(self) -> int:
-        """Multiply-accumulates; an unknown extent counts as one cell."""
+        """Multiply-accumulates, of a pool values read; an unknown extent counts as one cell."""
         return math.prod(self.weight) * elements((self.source[0], *self.output[2:]))
 
     def window(self) -> Window:
         """The window that facts are measured on."""
+        weighted = self.op == "Conv"
         return Window(
-            "Conv", self.kernel, self.strides, self.dilations, self.pads, "NOTSET", self.group,
-            self.weight, self.source, self.output, (0,) * len(self.strides), None,
+            self.op, self.kernel, self.strides, self.dilations, self.pads, "NOTSET",
+            self.group if weighted else 1, self.weight if weighted else None, self.source,
+            self.output, (0,) * len(self.strides), None,
         )  # fmt: skip
 
     def text(self) -> str:
         """``Conv 3x3, 8 -> 16 channels, stride 2x2, input 32x32``."""
-        parts = [f"Conv {times(self.kernel)}, {self.in_channels} -> {self.out_channels} channels"]
+        channels = f"{self.in_channels} -> {self.out_channels}"
+        parts = [f"{self.op} {times(self.kernel)}"]
+        parts[0] += f", {channels if self.op == 'Conv' else self.in_channels} channels"
         parts += [f"stride {times(self.strides)}"] if set(self.strides) != {1} else []
         parts += [f"dilation {times(self.dilations)}"] if set(self.dilations) != {1} else []
-        parts += [f"group {self.group}"] if self.group > 1 else []
+        parts += [f"group {self.group}"] if self.group > 1 and self.op == "Conv" else []
         parts += [f"input {times(self.extents)}"] if self.sized else []
         return ", ".join(parts)
 

@@ -74,10 +74,19 @@ class _Check:
 
 @dataclass
 class Demand:
-    """Demands of a target on Conv, for layers that do not stand in a graph."""
+    """Demands of a target on an operator, for layers that do not stand in a graph.
+
+    Attributes:
+        operator: what the target file says of it.
+        layout: order of the dimensions.
+        adds: whether somebody adds tensors: the device, or a host.
+        joins_constants: whether the device puts constants beside a tensor.
+    """
 
     operator: Operator
     layout: str = "nchw"
+    adds: bool = True
+    joins_constants: bool = False
     _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
     _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
 
@@ -136,7 +145,10 @@ class Demand:
         return found
 
     def _facts(self, layer: Layer) -> dict[str, Any]:
-        return {**of_window(layer.window()), "layout": self.layout, "bias": layer.bias}
+        facts = {**of_window(layer.window()), "layout": self.layout}
+        if layer.op == "Conv":
+            return {**facts, "bias": layer.bias}
+        return {**facts, "ceil_mode": False, "count_include_pad": layer.counted}
 
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:

@@ -1,4 +1,4 @@
-"""The cheapest sequence of rewrites after which a convolution keeps every known limit."""
+"""The cheapest sequence of rewrites after which a convolution or pool keeps every known limit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from npuconv.legalize.fitting.builder import Builder, Piece, Whole
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
-from npuconv.legalize.fitting.splits import SPLITS, SUMS_LAST
+from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
-from npuconv.target import Target
+from npuconv.target import Operator, Target
 
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = cascade_average
@@ -82,7 +82,7 @@ class Plan:
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
         if self.proposal is None:
-            return builder.conv(piece)
+            return builder.layer(piece)
         by_layer = {part.layer: part for part in self.parts}
         return self.proposal.build(
             builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
@@ -106,15 +106,30 @@ class Planner:
     layout: str = "nchw"
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
+    joins_constants: bool = True  # whether the form can say so, where the target lists Concat
     _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
-    _demand: Demand | None = field(default=None, init=False)
+    _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
     @property
     def demand(self) -> Demand | None:
         """Demands of the target on Conv; None where it does not list it."""
-        if self._demand is None and (operator := self.target.operator("Conv")) is not None:
-            self._demand = Demand(operator, self.layout)
-        return self._demand
+        return self.demand_on("Conv")
+
+    def demand_on(self, op: str) -> Demand | None:
+        """Demands of the target on an operator; None where it does not list it."""
+        if op not in self._demands:
+            operator = self.target.operator(op)
+            self._demands[op] = None if operator is None else self._demand(operator)
+        return self._demands[op]
+
+    def _demand(self, operator: Operator) -> Demand:
+        lists, has_host = self.target.operator, self.target.unlisted_operators != "error"
+        return Demand(
+            operator,
+            self.layout,
+            adds=has_host or self.exact_sums or lists("Add") is not None,
+            joins_constants=self.joins_constants and lists("Concat") is not None,
+        )
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
         """The cheapest plan, None where there is none; and what was weighed."""
@@ -132,18 +147,19 @@ class Planner:
         return [fault.text for fault in faults]
 
     def _search(self, layer: Layer) -> tuple[Plan | None, Search]:
-        found = Search()
-        if self.demand is None:
+        found, demand = Search(), self.demand_on(layer.op)
+        if demand is None:
             return None, found
+        if layer.op != "Conv":
+            return _Descent(self, demand, found, POOLS).best(layer, 0), found
         best = None
         if self.exact_sums:
-            best = _Descent(self, self.demand, found, SUMS_LAST).best(layer, 0)
-        return best or _Descent(self, self.demand, found).best(layer, 0), found
+            best = _Descent(self, demand, found, SUMS_LAST).best(layer, 0)
+        return best or _Descent(self, demand, found).best(layer, 0), found
 
     def leaf(self, layer: Layer) -> Plan:
         """The plan of a layer that fits as it is."""
-        macs, weights = layer.macs(), _size(layer.weight)
-        price = Price(macs, weights, 1)
+        price = Price(layer.macs(), layer.parameters(), 1)
         return Plan(layer, price, self.total(price))
 
     def total(self, price: Price) -> float:
@@ -205,6 +221,8 @@ class _Descent:
         price, parts = Price(moved=proposal.moved), []
         if sum(part.count for part in proposal.parts) > self.planner.settings.most_convolutions:
             return None
+        if proposal.summed and not self.demand.adds:
+            return None
         for part in proposal.parts:
             inner = self.best(part.layer, first)
             if inner is None:
@@ -236,16 +254,10 @@ def _total(plan: Plan) -> float:
     return plan.total
 
 
-def _size(weight: tuple[int, ...]) -> int:
-    total = 1
-    for extent in weight:
-        total *= extent
-    return total
-
-
 def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
     """Write a plan for a node of the graph; the result, and what has written it."""
-    source, weight = node.inputs[0], node.inputs[1]
+    source, pools = node.inputs[0], plan.layer.op != "Conv"
+    weight = source if pools else node.inputs[1]
     builder = Builder(model, node, Whole(node.name, source.name, plan.layer))
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder

@@ -59,6 +59,8 @@ class FitSettings:
         sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
             int8, which costs 1 to 1.5 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
+        bias_channels: input channels of a constant that stand for a bias, for the square root of
+            the weights of an output; one more holds what is left.
     """
 
     most_layers: int = 4000
@@ -68,6 +70,7 @@ class FitSettings:
     moved_element: float = 1.0
     sum_share: float = 1.0
     sum_part: float = 0.05
+    bias_channels: float = 0.125
 
 
 DEFAULT = FitSettings()

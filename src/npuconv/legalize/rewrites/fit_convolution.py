@@ -16,10 +16,10 @@ all are exact in float. An unknown limit triggers none.
 - outputs: some output channels at a time, then Concat.
 - zero channels: up to a multiple that the device takes, then a Slice.
 - tiles: parts of the image with their border, of one shape, then Concat.
-- bias: zeros, or an Add behind.
+- bias: zeros, an Add behind, or input channels of a constant.
 
-In int8 all of them are exact but those that add sums: each sum is rounded. So they are
-taken only where the others cost more than twice the MACs. Where the target says
+In int8 all of them are exact but those that add sums or a bias: each sum is rounded. So they
+are taken only where the others cost more than twice the MACs. Where the target says
 ``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
 refuses such convolutions instead.
 """
@@ -38,6 +38,7 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
+    from npuconv.legalize.fitting.limits import Demand
     from npuconv.legalize.fitting.planner import Plan, Search
 
 _SHOWN = 4  # forms that the report compares
@@ -72,7 +73,8 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     plan, search = ctx.planner.plan(layer)
     if plan is None:
-        ctx.refuse(model, node, _nothing(ctx, layer, search))
+        assert ctx.planner.demand is not None
+        ctx.refuse(model, node, nothing_fits(ctx.planner.demand, layer, search))
         return 0
     if plan.proposal is None:
         return 0
@@ -93,15 +95,13 @@ def layer_of(node: Node) -> Layer | str:
     return "its pads or the extents of its weights are not known" if layer is None else layer
 
 
-def _nothing(ctx: PassContext, layer: Layer, search: Search) -> str:
-    """Name the limits, and the nearest form that was tried."""
-    demand = ctx.planner.demand
-    assert demand is not None
-    faults = [fault.text for fault in demand.faults(layer)]
-    if search.nearest is None or search.nearest == layer:
-        return f"no rewrite changes this: {'; '.join(faults)}"
-    left = "; ".join(fault.text for fault in demand.faults(search.nearest))
-    return f"{'; '.join(faults)}; the nearest form is {search.nearest.text()}, where {left}"
+def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
+    """Name the nearest form that was tried, and the limits that it breaks."""
+    nearest = search.nearest or layer
+    left = "; ".join(fault.text for fault in demand.faults(nearest))
+    if nearest == layer:
+        return f"no rewrite changes this: {left}"
+    return f"the nearest form is {nearest.text()}, where {left}"
 
 
 def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Search) -> None:

@@ -58,7 +58,7 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
     if way is None or query.constant_input(node, 1) is None:
         reason = "its weights are not constant"
         if way is None:
-            reason = "no axis can go: " + "; ".join(obstacles(win)) + offer(win)
+            reason = f"no axis can go: {'; '.join(filter(None, [*obstacles(win), offer(win)]))}"
         ctx.refuse(model, node, reason)
         return 0
     remove, text = _WAYS[way.how]

@@ -20,10 +20,15 @@ from npuconv.partition import Plan
 from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
 from npuconv.samples import Feed, Samples
+from npuconv.samples.feeds import HELD_OUT_LEAST
 from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
+TOO_FEW = (
+    "too few samples to hold some out: accuracy is measured on those that chose the ranges, and"
+    f" looks better than it is; give {HELD_OUT_LEAST} or more"
+)
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
@@ -44,7 +49,7 @@ def about_samples(
     if found.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
-        warnings.append("too few samples to keep some apart: measured on those calibrated with")
+        warnings.append(TOO_FEW)
     return (*warnings, *filter(None, [same]), *samples.notes)
 
 

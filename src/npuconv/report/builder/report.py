@@ -225,9 +225,9 @@ def headline(
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
     text += "".join(
-        f", {f.value} for host nodes in between" for f in left if f.code == crossings_dominate.code
+        f", {f.value}, because of host nodes" for f in left if f.code == crossings_dominate.code
     )
-    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+    return f"{text}; {warnings[0].partition(': ')[0]}" if warnings else text
 
 
 def _is_limit(finding: Finding) -> bool:

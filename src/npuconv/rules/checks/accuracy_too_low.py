@@ -11,10 +11,9 @@ Why it matters:
     move.
 
 How to fix:
-    Give more calibration samples, normalized as in training (CAL001). Let the host pad
-    what the device makes (`--pad-on-host all`), let layers run several times
-    (`--max-extra-macs`), or keep those with the largest share of the noise on the host
-    (`--keep-float`).
+    Give more calibration samples, normalized as in training (CAL001). Then try
+    `--pad-on-host all`, `--max-extra-macs 10`, and `--keep-float NODE` for the layers
+    with the largest share of the noise.
 """
 
 from __future__ import annotations

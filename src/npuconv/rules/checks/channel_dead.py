@@ -11,9 +11,7 @@ Why it matters:
 
 How to fix:
     Look at CAL001, and calibrate on samples that differ. If the channels are dead on
-    every input, prune them before export. Those that are constant whatever the input
-    need no pruning: other channels are duplicated in their place where that makes these
-    finer.
+    every input, prune them before export.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _SHOWN = 4  # operators
     "OPS009",
     severity=Severity.NOTE,
     at="planned",
-    message="{amount} per inference because the host computes in between; caused by {causes}"
-    "{listed}",
+    message="{amount} per inference because the host computes between layers of the device; "
+    "caused by {causes}{listed}",
     example=Example(
         fires="""
             input x: float[1,3,8,8]

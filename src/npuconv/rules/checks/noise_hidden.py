@@ -10,10 +10,9 @@ Why it matters:
     while the scores have 11: the model finds the right boxes and scores them wrongly.
 
 How to fix:
-    See the layers before this tensor: keep those with the largest share of the noise on
-    the host with `--keep-float`, or let them run several times with
-    `--max-extra-macs`. If the samples show nothing that the model detects, its scores
-    are all near 0: give samples that do.
+    Give samples that show what the model detects; without it all scores are near 0. Else
+    add `--max-extra-macs 10`, or `--keep-float NODE` for layers before this tensor that
+    have the largest share of the noise.
 """
 
 from __future__ import annotations

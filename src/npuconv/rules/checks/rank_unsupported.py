@@ -27,6 +27,10 @@ from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
 _DEVICE_AXES = 2  # of an accelerator for images
+_SLICES = (
+    "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
+    " as many MACs. Or use a model whose layers are 2D."
+)
 
 
 @rule(
@@ -41,15 +45,14 @@ _DEVICE_AXES = 2  # of an accelerator for images
     ),
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    for violation in ctx.violations(node, *LIMITS):
-        limit = f"{violation.values['limit']}{_fixed_axes(node)}"
-        yield replace(violation, values={**violation.values, "limit": limit})
-
-
-def _fixed_axes(node: Node) -> str:
-    """Return why no axis of three or more can be removed, or ''."""
     win = window(node)
-    if win is None or (win.axes or 0) <= _DEVICE_AXES:
-        return ""
-    kept = obstacles(win)
-    return f", and no axis can be removed: {'; '.join(kept)}{offer(win)}" if kept else ""
+    kept = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+    for violation in ctx.violations(node, *LIMITS):
+        if win is None or not kept:
+            yield violation
+            continue
+        offered = "" if "slices" in ctx.options.prefer else offer(win)
+        reasons = "; ".join(filter(None, [*kept, offered]))
+        limit = f"{violation.values['limit']}, and no axis can be removed: {reasons}"
+        fix = _SLICES if offered else violation.fix
+        yield replace(violation, values={**violation.values, "limit": limit}, fix=fix)

@@ -1,4 +1,4 @@
-"""The rewrites of a convolution that breaks a limit: in the order they are tried.
+"""The rewrites of a convolution or pool that breaks a limit: in the order they are tried.
 
 A later one works on what an earlier one made, never the other way round; so the search ends,
 and no two orders of the same rewrites are looked at.
@@ -17,7 +17,12 @@ from npuconv.legalize.fitting.splits.channels import (
     split_outputs,
 )
 from npuconv.legalize.fitting.splits.kernel import enlarge_kernel, split_kernel, undo_dilation
-from npuconv.legalize.fitting.splits.pads import move_pads
+from npuconv.legalize.fitting.splits.pads import even_pads, move_pads
+from npuconv.legalize.fitting.splits.pools import (
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)
 from npuconv.legalize.fitting.splits.stride import phases_as_channels, undo_stride
 from npuconv.legalize.fitting.splits.tiles import split_batch, split_image
 
@@ -42,3 +47,12 @@ _SUMMING = (split_kernel, split_inputs)
 # Sums are of convolutions alone where everything else is done before; all but the first of them
 # may want a bias of zeros.
 SUMS_LAST = (*(split for split in SPLITS if split not in _SUMMING), *_SUMMING, change_bias)
+
+POOLS: tuple[Split, ...] = (
+    split_batch,
+    even_pads,
+    undo_stride,
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)

@@ -1,9 +1,13 @@
-"""A bias of zeros, or one that is added behind."""
+"""A bias of zeros, one that is added behind, or input channels of a constant."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from npuconv.legalize.fitting import limits
 from npuconv.legalize.fitting.builder import Builder, Piece
@@ -12,19 +16,25 @@ from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
+_MOST_ADDED = 64  # channels beyond those that are wanted, to reach a multiple
 
-def change_bias(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write a bias of zeros where the device needs one; add the bias behind where it has none.
 
-    The Add runs on the device where that lists it, else on the host. Exact.
+def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Write a bias of zeros where the device needs one; where it has none, make one of the rest.
+
+    An Add behind runs on the device where that lists it, else on the host; in int8 it rounds
+    once more. Channels of a constant have weights that make up the bias: exact.
     """
     form = replace(layer, bias=not layer.bias)
     if not demand.breaks(layer, limits.BIAS) or demand.breaks(form, limits.BIAS):
         return
-    if layer.bias:
-        yield Proposal("bias", "Add behind", (Part(form),), _add_behind, elements(layer.output))
-    else:
+    if not layer.bias:
         yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
+        return
+    outputs = elements(layer.output)
+    yield Proposal("bias", "Add behind", (Part(form),), _add_behind, outputs, outputs)
+    if demand.joins_constants and layer.group == 1 and layer.sized and layer.source[0] is not None:
+        yield from _constant_channels(layer, demand, settings)
 
 
 def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
@@ -38,3 +48,75 @@ def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     bias = builder.biases(piece, "behind", lambda: values)
     inner = replace(piece, layer=replace(piece.layer, bias=False), bias=None)
     return builder.add([emit(inner), bias])
+
+
+def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Add channels of a constant to the input, which one tap reads.
+
+    That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
+    makes the border before the channels are added.
+    """
+    found, inner = _inside(layer), layer
+    if None in found:
+        inner = layer.without_pads()
+    tap = tuple(at or 0 for at in found)
+    forms = (_with_more(inner, n) for n in _counts(layer, settings))
+    form = next((f for f in forms if not demand.breaks(f, limits.INPUTS, limits.BIAS)), None)
+    if form is None:
+        return
+    count = form.in_channels - layer.in_channels
+    moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
+    text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
+    build = partial(_build, form=form, tap=tap)
+    yield Proposal("bias", text, (Part(form),), build, moved)
+
+
+def _counts(layer: Layer, settings: FitSettings) -> Iterator[int]:
+    """Yield numbers of channels: as many as the bias may need, more for a multiple, then fewer.
+
+    A bias grows as the sums that it is added to, with the square root of their length. One
+    channel of the largest integer holds 127 times 127 steps of them.
+    """
+    wanted = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
+    yield from range(wanted, wanted + _MOST_ADDED + 1)
+    yield from range(wanted - 1, 0, -1)
+
+
+def _inside(layer: Layer) -> tuple[int | None, ...]:
+    """Return a tap of each axis that reads no padding, whatever the output."""
+    found: list[int | None] = []
+    for axis in layer.axes:
+        step, (before, _) = layer.dilations[axis], layer.pads[axis]
+        first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
+        ends = ((tap, first + tap * step, last + tap * step) for tap in range(layer.kernel[axis]))
+        extent = layer.extents[axis] or 0
+        found.append(next((tap for tap, low, high in ends if low >= 0 and high < extent), None))
+    return tuple(found)
+
+
+def _with_more(layer: Layer, count: int) -> Layer:
+    wide = layer.with_channels(layer.in_channels + count, layer.out_channels, 1)
+    return replace(wide, bias=False, uniform=False)
+
+
+def _build(
+    builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: tuple[int, ...]
+) -> Tensor:
+    layer, source = piece.layer, piece.source
+    if form.pads != layer.pads:
+        source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
+    count, bias = form.in_channels - layer.in_channels, builder.bias_values(piece)
+
+    def extended() -> np.ndarray:
+        """Each channel has its share of the bias, at one tap."""
+        more = np.zeros((len(bias), count, math.prod(layer.kernel)), bias.dtype)
+        more[:, :, np.ravel_multi_index(tap, layer.kernel)] = bias[:, None] / count
+        more = more.reshape(len(bias), count, *layer.kernel)
+        return np.concatenate([piece.array(), more], axis=1)
+
+    key = ("bias channels", count, tap)
+    weight = builder.constant(piece, key, extended)
+    shape = (form.source[0] or 1, count, *(e or 1 for e in form.extents))
+    ones = builder.constant(piece, ("ones", shape), lambda: np.ones(shape, bias.dtype))
+    wide = builder.concat([source, ones], 1)
+    return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))

@@ -114,7 +114,7 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     As many as the device takes at once, as groups or as one convolution with zeros between
     them, or each by itself.
     """
-    if layer.group < 2 or not demand.breaks(layer, *_GROUPS):
+    if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
         return
     fewer = [size for size in sizes(layer.group) if size < layer.group]
     grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
@@ -124,6 +124,12 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
         moved = elements(layer.source) + elements(layer.output)
         text = f"{size} of {layer.group} groups at a time"
         yield Proposal("groups", text, parts, partial(_groups_side_by_side, size=size), moved)
+
+
+def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
+    """Return whether groups break a limit, or a bias that only a dense convolution can have."""
+    bias = layer.bias and not demand.adds and demand.breaks(layer, limits.BIAS)
+    return bias or demand.breaks(layer, *about)
 
 
 def _fewer_groups(layer: Layer, groups: int) -> Layer:
@@ -147,7 +153,7 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
 
 def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write zeros for what the groups leave out: ``group`` times the MACs; exact."""
-    if layer.group < 2 or not demand.breaks(layer, limits.GROUP):
+    if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
         return
     yield Proposal("dense", "zeros between the groups", (Part(_densified(layer)),), _zeros_between)
 

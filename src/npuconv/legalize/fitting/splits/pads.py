@@ -17,7 +17,7 @@ from npuconv.model.types import Tensor
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)
 
 
-def move_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Pad in front of the convolution, or pad more evenly and cut off what is too much; exact.
 
     A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
@@ -29,8 +29,7 @@ def move_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
     if demand.breaks(layer, *_NEED_NO_PADS):
         bare = layer.without_pads()
         yield Proposal("pads", "Pad in front", (Part(bare),), _in_front, elements(bare.source))
-    if demand.breaks(layer, limits.PADS):
-        yield from _equal(layer, demand)
+    yield from even_pads(layer, demand, settings)
 
 
 def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
@@ -39,8 +38,10 @@ def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(piece.with_layer(piece.layer.without_pads(), source))
 
 
-def _equal(layer: Layer, demand: Demand) -> Iterator[Proposal]:
-    """The pads of each axis as large as the larger, then all as large as the largest."""
+def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Pad each axis by the larger of its pads, or all by the largest, and cut off; exact."""
+    if not layer.padded or not demand.breaks(layer, limits.PADS):
+        return
     largest = max(map(max, layer.pads))
     each = tuple(max(pair) for pair in layer.pads)
     for wanted in dict.fromkeys((each, (largest,) * len(each))):

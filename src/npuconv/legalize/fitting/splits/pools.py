@@ -1,0 +1,182 @@
+"""Pools that break a limit: in turn, with some channels at a time, in tiles.
+
+A pool has no weights, so its tiles need not be of one shape: each pads what it has of the
+border of the image, and nothing is padded by an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import prod
+
+from npuconv.legalize.fitting import limits
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements, times
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import (
+    Emit,
+    FitSettings,
+    Part,
+    Proposal,
+    chunks,
+    cut,
+    even,
+    sizes,
+)
+from npuconv.model.types import Tensor
+
+_MOST_IN_TURN = 32  # pools that one becomes
+_WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
+_Tile = tuple[int, int, tuple[int, int]]  # of one axis: first cell read, the one behind, pads
+
+
+def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write max pools that follow each other: 13x13 is 7x7 and 7x7; exact.
+
+    The largest of the largest is the largest of all. As few as possible are written; the last
+    has the stride, and each a share of the pads. Not with pads around a dilated kernel: what
+    the second pool would need of them, the first has not made.
+    """
+    if layer.op != "MaxPool" or max(layer.kernel) < 3 or not demand.breaks(layer, *_WINDOW):
+        return
+    if max(layer.dilations) > 1 and layer.padded:
+        return
+    for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
+        pools = _in_turn(layer, count)
+        if any(demand.breaks(one, *_WINDOW) for one in pools):
+            continue
+        text = f"in turn {', '.join(times(one.kernel) for one in pools)}"
+        parts = tuple(Part(one) for one in dict.fromkeys(pools))
+        parts = tuple(replace(p, count=pools.count(p.layer)) for p in parts)
+        yield Proposal("in turn", text, parts, partial(_one_after_another, pools=pools))
+        return
+
+
+def _in_turn(layer: Layer, count: int) -> list[Layer]:
+    """Return so many pools, which together reach as far as the window."""
+    kernels = [[_reach(k, count, i) for k in layer.kernel] for i in range(count)]
+    begins, ends = (
+        [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
+        for side in (0, 1)
+    )
+    extents, found = layer.extents, list[Layer]()
+    for number, kernel in enumerate(kernels):
+        pads = tuple((begins[a][number], ends[a][number]) for a in layer.axes)
+        strides = layer.strides if number == count - 1 else (1,) * len(kernel)
+        one = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
+        extents = tuple(map(one.cells, one.axes))
+        found.append(one)
+    return found
+
+
+def _reach(kernel: int, count: int, number: int) -> int:
+    """Return the kernel of one of so many pools: one cell, and its share of the others."""
+    each, more = divmod(kernel - 1, count)
+    return 1 + each + (number < more)
+
+
+def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
+    """Divide the pads of one end, by what the kernels reach beyond one cell."""
+    found, room = [], sum(kernels) - len(kernels)
+    for kernel in kernels:
+        found.append(-(-pad * (kernel - 1) // max(room, 1)))
+        pad, room = pad - found[-1], room - (kernel - 1)
+    return found
+
+
+def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Layer]) -> Tensor:
+    result = piece.source
+    for one in pools:
+        result = emit(piece.with_layer(one, result))
+    return result
+
+
+def split_pool_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Pool some channels at a time; exact."""
+    if not demand.breaks(layer, limits.INPUTS, limits.OUTPUTS):
+        return
+    channels, form = layer.in_channels, partial(_fewer_channels, layer)
+    for size in sizes(channels, demand.multiple("in_c")):
+        if size < channels and not demand.breaks(form(size), limits.INPUTS, limits.OUTPUTS):
+            moved = elements(layer.source) + elements(layer.output)
+            text = f"{size} of {channels} channels at a time"
+            build = partial(_side_by_side, size=size)
+            yield Proposal("channels", text, cut(channels, size, form), build, moved)
+            return
+
+
+def _fewer_channels(layer: Layer, size: int) -> Layer:
+    return layer.with_channels(size, size, size)
+
+
+def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    made = []
+    for start, stop in chunks(piece.layer.in_channels, size):
+        source = builder.slice(piece.source, [(1, start, stop, 1)])
+        made.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
+    return builder.concat(made, 1)
+
+
+def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Pool parts of the image, each with the border that its kernel reaches; exact.
+
+    The fewest that fit; of as many parts those are taken that move the least.
+    """
+    if not layer.sized or not demand.breaks(layer, limits.EXTENT):
+        return
+    options = [_counts(layer, demand, axis) for axis in layer.axes]
+    for counts in sorted(product(*options), key=lambda n: (prod(n), max(n))):
+        if prod(counts) > settings.most_convolutions:
+            return
+        rows = [_tiles(layer, axis, count) for axis, count in enumerate(counts)]
+        forms = [_tile(layer, tiles) for tiles in product(*rows)]
+        if any(demand.breaks(form, limits.EXTENT) for form in set(forms)):
+            continue
+        moved = sum(elements(form.source) for form in forms) + elements(layer.output)
+        parts = tuple(Part(form, forms.count(form)) for form in dict.fromkeys(forms))
+        text = f"{times(counts)} tiles of at most {times(forms[0].extents)}"
+        yield Proposal("pool tiles", text, parts, partial(_build, rows=rows), moved)
+        return
+
+
+def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
+    """Return numbers of tiles along an axis that the largest extent of the device leaves."""
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    cells, found = layer.cells(axis) or 1, list[int]()
+    for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
+        tiles = _tiles(layer, axis, count)
+        largest = max(stop - start for start, stop, _ in tiles)
+        if not demand.exceeds(f"in_{side}", largest):
+            found.append(count)
+    return found
+
+
+def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
+    """Return what each of so many tiles reads along an axis, and pads."""
+    extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
+    found = []
+    for first, behind in even(layer.cells(axis) or 1, count):
+        start, stop = first * stride - before, (behind - 1) * stride - before + layer.reach(axis)
+        pads = max(-start, 0), max(stop - extent, 0)
+        found.append((max(start, 0), min(stop, extent), pads))
+    return found
+
+
+def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
+    form = layer.with_extents([stop - start for start, stop, _ in tiles])
+    return replace(form, pads=tuple(pads for *_, pads in tiles))
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]]) -> Tensor:
+    def row(axis: int, where: list[_Tile]) -> Tensor:
+        """Put the tiles together from an axis on."""
+        if axis == len(rows):
+            bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
+            form = _tile(piece.layer, where)
+            return emit(piece.with_layer(form, builder.slice(piece.source, bounds)))
+        return builder.concat([row(axis + 1, [*where, each]) for each in rows[axis]], axis + 2)
+
+    return row(0, [])

@@ -1,0 +1,126 @@
+"""Rewrite pools that break a known limit, so that they keep it.
+
+Where the target lists the pool and what puts its parts together, the cheapest of these is
+taken; all are exact, in int8 as well. An unknown limit triggers none.
+
+- batch: a few images at a time, then Concat.
+- pads: equal pads, and a Slice behind.
+- stride: a smaller stride, and a Slice that leaves out what is too many.
+- in turn: max pools that follow each other, as 13x13 is 7x7 and 7x7. The last has the stride,
+  and each a share of the pads; not with pads around a dilated kernel.
+- channels: some at a time, then Concat.
+- tiles: parts of the image with their border, then Concat. Each pads what it has of the border
+  of the image.
+
+An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool is a
+MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not known.
+``--no-fit`` leaves all alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.rewrites.fit_convolution import nothing_fits
+from npuconv.model import edit, query
+from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.facts import settled
+from npuconv.model.types import Node
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.planner import Plan
+
+GLOBAL = "GlobalMaxPool"
+# What stands around the pools that a rewrite makes.
+_AROUND = {
+    "batch": ("Slice", "Concat"), "pads": ("Slice",), "stride": ("Slice",),
+    "channels": ("Slice", "Concat"), "pool tiles": ("Slice", "Concat"),
+}  # fmt: skip
+
+
+@model_pass(
+    Phase.LEGALIZE,
+    after=("fold-pad", "resolve-auto-pad", "rewrite-average-pool-as-conv"),
+    infers=True,
+)
+def fit_pool(model: Model, ctx: PassContext) -> int:
+    if model.opset < 13 or not ctx.options.fit:
+        return 0
+    return sum(_fit(model, ctx, node) for node in model.nodes("MaxPool", "AveragePool", GLOBAL))
+
+
+def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+    operator = ctx.target.operator(node.op)
+    taken = operator is not None and not operator.objections(settled(node))
+    if taken or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
+        return 0
+    layer = layer_of(node)
+    if isinstance(layer, str):
+        ctx.refuse(model, node, layer)
+        return 0
+    plan, search = ctx.planner.plan(layer)
+    if plan is None or (plan.proposal is None and node.op != GLOBAL):
+        demand = ctx.planner.demand_on(layer.op)
+        if demand is not None and not demand.fits(layer):
+            ctx.refuse(model, node, nothing_fits(demand, layer, search))
+        return 0
+    around = {op for name in plan.names for op in _AROUND.get(name, ())}
+    if missing := sorted(op for op in around if ctx.target.operator(op) is None):
+        text = f"{' and '.join(missing)}, which the target does not list, would surround its parts"
+        ctx.refuse(model, node, text)
+        return 0
+    _write(model, ctx, node, plan)
+    return 1
+
+
+def _op(node: Node) -> str:
+    return "MaxPool" if node.op == GLOBAL else node.op
+
+
+def layer_of(node: Node) -> Layer | str:
+    """Return the layer of a pool, or why it cannot be rewritten."""
+    dims, win = query.shape(node.inputs[0]), window(node)
+    if dims is None or not isinstance(dims[1], int):
+        return "the number of its channels is not known"
+    known = tuple(d if isinstance(d, int) else None for d in dims)
+    channels, axes = dims[1], len(dims) - 2
+    if node.op == GLOBAL:
+        kernel = tuple(n for n in known[2:] if n is not None)
+        if len(kernel) < axes:
+            return "its extents are not known"
+        ones, pads = (1,) * axes, ((0, 0),) * axes
+        return Layer(known, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
+    if win is None or win.kernel is None or not win.is_consistent or len(win.kernel) != axes:
+        return "its kernel does not fit its input"
+    if reason := _obstacle(node, win.auto_pad):
+        return reason
+    return Layer(
+        known, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
+        op=node.op, counted=bool(query.attribute(node, "count_include_pad", 0)),
+    )  # fmt: skip
+
+
+def _obstacle(node: Node, auto_pad: str) -> str:
+    if query.attribute(node, "ceil_mode", 0):
+        return "ceil_mode adds cells at the end"
+    if len(node.outputs) > 1:
+        return "the places of the largest are read as well"
+    return f"it still has auto_pad={auto_pad}" if auto_pad != "NOTSET" else ""
+
+
+def _write(model: Model, ctx: PassContext, node: Node, plan: Plan) -> None:
+    from npuconv.legalize.fitting.planner import write
+
+    before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
+    before = node.op if plan.proposal is None else before
+    # Other forms are of these extents.
+    modulus = 1 if set(plan.names) == {"in turn"} else None
+    with ctx.rewrite(model, [node], before, after, modulus=modulus) as record:
+        result, builder = write(model, node, plan)
+        record.after = f"{builder.count} {plan.layer.op}: {after}"
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
