@@ -128,7 +128,7 @@ class ClippingSettings:
     shares: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25)
     # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
     # is between the tensors of each, in this order.
-    errors_left: tuple[float, ...] = (0.5, 0.25, 0.8)
+    errors_left: tuple[float, ...] = (0.8, 0.5, 0.25)
     # Share of the error of all roundings, at most, that the choice must leave; the first that
     # does is taken. What gains less on samples that ranges are made of may lose on others.
     sufficient: float = 0.6
