@@ -17,6 +17,12 @@ def drawn(count: int, spread_db: float, seed: int = 0, mean_db: float = 30.0) ->
     return [Powers(1.0, float(10 ** (-one / 10))) for one in db]
 
 
+def width(powers: list[Powers]) -> float:
+    """Return the width of the interval, dB."""
+    low, high = expected(powers)
+    return high - low
+
+
 def test_sqnr_of_samples():
     """The SQNR is a ratio of sums; None without an error, or without a signal."""
     assert Powers(100.0, 1.0).db == pytest.approx(20)
@@ -27,27 +33,24 @@ def test_sqnr_of_samples():
 
 
 def test_samples_that_agree():
-    """The figure is inside the interval, whose width is then that of ``INTERVAL``."""
-    low, high = expected(drawn(16, 0.0))
-    assert low == pytest.approx(30 - INTERVAL.down_db)
-    assert high == pytest.approx(30 + INTERVAL.up_db)
+    """The interval of many samples that agree is as wide as models differ, around the usual."""
+    low, high = expected(drawn(1000, 0.0))
+    assert low == pytest.approx(30 - INTERVAL.worse_db - INTERVAL.other_db, abs=0.01)
+    assert high == pytest.approx(30 - INTERVAL.worse_db + INTERVAL.other_db, abs=0.01)
 
 
 def test_more_samples_make_it_narrower():
-    """Fewer samples, or a larger spread, widen it; so does a single sample."""
-
-    def width(*arguments):
-        low, high = expected(drawn(*arguments))
-        return high - low
-
-    assert width(64, 3.0) < width(8, 3.0) < width(8, 8.0)
-    assert width(1, 0.0) > 2 * INTERVAL.unknown_db
+    """Fewer samples, or a larger spread, widen it; a single sample shows no spread at all."""
+    assert width(drawn(64, 3.0)) < width(drawn(8, 3.0)) < width(drawn(8, 8.0))
+    assert width(drawn(64, 0.0)) < width(drawn(8, 0.0)) < width(drawn(3, 0.0))
+    assert width(drawn(3, 0.0)) < width(drawn(1, 0.0))
+    assert width(drawn(1, 0.0)) > 2 * INTERVAL.alone_db
 
 
 @pytest.mark.parametrize("count", [8, 16])
 def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
     """Four in five new sets of as many samples of the same kind are inside."""
-    bare = interval.IntervalSettings(spread=0.9, down_db=0.0, up_db=0.0, tail_db=0.0)
+    bare = interval.IntervalSettings(spread=0.9, worse_db=0.0, other_db=0.0, alone_db=3.0)
     monkeypatch.setattr(interval, "INTERVAL", bare)
     inside = 0
     for seed in range(400):
@@ -59,31 +62,39 @@ def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
 def test_quantiles():
     """Quantiles equal those of tables of Student's t."""
     for freedom, probability, wanted in [(7, 0.9, 1.415), (15, 0.9, 1.341), (3, 0.8, 0.978)]:
-        assert interval._quantile(probability, freedom + 1) == pytest.approx(wanted, rel=0.005)
+        assert interval._quantile(probability, freedom) == pytest.approx(wanted, rel=0.005)
 
 
-def test_errors_of_few_samples():
-    """The interval reaches further down if few samples make most of the error."""
+@pytest.mark.parametrize(
+    "one", [Powers(1.0, 1.0), Powers(1e4, 1.0)], ids=["most of the error", "most of both"]
+)
+def test_one_sample_that_decides(one):
+    """One sample that makes nearly all of the error widens it, also where it makes the signal."""
+    even = drawn(7, 1.0)
+    assert width([*even, one]) > 2 * width([*even, Powers(1.0, 1e-3)])
+    assert width([*even, one]) < 4 * INTERVAL.alone_db
 
-    def reach(spread_db: float) -> float:
-        sets = [drawn(8, spread_db, seed) for seed in range(20)]
-        return sum(pooled_db(one) - expected(one)[0] for one in sets) / len(sets)
 
-    assert reach(1.0) < INTERVAL.down_db + 2 < reach(10.0) - 1
-    exact = [Powers(1.0, 0.0), *drawn(8, 1.0)]
-    assert expected(exact)[0] >= pooled_db(exact) - INTERVAL.tail_db - INTERVAL.down_db
+def test_samples_without_error():
+    """An exact sample, or a single one that is not, gives finite ends."""
+    for powers in ([Powers(1.0, 0.0), *drawn(7, 1.0)], [Powers(1.0, 0.0)] * 7 + drawn(1, 0.0)):
+        assert all(map(math.isfinite, expected(powers)))
 
 
 def test_outputs_that_saturate():
-    """The interval reaches to the SQNR before saturation, and a sentence says so."""
-    outputs, inner = drawn(8, 1.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
-    low, high = expected(outputs, inner)
-    assert low < 33 < 67 < high
+    """The interval holds the SQNR before saturation if few samples show an error; it is said."""
+    outputs, inner = drawn(8, 15.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
+    assert expected(outputs, inner) == (expected(inner)[0], expected(outputs)[1])
     (text,) = sentences(outputs, inner)
     assert "before that the SQNR is 3" in text
-    near = drawn(8, 1.0, mean_db=30.0)
-    assert expected(near, inner) == expected(near)
-    assert sentences(near, inner) == ()
+    assert expected(outputs, [Powers(1.0, 0.0)] * 8) == expected(outputs)
+
+
+def test_outputs_that_err_alike():
+    """Saturation hides nothing if all samples err alike, however far the SQNR before it is."""
+    outputs, inner = drawn(8, 1.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
+    assert expected(outputs, inner) == expected(outputs)
+    assert sentences(outputs, inner) == ()
 
 
 def test_doubts():

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 
 import onnx
 import pytest
 
 from npuconv.errors import UsageError
-from npuconv.explore import ExploreSettings, _thinned, _transposed, explore, page
+from npuconv.explore import (
+    Curve,
+    Exploration,
+    ExploreSettings,
+    Point,
+    _thinned,
+    _transposed,
+    explore,
+    page,
+)
 from support.builders import Net
 from support.fits import layer
 
@@ -97,3 +107,14 @@ def test_json_and_page(models):
     assert text.count("<svg") == len(found.curves)
     assert 'class="knee"' in text
     assert "http" not in text
+
+
+def test_labels_of_the_largest_costs_are_not_cut():
+    """A character of the font is at most as wide as six tenths of its size, 9."""
+    points = tuple(Point(value, 1, 0, 1, 0.1, 1, 1, 0, cost) for value, cost in ((2, 0), (1, 99.0)))
+    curve = Curve("Conv.kernel_h", "kernel_h", (1, 2), points, 2)
+    text = page.render(Exploration("chip", ("m.onnx",), {}, 1500, 1, (curve,)))
+    assert "1.5 k MACs" in text
+    ends = re.findall(r'<text x="(\d+)"[^>]*text-anchor="end">([^<]*)<', text)
+    assert [label for _, label in ends] == ["+9900 %", "0 %"]
+    assert all(0.6 * 9 * len(label) <= int(x) for x, label in ends)

@@ -100,6 +100,15 @@ def test_constants(array):
     assert written == expected
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_constants_of_less_than_a_byte(dtype):
+    """Two elements lie in a byte; the exporter takes two bytes for them."""
+    array, written = np.arange(5).astype(dtype), TensorProto()
+    proto.Types().write_constant(Constant("c", array), written)
+    assert written.name == "c"
+    assert np.array_equal(numpy_helper.to_array(written), array)
+
+
 @pytest.mark.parametrize("dims", [None, [], [1, "n", None], [2, 3]])
 @pytest.mark.parametrize("dtype", [None, np.float32, np.dtype("int64"), TensorProto.BFLOAT16])
 def test_types(dtype, dims):

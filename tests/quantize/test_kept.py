@@ -107,6 +107,25 @@ def test_integers_are_recovered_from_float_weights():
     assert np.array_equal(found.scales, scales)
 
 
+@pytest.mark.parametrize("rows", [slice(1, 4), slice(3, 5)])
+def test_a_piece_of_a_layer_finds_its_scales(rows):
+    """Scales under which its weights are the integers of the source, not multiples of them."""
+    steps = np.random.default_rng(0).integers(-127, 128, (5, 40))
+    scales = np.asarray([0.1, 0.2, 0.3, 0.1, 0.2], np.float32)
+    found, how = weights((steps * scales[:, None])[rows], scales)
+    assert how == kept.METHOD
+    assert np.array_equal(found.weight[:, :, 0, 0], steps[rows])
+
+
+def test_a_channel_several_times_has_its_scale_each_time():
+    """A ConvTranspose becomes pieces of its kernel."""
+    steps = np.random.default_rng(0).integers(-127, 128, (6, 40))
+    scales = np.asarray([0.1, 0.003, 7.0], np.float32)
+    found, how = weights(steps * np.repeat(scales, 2)[:, None], scales)
+    assert how == kept.METHOD
+    assert found.scales.tolist() == np.repeat(scales, 2).tolist()
+
+
 def test_one_scale_stays_one():
     """Per-tensor weights stay per-tensor."""
     steps = np.asarray([[127, 3], [-4, 5]])
@@ -118,7 +137,12 @@ def test_one_scale_stays_one():
     ("values", "scales", "per_tensor", "reason"),
     [
         ([[0.5, 0.25]], [0.1], False, "not kept: a rewrite has changed these weights"),
-        ([[0.5, 0.2]], [0.1, 0.2, 0.3], False, "not kept: 3 scales for 1 output channels"),
+        (
+            [[0.5], [0.25], [0.3]],
+            [0.1, 0.2],
+            False,
+            "not kept: a rewrite has changed these weights",
+        ),
         ([[1.0], [1.0]], [1, 0.5], True, "not kept: the target has one weight scale for a layer"),
     ],
 )

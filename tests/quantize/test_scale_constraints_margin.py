@@ -95,6 +95,17 @@ def test_a_range_grows_towards_those_of_its_own_layer():
     assert highs[2] > 150
 
 
+def test_partial_sums_grow_from_the_middle_of_their_range():
+    """Sums far from 0 have the margin of sums around it, and widen no other channel by that."""
+    around = seen([-1, -1, -2], [1, 1, 2], samples=24, each=1)
+    moved = seen([-1, 19, -2], [1, 21, 2], samples=24, each=1)
+    near, far = (np.asarray(with_margin(stats, summed=True)) for stats in (around, moved))
+    assert far - near == pytest.approx(np.asarray([[0, 20, 0]] * 2))
+    assert near == pytest.approx(np.asarray([-near[1], near[1]]))
+    assert np.all(near[1] > [1, 1, 2])
+    assert np.all(near[1] < 2 * (1 + MARGIN.sum_growth))
+
+
 # What more samples would show
 
 
@@ -160,6 +171,6 @@ def test_partial_sums_of_few_values_reach_further():
     """Ranges of few values grow by half, those of many as little as others."""
     few, many = seen([-1], [3], samples=1, each=1), seen([-1], [3], samples=2000, each=10_000)
     lows, highs = with_margin(few, summed=True)
-    assert -lows[0] == pytest.approx(highs[0] / 3)
-    assert highs[0] == pytest.approx(3 * (1 + MARGIN.sum_growth), rel=0.01)
+    assert (lows[0] + highs[0]) / 2 == pytest.approx(1)
+    assert highs[0] - lows[0] == pytest.approx(4 * (1 + MARGIN.sum_growth), rel=0.01)
     np.testing.assert_allclose(with_margin(many, summed=True), with_margin(many), rtol=1e-3)

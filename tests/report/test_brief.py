@@ -111,17 +111,18 @@ def test_worst_first(clean: Report, one: One) -> None:
 
 
 def test_accuracy_with_interval_and_worst_output(clean: Report) -> None:
-    """The SQNR is shown with its interval and the worst output."""
+    """The SQNR is shown with its interval and the worst output; what limits it stands below."""
     outputs = tuple(
         OutputAccuracy(name=name, sqnr_db=db, cosine=0.99, top1_agreement=None)
         for name, db in (("boxes", 22.14), ("scores", 31.0))
     )
     measured = Accuracy(
         samples=8, held_out=True, sqnr_db=30.0, cosine=0.99, top1_agreement=None, outputs=outputs,
-        interval_db=(26.2, 31.7), worst_output="boxes",
+        interval_db=(26.2, 31.7), worst_output="boxes", notes=("outputs saturate", "few samples"),
     )  # fmt: skip
     shown = brief.render(clean.model_copy(update={"accuracy": measured}), "m", width=100)
     assert "SQNR 30.0 dB (26 to 32 dB expected on new samples); worst output boxes 22.1" in shown
+    assert f"\n{'':13}outputs saturate\n{'':13}few samples\n" in shown
 
 
 def test_limits_are_one_line(clean: Report) -> None:

@@ -10,7 +10,10 @@ import pytest
 from PIL import Image
 
 import npuconv
+from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
+from npuconv.samples import open_samples
+from npuconv.samples.feeds import InputSpec
 from support.builders import Net
 
 G = np.random.default_rng(0).normal(size=(8, 3, 16, 16)).astype(np.float32)
@@ -174,3 +177,13 @@ def test_a_mistake_in_a_generator_is_its_own() -> None:
     """An error of the user's generator is raised as it is."""
     with pytest.raises(ZeroDivisionError):
         npuconv.convert(MODEL, calibration=(1 / 0 for _ in range(2)))
+
+
+def test_a_part_of_a_file_is_described(tmp_path):
+    """The description counts the samples that are used, and no warning does."""
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.ones((9, 2), np.float32))
+    spec = InputSpec("x", np.dtype(np.float32), ("N", 2))
+    found = open_samples(path, [spec], Preprocess(), limit=4)
+    assert (found.description, found.notes) == ("a.npz, 4 of 9", ())
+    assert open_samples(path, [spec], Preprocess(), limit=9).description == "a.npz"

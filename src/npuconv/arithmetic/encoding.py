@@ -137,6 +137,11 @@ class Encoding:
         alike = np.all(self.scales == self.nominal) and np.all(self.zeros == self.nominal_zero)
         return bool(alike)
 
+    def equals(self, other: Encoding) -> bool:
+        """Return whether both stand for the same numbers."""
+        pairs = ((self.scales, other.scales), (self.zeros, other.zeros))
+        return self.nominal == other.nominal and all(np.array_equal(a, b) for a, b in pairs)
+
     def told(self) -> Encoding:
         """Return the encoding of which the device knows the zero point, one for all channels."""
         return replace(self, nominal_zero=int(self.zeros[0]))

@@ -21,6 +21,7 @@ from npuconv.config import Options
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
 from npuconv.schemas.report import Report
+from npuconv.target import builtin_names
 
 if TYPE_CHECKING:
     from npuconv.pipeline.convert import Conversion
@@ -80,35 +81,37 @@ def convert(
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)
-    if not compiling or compiling != following:
-        _say_use(compiling, destination, options, quiet)
+    if compiling and compiling != following:
+        screen.say("compile it with:", command=compiling, quiet=quiet)
+    if splitting := _splitting(result, destination, options.target):
+        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
     return 0
 
 
-def _say_use(compiling: str, destination: Path, options: Options, quiet: bool) -> None:
-    """Print the command that compiles the result, or that splits it for a driver."""
-    if compiling:
-        screen.say("compile it with:", command=compiling, quiet=quiet)
-    elif options.format in ("qoperator", "tflite"):
-        screen.say("split it for a driver with:", command=_splitting(destination), quiet=quiet)
-
-
-def _splitting(destination: Path) -> str:
-    """Return the command that writes the parts of the device and of the host."""
+def _splitting(result: Conversion, destination: Path, target: str) -> str:
+    """Return the command that writes the parts of the device and of the host, if it has any."""
+    quantized = result.report.quantization
+    if _is_tflite(result, destination) or quantized is None or not quantized.layers:
+        return ""
     folder = destination.with_name(f"{destination.stem}.parts")
-    return shlex.join(["npuconv", "split", str(destination), "-o", str(folder)])
+    device = [] if target in builtin_names() else ["--target", target]  # the model has its name
+    return shlex.join(["npuconv", "split", str(destination), "-o", str(folder), *device])
 
 
 def _compiling(result: Conversion, destination: Path) -> str:
     """Return the command that compiles what was written for the chip; empty if there is none."""
-    if result.tflite is None or destination.suffix == ".onnx":
+    if not _is_tflite(result, destination):
         return ""
     return result.next_command.format(model=shlex.quote(str(destination)))
 
 
+def _is_tflite(result: Conversion, destination: Path) -> bool:
+    return result.tflite is not None and destination.suffix != ".onnx"
+
+
 def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
     """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
-    if result.tflite is None or destination.suffix == ".onnx":
+    if result.tflite is None or not _is_tflite(result, destination):
         return
     for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
         for line in lines:

@@ -1,15 +1,15 @@
 """Interval of the SQNR to be expected on as many new samples, with a probability of 80 %.
 
-The SQNR of all samples together is 10 log10 of a ratio of two means, of the signals' power and
-of the errors'. To first order its variance is that of ``S/mean(S) - N/mean(N)`` over the number
-of samples (the delta method), and a second set of as many samples differs from it by twice the
-variance. The interval reaches further than that
+The SQNR of all samples together is 10 log10 of a ratio of two sums, of the signals' power and of
+the errors'. The jackknife tells how far it is from that of very many: by how much it changes
+where one sample is left out (Efron and Stein, "The Jackknife Estimate of Variance", 1981). That
+sees a single sample which makes most of the error, or of the signal, as a linear estimate does
+not. A second set of as many samples differs from the first by twice the variance.
 
-- down, because samples that lie between those calibrated with do better than others;
-- down where the SQNR of single samples differs much: most of the error is then made by a few
-  samples of many, and may have been missed. If errors are log-normal, the mean of many is
-  exp(s^2/2) times their median (Aitchison and Brown, "The Lognormal Distribution", 1957);
-- to the SQNR before saturation where outputs saturate, which hide their error on clear samples.
+- Few samples show little of their spread: a typical sample is added to what they show.
+- New samples do worse than those that lie between the calibrated ones, by more or by less.
+- Outputs that saturate hide the error on clear samples. Where samples err so differently that
+  the figure hangs on a few of them, the interval reaches to the SQNR before.
 """
 
 from __future__ import annotations
@@ -42,18 +42,15 @@ class IntervalSettings:
     ``python benchmarks/intervals.py --divisions 4`` counts how often it is right.
     """
 
-    # Probability that the figure is no lower than by spread alone, and as much no higher.
-    spread: float = 0.85
-    # By which new samples are usually worse than those between the calibrated ones.
-    down_db: float = 3.5
-    tail_db: float = 8.0  # by which errors of samples that were missed lower the figure, at most
-    up_db: float = 2.3  # by which they may be better for no known reason
-    # Between the outputs and what they are before saturation, from which on the interval reaches
-    # from one to the other.
-    hidden_db: float = 9.0
-    unknown_db: float = 8.0  # spread where one sample shows none
-    calibrated_db: float = 6.0  # less on new samples where those measured also calibrated the model
-    alike_db: float = 8.0  # the same where the samples are nearly the same
+    # Probability that sampling alone lowers the figure no further, and as much raises it.
+    spread: float = 0.75
+    worse_db: float = 1.5  # by which new samples are worse than those between the calibrated ones
+    other_db: float = 3.0  # and by which that differs from model to model
+    alone_db: float = 12.0  # spread of single samples; more than this none may show
+    # Standard deviation of the figure from sampling, from which on saturation may hide errors.
+    hidden_db: float = 3.5
+    calibrated_db: float = 9.0  # less on new samples where those measured also calibrated the model
+    alike_db: float = 32.0  # the same where the samples are nearly the same
     # The same for built-in pictures in the normalization that is given or clear.
     inferred_db: float = 3.0
     guessed_db: float = 15.0  # the same in a normalization that is a guess
@@ -83,54 +80,62 @@ def expected(
     Returns:
         Lowest and highest, dB; None where there is no error to speak of.
     """
+    ends = _around(powers)
+    if ends is None:
+        return None
+    if _hidden_db(powers, unsaturated) is not None:
+        ends = (*ends, *(_around(unsaturated) or ()))
+    return min(ends) - doubt_db, max(ends)
+
+
+def _around(powers: Sequence[Powers]) -> tuple[float, ...] | None:
+    """Return lowest and highest by these samples alone, dB; None where there is no error."""
     figure = pooled_db(powers)
     if figure is None:
         return None
-    reach = _quantile(INTERVAL.spread, len(powers)) * _standard_error(powers)
-    low = figure - math.hypot(reach, INTERVAL.down_db)
-    low = min(low, max(_of_many(powers), figure - INTERVAL.tail_db) - INTERVAL.down_db)
-    high = figure + math.hypot(reach, INTERVAL.up_db)
-    inner = pooled_db(unsaturated) if unsaturated else None
-    if inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
-        low, high = min(low, inner - INTERVAL.down_db), max(high, inner + INTERVAL.up_db)
-    return low - doubt_db, high
+    sampled = _quantile(INTERVAL.spread, len(powers)) * _sampling_error(powers)
+    reach = math.hypot(sampled, INTERVAL.other_db)
+    return figure - INTERVAL.worse_db - reach, figure - INTERVAL.worse_db + reach
 
 
-def _of_many(powers: Sequence[Powers]) -> float:
-    """Return the SQNR of very many samples, dB, if errors are log-normal."""
-    mean = sum(one.signal for one in powers) / len(powers)
-    least = _TINY * max(one.noise for one in powers)  # an exact sample is as good as a near one
-    errors = [10 * math.log10(mean / max(one.noise, least)) for one in powers]
-    variance = statistics.variance(errors) if len(errors) > 1 else 0.0
-    return statistics.fmean(errors) - math.log(10) / 20 * variance
+def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float | None:
+    """Return the SQNR before outputs saturate, dB; None where all samples err alike."""
+    inner = pooled_db(unsaturated)
+    return inner if inner is not None and _sampling_error(powers) > INTERVAL.hidden_db else None
 
 
-def _standard_error(powers: Sequence[Powers]) -> float:
+def _sampling_error(powers: Sequence[Powers]) -> float:
     """Return the standard deviation of the difference between two such sets, dB."""
-    count = len(powers)
-    if count < 2:
-        return INTERVAL.unknown_db
-    signal, noise = (sum(one[k] for one in powers) / count for k in (0, 1))
-    parts = [one.signal / signal - one.noise / noise for one in powers]
-    variance = sum(part * part for part in parts) / (count - 1)
-    return 10 / math.log(10) * math.sqrt(2 * variance / count)
+    count, single = len(powers), INTERVAL.alone_db**2
+    shown = min(_jackknife(powers), single) if count > 1 else 0.0
+    return math.sqrt(2 * ((count - 1) * shown + single / count) / count)
 
 
-def _quantile(probability: float, count: int) -> float:
-    """Return the quantile of Student's t for so many samples.
+def _jackknife(powers: Sequence[Powers]) -> float:
+    """Return the variance of the SQNR of all samples together, from leaving out one each time."""
+    signal, noise = (sum(one[k] for one in powers) for k in (0, 1))
+    # What is left may be nothing, or less by rounding.
+    left = [
+        10 * math.log10(max(1 - one.signal / signal, _TINY) / max(1 - one.noise / noise, _TINY))
+        for one in powers
+    ]
+    return (len(powers) - 1) * statistics.pvariance(left)
+
+
+def _quantile(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t.
 
     Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5, to the second order.
     """
-    z, freedom = NormalDist().inv_cdf(probability), max(count - 1, 1)
+    z = NormalDist().inv_cdf(probability)
     first = (z**3 + z) / (4 * freedom)
     return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> tuple[str, ...]:
     """Return the limits of the figure: saturation, and too few samples."""
-    figure, inner = pooled_db(powers), pooled_db(unsaturated) if unsaturated else None
-    found = []
-    if figure is not None and inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
+    found, inner = [], _hidden_db(powers, unsaturated)
+    if inner is not None:
         found.append(
             f"the outputs saturate (Softmax, Sigmoid): before that the SQNR is {inner:.1f} dB; "
             "after it only the few samples that are not saturated decide"

@@ -10,16 +10,18 @@ from npuconv.explore import Curve, Exploration, Point
 from npuconv.report.words import count, quantity
 from npuconv.target import value_text
 
-_WIDTH, _HEIGHT = 260, 120  # of a plot, in pixels
+_WIDTH, _HEIGHT = 280, 120  # of a plot, in pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 26  # margins of its axes
 _SMALLEST = 0.1  # share of cost that fills the axis at least, or noise would look like growth
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
-body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
+body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
+  overflow-wrap:anywhere}
 .plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
 h2{font-size:1rem;margin:0}p{margin:.2rem 0}h1+p{margin-bottom:1.5rem}small{color:var(--faint)}
-svg{width:100%;height:auto}text{font:10px system-ui;fill:currentColor}
+svg{width:100%;height:auto}text{font:9px system-ui,sans-serif;fill:currentColor}
+.plots+h2{margin-top:1.5rem}
 .axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
 .dot{fill:var(--line)}.knee{fill:var(--knee)}.refused{fill:var(--bad)}
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,18 @@ class SourceScales:
     def __bool__(self) -> bool:
         """Return whether the model was quantized in any part."""
         return bool(self.tensors or self.weights or self.lost)
+
+    def multiply(self, labels: Iterable[str], factor: NDArray[np.float64]) -> None:
+        """Move a factor of each output channel, [M], into the scales of a layer's weights.
+
+        Where it is 0, any scale is right.
+        """
+        for label in labels:
+            own = self.weights.get(label)
+            if own is not None and own.scales.size in (1, factor.size):
+                size = abs(factor)
+                scales = own.scales * (size + (size == 0))
+                self.weights[label] = replace(own, scales=scales.astype("float32"))
 
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows

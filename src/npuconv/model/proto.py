@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf.message import Message
-from onnx import AttributeProto, helper
+from onnx import AttributeProto, helper, numpy_helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 from onnx_graphsurgeon.ir.tensor import LazyValues
@@ -323,6 +323,9 @@ class Types:
     def write_constant(self, tensor: Constant, into: onnx.TensorProto) -> None:
         """Write a constant with its values."""
         # Reading ``values`` loads them, and the exporter writes only unloaded strings.
+        if _is_packed(tensor.dtype):  # the exporter takes a byte for each element
+            into.CopyFrom(numpy_helper.from_array(tensor.values, tensor.name))
+            return
         is_raw = getattr(tensor.dtype, "kind", "") in _RAW_KINDS
         values = tensor.values if is_raw else None
         if values is None or tensor.export_dtype != values.dtype:
@@ -331,3 +334,8 @@ class Types:
         into.name, into.data_type = tensor.name, self.code(values.dtype)
         into.dims.extend(values.shape)
         into.raw_data = values.tobytes()
+
+
+def _is_packed(dtype: Any) -> bool:
+    """Return whether ONNX stores several elements of a type in a byte."""
+    return getattr(dtype, "name", "") in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")

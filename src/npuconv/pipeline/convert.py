@@ -46,6 +46,7 @@ from npuconv.report.builder.quantized import (
     Crossing,
     budget_report,
     padding_report,
+    partial_sums,
     source_scales,
     tensor_rows,
     weight_rows,
@@ -242,7 +243,7 @@ def _quantize(
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
     weights = weight_rows(legal.plan, steps.state)
-    brought = source_scales(steps.graph, steps.state)
+    sums, brought = partial_sums(steps.graph, steps.errors), source_scales(steps.graph, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
     shares = _shares(steps, made, data.used, clock)  # before the graph becomes int8
     rows = graph_rows(legal, rows)
@@ -264,6 +265,7 @@ def _quantize(
         layers=with_shares(layer_rows, layers, shares, steps.state.roundings, weights),
         budget=budget,
         host_padding=steps.padding,
+        partial_sums=sums,
         source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
@@ -296,10 +298,8 @@ class _Steps:
     graph: DeviceGraph  # with what the host pads
     seen: Calibration  # statistics of the float pass
     state: QuantState  # scales, zero points, integer weights
-    # What each rounding adds to the error of the outputs; None where unknown.
-    errors: Sensitivity | None
-    # Row of the report on tensors that cross to the host to be padded.
-    padding: quality.HostPadding | None
+    errors: Sensitivity | None  # of the outputs, by each rounding; None where unknown
+    padding: quality.HostPadding | None  # by the host, of tensors that cross for it
 
 
 def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:
@@ -389,12 +389,12 @@ def _measure(
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     held_out = data.held_out is not None
-    doubt = notices.doubt_db(same, held_out, data.chosen)
+    doubt = notices.doubt_db(same, held_out, data.chosen, legal.findings.selected)
     return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
 
 
 def _about_samples(
     data: prepare.CalibrationData, same: str, accuracy: quality.Accuracy
 ) -> tuple[str, ...]:
-    held_out = data.held_out is not None
-    return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
+    told = (accuracy, data.held_out is not None, data.chosen, same)
+    return notices.about_samples(data.samples, data.assumed, *told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -110,13 +110,13 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    tensors = watched(graph)
+    names = _watched_names(graph)
     try:
         feed = samples[0]
-        if _values(graph, tensors, feed) > HELD_VALUES:
-            collect(proto, tensors, [feed])
+        if _values(graph, names, feed) > HELD_VALUES:
+            collect(proto, watched(graph), [feed])
         else:
-            _look_at(proto, tensors, feed)
+            _look_at(proto, names, feed)
     except executor.RuntimeRefusedError as refused:
         error = CalibrationError(f"the float model does not run on the samples: {refused}")
         raise _named(graph, samples, error) from None
@@ -124,7 +124,7 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
         raise _named(graph, samples, error) from None
 
 
-def _values(graph: DeviceGraph, tensors: Mapping[str, int | None], feed: Feed) -> float:
+def _values(graph: DeviceGraph, tensors: Collection[str], feed: Feed) -> float:
     """Values of these tensors for a sample, all together; infinite where extents are open."""
     there = graph.model.graph.tensors()
     found: dict[str, tuple[int | None, ...] | None] = {
@@ -140,7 +140,7 @@ def _values(graph: DeviceGraph, tensors: Mapping[str, int | None], feed: Feed) -
     return total
 
 
-def _look_at(proto: onnx.ModelProto, tensors: Mapping[str, int | None], feed: Feed) -> None:
+def _look_at(proto: onnx.ModelProto, tensors: Collection[str], feed: Feed) -> None:
     """Run a sample, and raise CalibrationError for a tensor with values that are not finite."""
     made = [name for name in tensors if name not in feed]
     watching = executor.Session(executor.with_outputs(proto, made), threads=1, optimize=False)
@@ -151,7 +151,12 @@ def _look_at(proto: onnx.ModelProto, tensors: Mapping[str, int | None], feed: Fe
 
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
-    """Return the tensors to observe, with their channel axis: outputs of groups and layers.
+    """Return the tensors to observe, with their channel axis: outputs of groups and layers."""
+    return {name: graph.channels.axis(name) for name in _watched_names(graph)}
+
+
+def _watched_names(graph: DeviceGraph) -> Collection[str]:
+    """Return the tensors to observe, whose channels nobody has to trace for that.
 
     Tensors before a Relu or Clip are observed where training has left statistics of them, and
     for the first layer. All of them would take as long as the model itself.
@@ -163,4 +168,4 @@ def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
         compared = conv is first or made in graph.ctx.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
             names[made] = None
-    return {name: graph.channels.axis(name) for name in names}
+    return names

@@ -21,10 +21,13 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
+from npuconv.partition.passthrough import passes_int8
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
 _RENAMING = ("Conv", "Relu", "Clip")  # rewrites give what these make other names
+_COMPARING = ("Relu", "Clip", "Concat")  # make other numbers than they read, or of several tensors
+_ALWAYS_MOVING = ("Pad", "Cast", "Identity")  # zeros around a tensor, at any zero point
 OFF_GRID = 0.01  # of a step: float32 keeps integers times a scale nearer than this
 DEPTHWISE = 1  # input channels of each group: their scales move into the weights' scales
 
@@ -46,7 +49,7 @@ def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
     That of a tensor that others than passthrough operators read comes first: it is the last
     rounding. A tensor that a rewrite has renamed is known by the node that makes it.
     """
-    makers = _makers(plan)
+    makers = {t.name: node for node in model.nodes() for t in node.outputs}
     found, used = Kept(changed=dict(source.lost)), set[str]()
     for group in plan.groups:
         names = list(dict.fromkeys(_sources(model, group, makers, source)))
@@ -55,7 +58,7 @@ def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
             continue
         found.groups[group.name] = own = source.tensors[names[0]]
         for name in names[1:]:
-            if not _alike(own, source.tensors[name]):
+            if not own.equals(source.tensors[name]):
                 found.changed[name] = f"it shares the scale of {names[0]!r} on the device"
     for name in source.tensors:
         if name not in used:
@@ -69,33 +72,31 @@ def is_complete(model: Model, plan: Plan, source: SourceScales) -> bool:
     return bool(groups) and all(group.name in groups for group in plan.groups)
 
 
-def _makers(plan: Plan) -> dict[str, Node]:
-    """Return the nodes that make int8 tensors, or what the host gives the device, by tensor."""
-    inner = plan.int8_nodes
-    given = (tensor for conv in plan.device for tensor in (conv.inputs[0],))
-    pairs = ((tensor.name, query.producer(tensor)) for tensor in given)
-    host = {name: maker for name, maker in pairs if maker is not None}
-    return {**host, **{t.name: n for n in inner for t in n.outputs}}
-
-
 def _sources(
     model: Model, group: Group, makers: Mapping[str, Node], source: SourceScales
 ) -> Iterator[str]:
     """Yield names of tensors of the source that a group stands for, the most decisive first."""
     for name in (*group.outputs, *reversed(group.tensors)):
         maker = makers.get(name)
-        padded = maker.inputs[0].name if maker is not None and maker.op == "Pad" else ""
-        if name in source.tensors:
-            yield name
-        elif padded in source.tensors:  # zeros around a tensor, at any zero point
-            yield padded
+        same = [name, *_moved(maker)]
+        if known := [one for one in same if one in source.tensors]:
+            yield known[0]
         elif maker is not None and maker.op in _RENAMING:
             labels = reversed(model.origin(makers[name]))
             yield from (source.made[label] for label in labels if label in source.made)
 
 
-def _alike(a: Encoding, b: Encoding) -> bool:
-    return a.nominal == b.nominal and np.array_equal(a.zeros, b.zeros)
+def _moved(maker: Node | None) -> Iterator[str]:
+    """Yield the tensors whose numbers a tensor consists of, the nearest first."""
+    while maker is not None and _only_moves(maker):
+        yield maker.inputs[0].name
+        maker = query.producer(maker.inputs[0])
+
+
+def _only_moves(node: Node) -> bool:
+    if node.op in _ALWAYS_MOVING:
+        return True
+    return node.op not in _COMPARING and passes_int8(node, {id(t) for t in node.inputs})
 
 
 def with_one_scale(model: Model, plan: Plan, source: SourceScales) -> list[str]:
@@ -200,16 +201,14 @@ def _integers(
     values: Doubles, scales: Doubles, per_tensor: bool
 ) -> tuple[NDArray[np.int8], Doubles, str] | str:
     """Return symmetric integers, their scales, and what symmetry cost; or why there are none."""
-    if scales.size not in (1, len(values)):
-        return f"not kept: {scales.size} scales for {len(values)} output channels"
     if per_tensor and np.unique(scales).size > 1:
         return "not kept: the target has one weight scale for a layer"
     rows = values.reshape(len(values), -1)
-    sizes = np.broadcast_to(scales, len(rows)).copy()
-    steps = rows / sizes[:, None]
-    if np.abs(steps - np.rint(steps)).max(initial=0.0) > OFF_GRID:
+    fitting = [sizes for sizes in _by_row(scales, len(rows)) if _on_grid(rows, sizes)]
+    if not fitting:
         return "not kept: a rewrite has changed these weights"
-    steps = np.rint(steps)
+    sizes = min(fitting, key=lambda one: np.abs(rows / one[:, None]).max(initial=0.0))
+    steps = np.rint(rows / sizes[:, None])
     wide = np.abs(steps).max(axis=1, initial=0.0) > HIGHEST
     if not wide.any():
         return steps.astype(np.int8).reshape(values.shape), sizes, ""
@@ -220,6 +219,24 @@ def _integers(
     loss = 10 * np.log10(np.square(rows).sum() / max(error, 1e-300))
     text = f"made symmetric: {wide.sum()} of {len(rows)} channels, {loss:.1f} dB"
     return made.astype(np.int8).reshape(values.shape), sizes * factors, text
+
+
+def _by_row(scales: Doubles, rows: int) -> Iterator[Doubles]:
+    """Yield the scales that the rows of a layer may have; the weights show which they have.
+
+    A layer may be a piece of the source's, with some of its channels, or have each of them
+    several times in a row, as a ConvTranspose by pieces of its kernel.
+    """
+    if rows % scales.size == 0:
+        yield np.repeat(scales, rows // scales.size)
+    for start in range(scales.size - rows + 1):
+        yield scales[start : start + rows]
+
+
+def _on_grid(rows: Doubles, sizes: Doubles) -> bool:
+    """Return whether rows are integers times their scales."""
+    steps = rows / sizes[:, None]
+    return bool(np.abs(steps - np.rint(steps)).max(initial=0.0) <= OFF_GRID)
 
 
 def _less_wrong(steps: Doubles, grown: Doubles, *, whole: bool) -> tuple[Doubles, Doubles]:

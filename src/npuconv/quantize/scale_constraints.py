@@ -255,25 +255,30 @@ def with_margin(
             of one family where they are not given.
         tails: whether the two largest samples predict a new one. Not for tensors of the host,
             which are often bounded or on a grid.
-        summed: whether the values are added to others, and these then activated.
+        summed: whether the values are added to others, and these then activated. Nothing cuts
+            them off at 0, which they may be far from, so they grow from the middle of a range.
 
     Returns:
         float64 lows and highs [C]; an extreme of 0 stays, because an activation cuts it off.
     """
-    lows, highs = -stats.lows.astype(np.float64), stats.highs.astype(np.float64)
+    ends = (stats.lows, stats.highs, stats.second_lows, stats.second_highs)
+    low, high, second_low, second_high = (end.astype(np.float64) for end in ends)
+    middle = (low + high) / 2 if summed else np.zeros(stats.channels)
+    lows, highs = middle - low, high - middle
     if tails and stats.samples >= MARGIN.samples_for_tails:
-        lows *= _tail_ratio(lows, -stats.second_lows.astype(np.float64))
-        highs *= _tail_ratio(highs, stats.second_highs.astype(np.float64))
+        lows *= _tail_ratio(lows, middle - second_low)
+        highs *= _tail_ratio(highs, second_high - middle)
     weight = weight_of_family(stats)
     if summed:
         growth = 1 + MARGIN.sum_growth * np.square(weight)
         lows, highs = lows * growth, highs * growth
     if weight.max(initial=0.0) < MARGIN.smallest_weight or stats.channels == 1:
-        return -lows, highs
+        return middle - lows, middle + highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
     floor = MARGIN.silent_share * np.maximum(lows, highs)
     below, above = _largest_of_family(lows, which), _largest_of_family(highs, which)
-    return -_towards(lows, floor, below, weight), _towards(highs, floor, above, weight)
+    wide = _towards(lows, floor, below, weight), _towards(highs, floor, above, weight)
+    return middle - wide[0], middle + wide[1]
 
 
 def _tail_ratio(largest: Doubles, second: Doubles) -> float:

@@ -46,8 +46,8 @@ class MarginSettings:
     silent_share: float = 0.02  # of a channel's range; values below it are silent
     samples_for_tails: int = 3  # samples, below which tails are unknown
     largest_tail_ratio: float = 1.2  # factor of an observed extreme, at most, for a tail
-    # Share of its extremes, at most, by which a partial sum of few values grows: each of several
-    # may clip, and no activation hides it (``benchmarks/fitting_int8.py``).
+    # Share of its range, at most, by which a partial sum of few values grows: each of several may
+    # clip, and no activation hides it (``benchmarks/fitting_int8.py``).
     sum_growth: float = 0.5
 
 

@@ -175,6 +175,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
+        *(("", note) for note in (report.accuracy.notes if report.accuracy else ())),
         ("crossings", _crossings(report)),
         ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
         ("samples", _samples(report)),

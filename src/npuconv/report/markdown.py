@@ -298,6 +298,8 @@ def _quantization(report: Report) -> list[str]:
         blocks += [f"**Budget**: {words.extra_macs(quant.budget)}."] if quant.budget else []
         padding = quant.host_padding
         blocks += [f"**Host padding**: {words.padded(padding)}."] if padding else []
+        sums = quant.partial_sums
+        blocks += [f"**Partial sums**: {text(words.summed(sums))}."] if sums else []
         blocks += _source_scales(quant)
     elif report.calibration is not None:
         blocks += ["### Calibration", f"{text(report.calibration.sentence)}."]

@@ -344,13 +344,11 @@ def _quantization(report: Report, view: View) -> Block:
         if assumed is None:
             return []
         return view.title("Calibration") + view.hang(assumed.sentence, "  ", "  ")
-    parts = [f"format {quant.format}", f"method {quant.method}", words.calibrated_on(quant)]
-    parts += [words.extra_macs(quant.budget)] if quant.budget is not None else []
-    parts += [words.padded(quant.host_padding)] if quant.host_padding is not None else []
-    brought = quant.source_scales
-    parts += [words.kept_scales(brought)] if brought is not None else []
-    text = ", ".join(parts) + ("; accuracy is unproven" if quant.synthetic else "")
-    return view.title("Quantization") + view.hang(text, "  ", "  ") + _changed(brought, view)
+    text = ", ".join(words.quantization(quant)) + (
+        "; accuracy is unproven" if quant.synthetic else ""
+    )
+    changed = _changed(quant.source_scales, view)
+    return view.title("Quantization") + view.hang(text, "  ", "  ") + changed
 
 
 def _changed(brought: SourceScales | None, view: View) -> Block:

@@ -11,6 +11,7 @@ from npuconv.schemas.quality import (
     HostPadding,
     OutputAccuracy,
     PartAccuracy,
+    PartialSums,
     Quantization,
     SourceScales,
 )
@@ -281,3 +282,24 @@ def padded(padding: HostPadding) -> str:
         more = "" if padding.extra_percent is None else f" ({padding.extra_percent:.0f} %)"
         what += f" for {quantity(padding.extra_bytes)} more bytes that cross{more}"
     return what if padding.gain_db is None else f"{what}: about {padding.gain_db:+.1f} dB"
+
+
+def quantization(quant: Quantization) -> list[str]:
+    """Return format, method, samples, and what else was done for the sake of int8."""
+    parts = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
+    parts += [extra_macs(quant.budget)] if quant.budget is not None else []
+    parts += [padded(quant.host_padding)] if quant.host_padding is not None else []
+    parts += [summed(quant.partial_sums)] if quant.partial_sums is not None else []
+    return parts + ([kept_scales(quant.source_scales)] if quant.source_scales is not None else [])
+
+
+def summed(sums: PartialSums) -> str:
+    """Return the number of partial sums, their cost, and the layer that costs most."""
+    number = sum(one.tensors for one in sums.layers)
+    what = f"{count(number, 'partial sum')} of {count(len(sums.layers), 'layer')} rounded to int8"
+    costs = [(one.cost_db, one.node) for one in sums.layers if one.cost_db is not None]
+    if sums.cost_db is None or not costs:
+        return what
+    most, node = max(costs)
+    worst = f", {most:.1f} of them by {node}" if len(sums.layers) > 1 else f", by {node}"
+    return f"{what}: about {sums.cost_db:.1f} dB{worst}"

@@ -61,7 +61,7 @@ def open_samples(
         try:
             found = _open_path(Path(source), inputs, preprocess, limit, cache)
             # A report names no folders; of images it also says how they were prepared.
-            parts = (Path(source).name or Path(source).resolve().name, found.prepared)
+            parts = (Path(source).name or Path(source).resolve().name, found.part, found.prepared)
             return replace(found, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)

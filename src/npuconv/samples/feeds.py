@@ -55,6 +55,7 @@ class Samples:
     description: str  # the source in one phrase, without directories, for the report
     synthetic: bool = False  # True if the numbers are made up
     builtin: bool = False  # True if they are none of the user's
+    part: str = ""  # how many of how many were chosen; empty if all
     prepared: str = ""  # how images became inputs, in one phrase; empty of what is used as it is
     notes: tuple[str, ...] = ()  # what the user should know about how they were read
 
@@ -101,14 +102,14 @@ def spread(total: int, wanted: int) -> tuple[int, ...]:
 def choose(
     load: Callable[[int], Feed], total: int, limit: int, description: str, notes: Sequence[str]
 ) -> Samples:
-    """Choose at most ``limit`` of ``total`` samples; the notes tell if some are left out.
+    """Choose at most ``limit`` of ``total`` samples; the description tells if some are left out.
 
     They are spread because files are often sorted by class.
     """
     indices = spread(total, limit)
-    note = f"{len(indices)} of {total} samples are used, evenly spread"
-    notes = tuple(dict.fromkeys([*notes, note] if len(indices) < total else notes))
-    return Samples(load, indices, description, notes=notes)
+    part = f"{len(indices)} of {total}" if len(indices) < total else ""
+    said = ", ".join(filter(None, (description, part)))
+    return Samples(load, indices, said, part=part, notes=tuple(dict.fromkeys(notes)))
 
 
 def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:

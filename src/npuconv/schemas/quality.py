@@ -59,6 +59,24 @@ class HostPadding(Part):
     gain_db: float | None = Field(description="estimated, of all outputs together")
 
 
+class SummedLayer(Part):
+    """A layer in parts, whose sums are rounded to int8 before they are added."""
+
+    node: str
+    tensors: int = Field(description="partial sums")
+    cost_db: float | None = Field(
+        description="by which rounding them lowers the SQNR of all outputs together, estimated "
+        "on calibration samples; null: not known"
+    )
+
+
+class PartialSums(Part):
+    """Layers in parts, whose sums are rounded to int8 before they are added."""
+
+    layers: tuple[SummedLayer, ...]
+    cost_db: float | None = Field(description="of all of them, as that of each layer")
+
+
 class ChannelRange(Part):
     """Observed range and int8 range of one channel, to 4 digits."""
 
@@ -170,6 +188,7 @@ class Quantization(Part):
     layers: tuple[LayerQuant, ...] = ()
     budget: Budget | None = None
     host_padding: HostPadding | None = Field(None, description="null unless the host may pad")
+    partial_sums: PartialSums | None = Field(None, description="null where none is rounded")
     source_scales: SourceScales | None = Field(
         None, description="null unless the model was quantized already and its scales are kept"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.asserts import context, read, run_pass
+from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 from support.quantized_nets import Quantized
 
@@ -30,6 +30,14 @@ def joined(second: float = 0.031):
     return net.dequantize(0.031, -7).model()
 
 
+def bounded(op: str, zero: int, *inputs: object, **attrs):
+    """A model of one operator on integers, with inputs that are integers of their scale."""
+    net = Quantized(opset=18, x=X).quantize(0.031, zero)
+    constants = ["" if v is None else net.constant(np.asarray(v)) for v in inputs]
+    net.op(op, net.last, *constants, name="node", **attrs)
+    return net.dequantize(0.031, zero).model()
+
+
 def with_indices():
     net = Quantized(x=X).quantize(0.031, -7)
     net.op("MaxPool", outputs=2, kernel_shape=[2, 2], name="node").output(net.last, "t1_1")
@@ -42,10 +50,17 @@ FIRES = [
     lambda: moved("Reshape", [1, -1]),
     lambda: moved("Gather", [2, 0], axis=1),
     joined,
+    lambda: bounded("Clip", -7, np.int8(-100), np.int8(19)),
+    lambda: bounded("Relu", 0),
+    lambda: bounded("Pad", -7, np.asarray([0, 0, 1, 2, 0, 0, 0, 1]), np.int8(4)),
+    lambda: bounded("Pad", -7, np.asarray([0, 0, 1, 2, 0, 0, 0, 1])),
+    lambda: bounded("Resize", -7, None, np.asarray([1, 1, 2, 2], np.float32)),
 ]
 SILENT = [
     lambda: joined(0.02),
     with_indices,
+    lambda: bounded("Relu", -7),
+    lambda: bounded("Resize", -7, None, np.asarray([1, 1, 2, 2], np.float32), mode="linear"),
     lambda: Net(x=X).op("MaxPool", kernel_shape=[2, 2]).model(),
 ]
 
@@ -59,10 +74,24 @@ def test_it_changes_places_with_what_quantizes():
 
 @pytest.mark.parametrize(
     ("build", "reason"),
-    [(SILENT[0], "its inputs have unlike scales"), (SILENT[1], "it returns indices")],
+    [
+        (SILENT[0], "its inputs have unlike scales"),
+        (SILENT[1], "it returns indices"),
+        (SILENT[2], "it compares with the integer 0, which stands for another number"),
+        (SILENT[3], "it rounds between integers"),
+    ],
 )
 def test_what_stays_is_named(build, reason):
     """The finding shows the reason."""
     ctx = context()
     assert run_pass(NAME, read(build()), ctx) == 0
     assert [record.reason for record in ctx.refusals] == [reason]
+
+
+@pytest.mark.parametrize("build", FIRES)
+def test_the_integers_are_the_same(build):
+    """Before and behind it; a bound stands for the number that it is compared with."""
+    proto = build()
+    model = read(proto)
+    assert run_pass(NAME, model) == 1
+    same_numbers(proto, model)

@@ -27,6 +27,15 @@ def product(axis: int):
     return net.op("MatMul", "x", net.last, name="product").model()
 
 
+def moved(reshape: list[int], perm: list[int], axis: int):
+    """Weights that are turned and reshaped behind their conversion."""
+    net = Quantized(x=(1, 4, 8, 8))
+    scales = net.parameters([0.001, 0.002, 0.003, 0.004], 0)
+    net.op("DequantizeLinear", net.integers(3, 3, 4, 1), *scales, axis=axis)
+    net.op("Transpose", perm=perm).reshape(reshape)
+    return net.op("Conv", "x", net.last, group=4 // reshape[1], name="conv").model()
+
+
 FIRES = [
     weights_only,
     lambda: weights_only([0.001, 0.002, 0.003, 0.004], axis=0),
@@ -34,6 +43,8 @@ FIRES = [
     lambda: product(1),
     lambda: product(0),
     trained,
+    lambda: moved([4, 1, 3, 3], [3, 2, 0, 1], 2),
+    lambda: moved([2, 2, 3, 3], [3, 2, 0, 1], 2),
 ]
 SILENT = [
     lambda: Net(x=X).conv("x").model(),
@@ -63,6 +74,18 @@ def test_scales_run_along_the_outputs():
     run_pass(NAME, read(product(0)), ctx)
     assert ctx.source_scales.lost == {
         "product": "its weights have scales along axis 0, not along their outputs"
+    }
+
+
+def test_scales_are_followed_through_what_moves_weights():
+    """Exporters of NHWC leave a Transpose; a Reshape may lose the axis."""
+    ctx = context()
+    run_pass(NAME, read(FIRES[6]()), ctx)
+    assert ctx.source_scales.weights["conv"].scales.size == 4
+    ctx = context()
+    run_pass(NAME, read(FIRES[7]()), ctx)
+    assert ctx.source_scales.lost == {
+        "conv": "its weights have scales of several axes, not along their outputs"
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import npuconv
@@ -10,13 +12,15 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.quantize.budget import BudgetResult, ChannelSet
-from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.fake_quant import Error, QuantPoint
 from npuconv.quantize.oversampling import Oversampled, Repeats
+from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.report.builder.quantized import (
     MAX_CHANNELS,
     MAX_VALUES,
     budget_report,
     channel_ranges,
+    cost_of,
     level_histogram,
     tensor_levels,
 )
@@ -77,6 +81,41 @@ def test_a_conversion_reports_them():
     weights = quant.layers[0].weights
     assert weights is not None
     assert sum(weights.histogram) == 4 * 3 * 3 * 3
+
+
+def split(**options):
+    """A chain whose second layer reads twice the channels that are taken."""
+    net = Net(x=("N", 4, 8, 8)).conv("x", (8, 4, 1, 1)).conv("", (4, 8, 1, 1))
+    given = {"calibration": {"x": images(4, 4, 8, 8)}, "assume": ["in_c=4"], **options}
+    return npuconv.convert(net.model(), **given).report
+
+
+def test_partial_sums_are_named_with_their_cost():
+    """All formats name the layer that is split, and by how much rounding its sums costs."""
+    made = split()
+    sums = made.quantization.partial_sums
+    (layer,) = sums.layers
+    assert layer.tensors == 2
+    assert layer.cost_db == sums.cost_db > 0
+    line = f"2 partial sums of 1 layer rounded to int8: about {sums.cost_db:.1f} dB"
+    for kind in ("text", "markdown", "html"):
+        shown = " ".join(report.render(made, kind).split())
+        assert line in shown
+        assert layer.node in shown
+
+
+def test_more_of_the_error_costs_more():
+    """The cost is of the error that is there without them: halves of it are 3 dB."""
+    point = partial(QuantPoint, tensor="t")
+    points = (point("a", "weights"), point("a", "output"), point("b", "output"))
+    errors = Sensitivity(points, tuple(np.asarray([power]) for power in (1.0, 2.0, 1.0)))
+    assert [cost_of(errors, names) for names in ("a", "b", "")] == [3.01, 1.25, 0.0]
+    assert cost_of(None, "a") is None
+
+
+def test_what_is_not_rounded_is_no_partial_sum():
+    """Other layers in parts have none."""
+    assert split(assume=["weight_n=4"]).quantization.partial_sums is None
 
 
 def padded(count: int = 1):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import npuconv
+from npuconv.evaluate.interval import INTERVAL
+from npuconv.report import words
 from support.asserts import calibrated, findings
 from support.builders import Net
 
@@ -118,3 +121,17 @@ def test_what_normalizes_itself_is_not_judged():
     net = Net(x=X).conv("x", (4, 3, 3, 3))
     net.op("InstanceNormalization", net.last, net.constant(np.ones(4)), net.constant(np.ones(4)))
     assert not said(net.model(), PIXELS)
+
+
+def test_the_verdict_is_amber_and_the_interval_wider():
+    """Figures of such samples say little of right ones; who knows better ignores the rule."""
+    samples = {"x": np.tile(PIXELS / 255, (2, 1, 1, 1)).astype(np.float32)}
+    doubted, trusted = (
+        npuconv.convert(folded(127.5, 74.0), calibration=samples, ignore=codes).report
+        for codes in ((), (CODE,))
+    )
+    assert doubted.is_doubtful
+    assert words.verdict_label(doubted) == "CONVERTED"
+    lowered = trusted.accuracy.interval_db[0] - doubted.accuracy.interval_db[0]
+    assert lowered == pytest.approx(INTERVAL.made_up_db, abs=0.11)
+    assert trusted.accuracy.interval_db[1] == doubted.accuracy.interval_db[1]

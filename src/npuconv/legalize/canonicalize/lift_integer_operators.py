@@ -1,7 +1,8 @@
 """Let operators that only move or compare integers work on the float numbers instead.
 
 A MaxPool, Reshape, Transpose, Concat or the like behind a QuantizeLinear changes
-places with it: the same integers come out, and the float graph is whole.
+places with it: the same integers come out, and the float graph is whole. So does a
+Clip, as training for a narrower range leaves it, with its bounds in float.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 _MOVING = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather"}
     | {"Identity", "DepthToSpace", "SpaceToDepth", "Concat", "Expand", "Tile", "Split"}
+    | {"Relu", "Clip", "Pad", "Resize"}
 )
+_BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # inputs that are integers of the scale, too
 
 
 @model_pass(
@@ -54,9 +57,26 @@ def _lift(model: Model, ctx: PassContext, node: Node) -> int:
         for index, maker in enumerate(makers):
             assert maker is not None, "it is a QuantizeLinear"
             edit.set_input(node, index, maker.inputs[0])
+        if not isinstance(found[0], str):
+            _lift_bounds(model, node, found[0])
         for index, result in enumerate(list(node.outputs)):
             _quantize(model, node, index, result, scale, zero)
     return 1
+
+
+def _lift_bounds(model: Model, node: Node, own: Parameters) -> None:
+    """Write bounds and fills as the numbers that they stand for; 0 where no fill is given."""
+    import numpy as np
+
+    from npuconv.legalize.tools import quantized
+
+    for index in _BOUNDS.get(node.op, ()):
+        bound = query.input_of(node, index)
+        stored = np.zeros((), own.dtype) if bound is None else quantized.known(bound)
+        if stored is None or (bound is None and node.op == "Clip"):
+            continue
+        value = own.dequantize(stored.reshape(()))
+        edit.set_input(node, index, edit.constant(model, f"{node.name}/{index}", value))
 
 
 def _quantize(
@@ -72,6 +92,8 @@ def _quantize(
 
 def _fault(node: Node, found: list[Parameters | str]) -> str:
     """Return why a node cannot change places with what quantizes its inputs, or ''."""
+    from npuconv.legalize.tools import quantized
+
     for one in found:
         if isinstance(one, str):
             return f"the QuantizeLinear before it: {one}"
@@ -81,4 +103,11 @@ def _fault(node: Node, found: list[Parameters | str]) -> str:
             return "its inputs have unlike scales"
     if node.op == "MaxPool" and len(node.outputs) > 1:
         return "it returns indices"
+    if node.op == "Relu" and not isinstance(found[0], str) and found[0].zero:
+        return "it compares with the integer 0, which stands for another number"
+    bounds = (query.input_of(node, index) for index in _BOUNDS.get(node.op, ()))
+    if any(bound is not None and quantized.known(bound) is None for bound in bounds):
+        return "what it compares or fills with is computed"
+    if node.op == "Resize" and query.attribute(node, "mode", "nearest") != "nearest":
+        return "it rounds between integers"
     return ""

@@ -34,7 +34,7 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
     from npuconv.legalize.tools import quantized
 
     fired = 0
-    for node in model.nodes("QuantizeLinear"):
+    for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
             continue
         readers = query.consumers(node.outputs[0])
@@ -53,12 +53,14 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
 
 
 def _remember_ends(model: Model, ctx: PassContext) -> None:
-    """Note the encodings that inputs and outputs of integers have."""
+    """Note the encodings of integers that no QuantizeLinear makes, and of outputs."""
     from npuconv.legalize.tools import quantized
 
-    readers = [reader for tensor in model.graph.inputs for reader in query.consumers(tensor)]
-    for reader in filter(quantized.is_dequantize, readers):
-        found = quantized.parameters(reader)
+    for reader in quantized.conversions(model, "DequantizeLinear"):
+        if not reader.inputs or not quantized.is_dequantize(reader):
+            continue  # taken out, or of somebody else
+        given = quantized.known(reader.inputs[0]) is None
+        found = quantized.parameters(reader) if given else ""
         if not isinstance(found, str):
             _remember(ctx, reader.outputs[0].name, found, None)
     for node in map(query.producer, model.graph.outputs):
@@ -139,22 +141,20 @@ def _bypass(model: Model, reader: Node, source: Tensor) -> None:
 
 def _saturates_at_zero(source: Tensor, own: Parameters) -> bool:
     """Return whether int8 cuts off what a left out Relu or Clip would."""
-    import numpy as np
-
     maker = query.producer(source)
     while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
         maker = query.producer(maker.inputs[0])
     if own.axis is not None or maker is None or maker.op not in _FUSING:
         return False
-    return int(own.zero) == np.iinfo(own.dtype).min
+    return int(own.zero) == own.ends[0]
 
 
 def _clip(model: Model, node: Node, source: Tensor, own: Parameters) -> Tensor:
     """Return ``source`` cut off at 0 and at what the highest integer stands for."""
     import numpy as np
 
-    ends = np.iinfo(own.dtype)
-    high = np.asarray(np.float32(ends.max - ends.min) * own.scale, np.float32)
+    low, top = own.ends
+    high = np.asarray(np.float32(top - low) * own.scale, np.float32)
     bounds = {"min": np.zeros((), np.float32), "max": high}
     shape = query.shape(source)
     if model.opset < _CLIP_WITH_INPUTS:
@@ -171,5 +171,7 @@ def _remember(ctx: PassContext, name: str, own: Parameters, maker: str | None) -
         ctx.source_scales.made[maker] = name
     if isinstance(encoding, str):
         ctx.source_scales.lost[name] = encoding
-    else:
-        ctx.source_scales.tensors.setdefault(name, encoding)
+        return
+    first = ctx.source_scales.tensors.setdefault(name, encoding)
+    if not first.equals(encoding):
+        ctx.source_scales.lost[name] = "it has several scales, of which the first is kept"

@@ -57,7 +57,7 @@ class FitSettings:
             forms with the same MACs the one with fewer convolutions is taken.
         moved_element: of an element that is sliced, padded or concatenated, in MACs.
         sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
-            int8, which costs 1 to 1.5 dB: an exact form may take twice the MACs.
+            int8, which costs up to 1 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
         bias_channels: input channels of a constant that stand for a bias, for the square root of
             the weights of an output; one more holds what is left.

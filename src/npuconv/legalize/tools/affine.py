@@ -169,6 +169,7 @@ def absorb(
             del node.outputs[-1]
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
+        ctx.source_scales.multiply(model.origin(conv), factor)
         if np.any(shifted) or bias is not None:
             edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)

@@ -33,8 +33,13 @@ def is_known(node: Node) -> bool:
     return query.is_standard(node) or node.domain == CONTRIB
 
 
+def conversions(model: Model, op: str) -> list[Node]:
+    """Return the QuantizeLinear or DequantizeLinear of a model, of ONNX and of onnxruntime."""
+    return [*model.nodes(op), *model.nodes(op, domain=CONTRIB)]
+
+
 def known(tensor: Tensor | None) -> NDArray[Any] | None:
-    """Return the values of a tensor that a constant, a Constant or a product of such makes."""
+    """Return the values of a constant tensor, or of what the simplest nodes make of such."""
     if tensor is None or query.is_constant(tensor):
         return query.value(tensor)
     maker = query.producer(tensor)
@@ -51,7 +56,16 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
         parts = [known(t) for t in maker.inputs]
         if all(p is not None and p.dtype.kind == "f" for p in parts):
             return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
-    return None
+    return _clipped(maker) if maker.op == "Clip" else None
+
+
+def _clipped(node: Node) -> NDArray[Any] | None:
+    """Return what a Clip with bounds as inputs makes of constant values."""
+    values = known(node.inputs[0])
+    low, high = (known(query.input_of(node, index)) for index in (1, 2))
+    if values is None or low is None or high is None:
+        return None
+    return np.asarray(np.clip(values, low, high))
 
 
 _RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
@@ -84,6 +98,13 @@ class Parameters:
             and self.dtype == other.dtype
             and self.axis == other.axis
         )
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The lowest and the highest integer."""
+        name = self.dtype.name  # numpy knows none of 4 bits
+        bits = int(name.removeprefix("u").removeprefix("int"))
+        return (0, 2**bits - 1) if name[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
     @property
     def encoding(self) -> Encoding | str:
@@ -119,9 +140,8 @@ class Parameters:
     def quantize(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the integers of float numbers, rounded half to even and saturated."""
         scale, zero = self.along(values.ndim)
-        ends = np.iinfo(self.dtype)
         steps = np.rint(np.asarray(values, np.float32) / scale) + zero
-        return np.asarray(np.clip(steps, ends.min, ends.max), self.dtype)
+        return np.asarray(np.clip(steps, *self.ends)).astype(self.dtype)
 
 
 def parameters(node: Node) -> Parameters | str:
@@ -158,6 +178,8 @@ def read_parameters(
     if not scales.size or not np.isfinite(scales).all() or (scales < SMALLEST_SCALE).any():
         return f"its scale{_shown(scales)} is no positive number that float32 holds in full"
     dtype = _integer_type(zeros, stored)
+    if dtype is None and zeros is not None and not is_integer(zeros.dtype):
+        return f"its zero point is {zeros.dtype.name}, no integer"
     if dtype is None:
         return "its zero point is no integer of the type that is stored"
     found = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
@@ -189,17 +211,19 @@ def _by_channel(
     return Parameters(scales.reshape(-1).astype(np.float32), zeros, dtype, axis % rank)
 
 
+def is_integer(dtype: Any) -> bool:
+    """Return whether a type of elements is an integer: one of 4 bits or fewer is, too."""
+    return dtype.kind in "iu" or dtype.name.removeprefix("u")[:3] == "int"
+
+
 def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] | None:
     """Return the type of the integers; None where a zero point has another one."""
     named = stored.dtype
     own = None if named is None or isinstance(named, int) else np.dtype(named)
     if zeros is None:
-        return own if own is not None and own.kind in "iu" else np.dtype(np.uint8)
-    if zeros.dtype.kind not in "iu" or (
-        own is not None and own.kind in "iu" and own != zeros.dtype
-    ):
-        return None
-    return zeros.dtype
+        return own if own is not None and is_integer(own) else np.dtype(np.uint8)
+    unlike = own is not None and is_integer(own) and own != zeros.dtype
+    return None if unlike or not is_integer(zeros.dtype) else zeros.dtype
 
 
 def _shown(scales: NDArray[Any]) -> str:

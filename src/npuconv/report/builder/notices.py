@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
+_UNLIKE = "CAL001"  # the rule on samples that are not normalized as in training
 TOO_FEW = (
     "too few samples to hold some out: accuracy is measured on those that chose the ranges, and"
     f" looks better than it is; give {HELD_OUT_LEAST} or more"
@@ -64,7 +65,9 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def doubt_db(same: str, held_out: bool, chosen: BuiltinData | None) -> float:
+def doubt_db(
+    same: str, held_out: bool, chosen: BuiltinData | None, findings: Iterable[Finding] = ()
+) -> float:
     """Return by how much new samples may be worse for reasons that these do not show."""
     kinds = {
         "given": INTERVAL.inferred_db,
@@ -74,6 +77,8 @@ def doubt_db(same: str, held_out: bool, chosen: BuiltinData | None) -> float:
     }
     if chosen is not None:
         return kinds[chosen.certainty]
+    if any(finding.code == _UNLIKE for finding in findings):
+        return INTERVAL.made_up_db
     alike = INTERVAL.alike_db if same else 0.0
     return alike + (0.0 if held_out else INTERVAL.calibrated_db)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -346,6 +346,33 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
         extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
         gain_db=None if gain is None else round(gain, 2),
     )
+
+
+def partial_sums(graph: DeviceGraph, errors: Sensitivity | None) -> quality.PartialSums | None:
+    """Return the layers whose partial sums are rounded, with their costs; None without any."""
+    layers, known = dict[str, set[str]](), graph.ctx.fragments
+    for conv in graph.plan.device:
+        if conv.name in known and known[conv.name].summed:
+            layers.setdefault(graph.model.label(conv), set()).add(conv.name)
+    rows = tuple(
+        quality.SummedLayer(node=label, tensors=len(convs), cost_db=cost_of(errors, convs))
+        for label, convs in layers.items()
+    )
+    every = {name for convs in layers.values() for name in convs}
+    return quality.PartialSums(layers=rows, cost_db=cost_of(errors, every)) if rows else None
+
+
+def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None:
+    """Return by how much the outputs of these layers, rounded, lower the SQNR; in dB."""
+    if errors is None:
+        return None
+    own = sum(
+        float(power)
+        for point, power in zip(errors.points, errors.powers, strict=True)
+        if point.kind == "output" and point.layer in layers
+    )
+    rest = float(errors.powers.sum()) - own
+    return round(10 * math.log10(1 + own / rest), 2) if rest > 0 else None
 
 
 def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[quality.Channels, ...]:
