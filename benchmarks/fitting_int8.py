@@ -6,6 +6,7 @@ Each limit is half of what the model needs, so that its largest layers are split
 or 0. Models are calibrated on the samples of ``accuracy.py``, and scored on all others there are,
 at most 48 crops of photographs: the mean of the SQNR of samples, before a final Softmax or
 Sigmoid, each sample at most 60 dB. SQNR of all samples together would be that of the worst one.
+With ``--list Pad`` a bias that is not taken becomes channels of a constant.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ CROPS = 32  # of photographs, scored besides those of ``accuracy.py``
 LARGEST_DB = 60.0  # of a sample: above it nothing is lost that anybody would see
 FIXED = {
     "stride 1": ("stride_h=1", "stride_w=1"),
+    "no bias": ("bias=false",),
     "no pads": ("pad_top=0", "pad_bottom=0", "pad_left=0", "pad_right=0"),
 }
 
@@ -95,11 +97,13 @@ class Bench:
     scored: list[dict[str, Array]]
     options: dict[str, object]  # of all conversions
     numbers: dict[str, str]  # of the target's ``activations``
+    listed: list[str]  # operators of the device beside Conv
 
     def score(self, assume: tuple[str, ...]) -> tuple[float, int] | None:
         """Convert, and return the mean SQNR with the number of convolutions; None if refused."""
         described = yaml.safe_load(CHIP.read_text("utf-8"))
         described["activations"] |= self.numbers
+        described["operators"] |= {op: {} for op in self.listed}
         with tempfile.TemporaryDirectory() as folder:
             chip = Path(folder) / "chip.yaml"
             chip.write_text(yaml.safe_dump(described, sort_keys=False), "utf-8")
@@ -130,7 +134,8 @@ def prepare(name: str, given: argparse.Namespace) -> Bench:
         scored = list(read_feeds(open_session(path), file))
     options: dict[str, object] = {"input_shape": recipe.shapes, "pad_on_host": given.pad_on_host}
     numbers = {"accumulate": "int32"} if given.accumulate else {}
-    return Bench(path, recipe, make("calib", COUNTS["calib"]), scored, options, numbers)
+    calibration = make("calib", COUNTS["calib"])
+    return Bench(path, recipe, calibration, scored, options, numbers, given.list)
 
 
 def row(name: str, given: argparse.Namespace) -> list[str]:
@@ -167,6 +172,7 @@ def main() -> None:
         help="divisions into samples to calibrate and to score on",
     )  # fmt: skip
     parser.add_argument("--accumulate", action="store_true", help="the device adds in int32")
+    parser.add_argument("--list", nargs="+", default=[], help="operators of the device beside Conv")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     given = parser.parse_args()
     print(f"| model | unsplit | {' | '.join(given.only)} |", flush=True)

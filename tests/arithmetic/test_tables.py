@@ -33,6 +33,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("HardSwish", {}),
     ("Swish", {"alpha": 1.0}),
     ("Tanh", {}),
+    ("Abs", {}),
     ("Erf", {}),
     ("LeakyRelu", {"alpha": 0.2}),
     ("PRelu", {"slope": 0.3}),

@@ -9,6 +9,7 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import DeviceGraph, QuantState
 from support.asserts import context, read
 from support.builders import Net
@@ -55,7 +56,7 @@ def test_a_loud_channel_that_nothing_hangs_on():
     for name in ("made", "h"):
         ratio = after.encodings[name].scales[0] / before.encodings[name].scales[0]
         assert ratio < 0.5
-    assert set(after.shares.values()) <= {0.85, 0.7, 0.55, 0.4, 0.3, 0.2}
+    assert set(after.shares.values()) <= set(CLIPPING.shares)
     assert after.encodings["y"] == before.encodings["y"]
 
 
@@ -102,3 +103,17 @@ def test_a_model_that_the_runtime_refuses(monkeypatch):
     monkeypatch.setattr("npuconv.quantize.clipping.OutputError", refuse)
     before, after = states(graph(0.0))
     assert after is before
+
+
+@pytest.mark.parametrize(
+    ("ratios", "taken"), [((0.5, 0.4), 0), ((0.7, 0.5), 1), ((0.7, 0.7), None)]
+)
+def test_the_first_choice_that_leaves_little_is_taken(monkeypatch, ratios, taken):
+    """Each costs a pass over the samples."""
+    left = iter(ratios)
+    choices = [{"made": 0.5}, {"made": 0.35}]
+    monkeypatch.setattr("npuconv.quantize.clipping._choices", lambda *_: choices)
+    monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", lambda *_: next(left))
+    _, after = states(graph(0.0))
+    assert after.shares == ({} if taken is None else choices[taken])
+    assert len(list(left)) == (1 if taken == 0 else 0)

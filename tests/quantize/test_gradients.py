@@ -117,6 +117,7 @@ CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], t
     "HardSigmoid": (operator("HardSigmoid", alpha=0.4, beta=0.4), IMAGE),
     "HardSigmoid, as it is": (operator("HardSigmoid"), IMAGE),
     "HardSwish": (lambda net: net.op("Mul", "x", net.constant(3.0)).op("HardSwish"), IMAGE),
+    "Abs": (operator("Abs"), IMAGE),
     "Erf": (operator("Erf"), IMAGE),
     "Neg": (operator("Neg"), IMAGE),
     "Add": (pair("Add"), IMAGE, IMAGE),

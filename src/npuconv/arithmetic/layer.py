@@ -81,7 +81,7 @@ def unfolded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
     return np.asarray(values / per_weight(ratios, values.shape, group), np.float32)
 
 
-def encode_layer(
+def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     weight: ArrayLike,
     bias: ArrayLike | None,
     source: Encoding,
@@ -90,6 +90,7 @@ def encode_layer(
     *,
     rounded: RoundedWeights | None = None,
     per_tensor: bool = False,
+    largest_bias: int = 0,
 ) -> EncodedLayer:
     """Return the integer layer that maps integers of ``source`` to integers of ``result``.
 
@@ -104,6 +105,7 @@ def encode_layer(
         group: of the convolution.
         rounded: weights and bias to use instead of the nearest ones.
         per_tensor: one weight scale for all channels.
+        largest_bias: in integers, that the device can add; 0: any int32.
 
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.
@@ -114,8 +116,9 @@ def encode_layer(
     wanted = _bias(len(values), bias if rounded is None else rounded.bias, result, own)
     reach = int(128 + np.abs(source.zeros).max())
     first = quantize_layer(
-        values, wanted, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach
-    )
+        values, wanted, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach,
+        largest_bias=largest_bias,
+    )  # fmt: skip
     out = first.weight_scales
     if not per_tensor:
         out = np.asarray(out.astype(np.float64) * gain, np.float32)
@@ -209,6 +212,7 @@ def quantize_layer(
     absmax: ArrayLike | None = None,
     per_tensor: bool = False,
     reach: int = 128,
+    largest_bias: int = 0,
 ) -> EncodedLayer:
     """Round weights and bias of one layer, such that no int8 input overflows the accumulator.
 
@@ -221,6 +225,7 @@ def quantize_layer(
         absmax: magnitudes to clip the weights at [M]; default is the largest present.
         per_tensor: give all channels the same scale.
         reach: largest magnitude of an input, counted from its zero point.
+        largest_bias: in integers, that the device can add; 0: any int32.
 
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.
@@ -232,9 +237,13 @@ def quantize_layer(
     first = np.broadcast_to(weight_scales(limits if absmax is None else absmax), len(rows))
     if not per_tensor:
         first = _scales_for_bias(rows, offsets / input_scale, first)
+    wanted = first
+    if largest_bias:
+        least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
+        first = np.maximum(first, least).astype(np.float32)
     scales, load = _fit_products(rows, first, reach)
     _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
-    raised = tuple(np.flatnonzero(scales > first).tolist())
+    raised = tuple(np.flatnonzero(scales > wanted).tolist())
     if per_tensor:
         scales = np.full(len(rows), scales.max())
     # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.

@@ -115,6 +115,7 @@ def _erf(x: Doubles) -> Doubles:
 
 # By ONNX's names; "Swish" is that of opset 24, and SiLU with alpha 1.
 FUNCTIONS: dict[str, Function] = {
+    "Abs": lambda x, _: np.abs(x),
     "Sigmoid": lambda x, _: 1 / (1 + np.exp(-x)),
     "HardSigmoid": lambda x, a: np.clip(
         _number(a, "alpha", 0.2) * x + _number(a, "beta", 0.5), 0, 1

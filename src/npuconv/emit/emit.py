@@ -44,8 +44,9 @@ def emit(
     """
     # int8 is compared as a whole: it is not meant to be equal.
     ctx = EmitContext(
-        legal.target, legal.options, verify=False, kept=legal.ctx.kept, parts=legal.ctx.parts
-    )
+        legal.target, legal.options, verify=False, kept=legal.ctx.kept, parts=legal.ctx.parts,
+        bias_channels=legal.ctx.bias_channels,
+    )  # fmt: skip
     ctx.use(legal.plan, encodings, weights)
     for phase in form.phases:
         manager.run_phase(legal.model, Phase(phase), ctx)

@@ -112,8 +112,13 @@ def _sampling_error(powers: Sequence[Powers]) -> float:
 
 
 def _jackknife(powers: Sequence[Powers]) -> float:
-    """Return the variance of the SQNR of all samples together, from leaving out one each time."""
+    """Return the variance of the SQNR of all samples together, from leaving out one each time.
+
+    Infinite where there is no error, or no signal.
+    """
     signal, noise = (sum(one[k] for one in powers) for k in (0, 1))
+    if signal <= 0 or noise <= 0:  # nothing errs, so nothing says how much samples differ
+        return math.inf
     # What is left may be nothing, or less by rounding.
     left = [
         10 * math.log10(max(1 - one.signal / signal, _TINY) / max(1 - one.noise / noise, _TINY))

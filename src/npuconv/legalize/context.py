@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,14 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.builder import Fragment
+    from npuconv.legalize.fitting.builder import BiasChannels, Fragment
     from npuconv.legalize.fitting.planner import Planner
     from npuconv.model.partial_sums import Part
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 NOTHING = Cost(0, 0)
+INTEGER_FORMS = ("qoperator", "qdq")  # forms that can say what the device does to integers
 
 
 @dataclass
@@ -82,6 +83,8 @@ class PassContext:
     source_scales: SourceScales = field(default_factory=SourceScales)
     # Convolutions that have weights of one that was fitted, by node.
     fragments: dict[str, Fragment] = field(default_factory=dict)
+    # Convolutions whose bias constant input channels make up, by node.
+    bias_channels: dict[str, BiasChannels] = field(default_factory=dict)
     # Parts in which the device runs a convolution, adding them in int32, by node.
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     # In the order in which they were made.
@@ -98,7 +101,8 @@ class PassContext:
             self.target,
             self.options.layout,
             exact_sums=self.accumulates,
-            joins_constants=self.options.format in ("float", "weights"),
+            joins_constants=self.options.format in ("float", *INTEGER_FORMS)
+            and self.options.layout == "nchw",
         )
 
     @property
@@ -112,6 +116,8 @@ class PassContext:
         win, parts = window(conv), self.parts.get(conv.name, ())
         if win is None:
             return []
+        if (more := self.bias_channels.get(conv.name)) is not None:
+            return [wider(win, more.count)]
         return [part.window(win) for part in parts] or [win]
 
     def refuse(self, model: Model, node: Node, reason: str) -> None:
@@ -146,6 +152,12 @@ class PassContext:
         found = self.objections(win)
         layer = layer_of(win, bias=True) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
+
+    def adds_bias(self, win: Window) -> bool:
+        """Return whether a considered convolution would have its bias from an Add, or none."""
+        layer = layer_of(win, bias=True) if self.options.fit else None
+        plan = None if layer is None else self.planner.plan(layer)[0]
+        return plan is None or plan.adds_bias
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
@@ -208,3 +220,12 @@ class PassContext:
         if watch and record.old is not None and record.new is None:
             record.new = _region.trace(model, record.old, kept, record.made)
         self.rewrites.append(record)
+
+
+def wider(win: Window, count: int) -> Window:
+    """Return a dense convolution with so many more input channels."""
+    if win.weight is None or win.input is None:
+        return win
+    outputs, inputs, *kernel = win.weight
+    dims = (win.input[0], inputs + count, *win.input[2:])
+    return replace(win, weight=(outputs, inputs + count, *kernel), input=dims)

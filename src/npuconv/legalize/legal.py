@@ -14,7 +14,7 @@ from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.context import PassContext, RefusalRecord, RewriteRecord
+from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
@@ -28,7 +28,6 @@ from npuconv.target import Target
 from npuconv.timings import Timings
 
 LIMIT_UNKNOWN = "OPS005"
-_JOINED = ("qoperator", "qdq")  # forms in which partial sums need no rounding
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,9 @@ def _conclude(
     """Partition the graph, and add up the findings."""
     model = legal.model
     legal = replace(legal, needs=tuple(needs(rules)))
-    joined = legal.ctx.accumulates and legal.options.format in _JOINED
+    joined = legal.options.format in INTEGER_FORMS
     if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx):
-        # The device runs the parts of a convolution, but none of what cut and added them.
+        # The device runs the convolutions as they were, but none of what cut and added them.
         rules = legal.rules()
         others = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
         after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + others, key=sort_key)

@@ -18,7 +18,7 @@ from npuconv.partition.passthrough import Slots
 from npuconv.target import Target
 
 TABLES = frozenset({
-    "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
+    "Abs", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
     "Reciprocal", "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
 })  # fmt: skip
 

@@ -88,7 +88,7 @@ def _leaky(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
 
 
-@_adjoint("Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "HardSigmoid", "HardSwish", "Erf", "Neg")
+@_adjoint("Abs", "Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "HardSigmoid", "HardSwish", "Erf", "Neg")
 def _pointwise(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Mul", at.dy, _SLOPES[at.op](tape, at))}
 
@@ -114,6 +114,7 @@ def _erf_slope(tape: Tape, at: Visit) -> str:
 
 
 _SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
+    "Abs": lambda tape, at: tape.add("Sign", at.x),
     "Relu": lambda tape, at: tape.add("Sign", at.y),
     "Sigmoid": lambda tape, at: tape.add("Mul", at.y, tape.add("Sub", tape.constant(1.0), at.y)),
     "Tanh": lambda tape, at: tape.add("Sub", tape.constant(1.0), tape.add("Mul", at.y, at.y)),

@@ -21,7 +21,7 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import OutputError, logits, quant_points
-from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -61,8 +61,10 @@ def clip_ranges(
         return state
     groups = [group for group in graph.plan.groups if not told.isdisjoint(group.tensors)]
 
+    choice = RangeChoice(graph, calibration, grids, without, groups)
+
     def clipped(shares: Shares) -> QuantState:
-        found = choose_encodings(graph, calibration, grids, without, groups, shares)
+        found = choice.at(shares)
         return replace(
             state,
             encodings={**state.encodings, **found.encodings},
@@ -85,7 +87,7 @@ def _choices(
     """Return the shares of the groups that err less if they are clipped: by much, or by little.
 
     Returns:
-        None that is empty, and none twice.
+        None that is empty, and none twice, in the order of ``CLIPPING.errors_left``.
     """
     ends = {name: number for number, group in enumerate(groups) for name in group.tensors}
     points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in ends]
@@ -111,16 +113,14 @@ def _choices(
 def _checked(
     graph: DeviceGraph, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
-    """Return the state under which all roundings together err least, if that is by enough."""
+    """Return the first under which all roundings together err less by enough, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
-    best, least = state, CLIPPING.sufficient
     try:
         error = OutputError(logits(graph.proto()), feeds)
         before = error.of(quant_points(graph, state))
         for one in choices:
-            ratio = error.of(quant_points(graph, one)).ratio(before)
-            if ratio < least:
-                best, least = one, ratio
+            if error.of(quant_points(graph, one)).ratio(before) < CLIPPING.sufficient:
+                return one
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state
-    return best
+    return state

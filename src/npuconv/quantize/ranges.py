@@ -41,45 +41,85 @@ def choose_encodings(
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
-    """Choose scale and zero point of every int8 tensor.
+    """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
+    return RangeChoice(graph, calibration, grids, without, groups).at(shares)
 
-    A tensor of a model that was quantized before keeps those it has. ``shares`` are those of their
-    largest value that the channels of one scale of a group end at, by its name; by default 1.
 
-    Groups are those given, with those whose scales depend on theirs, or all of the plan. Steps of
-    ``without`` are left out: ``correlated-error`` and those of ``ConstraintsOf``.
+_Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
+
+
+class RangeChoice:
+    """Choice of scale and zero point of int8 tensors, at any share of their largest value.
+
+    A tensor of a model that was quantized before keeps those it has. Groups are those given, with
+    those whose scales depend on theirs, or all of the plan. Steps of ``without`` are left out:
+    ``correlated-error`` and those of ``ConstraintsOf``.
     """
-    constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
-    fit = "correlated-error" not in without
-    brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
 
-    def work(groups: list[Group]) -> list[tuple[str, str, dict[str, Encoding]]]:
-        """Return the name of each group, the method that was used, and its encodings."""
-        found, rest = [], []
-        for group in groups:
-            if group.name not in brought:
-                rest.append((group, constraints(group)))
-                continue
-            centred, cut, cap = constraints.demands(group)
+    def __init__(
+        self,
+        graph: DeviceGraph,
+        calibration: Calibration,
+        grids: Mapping[str, Grid],
+        without: Collection[str] = (),
+        groups: Sequence[Group] | None = None,
+    ) -> None:
+        self._graph, self._fit = graph, "correlated-error" not in without
+        self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
+        self._kept = dict[str, _Chosen]()  # by the name of the group; of the source
+        every = graph.plan.groups
+        wanted = {group.name for group in (every if groups is None else groups)}
+        parts = _tied(every, self._constraints.channels)
+        parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
+        brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+        for group in (group for part in parts for group in part if group.name in brought):
+            centred, cut, cap = self._constraints.demands(group)
             own, method = kept.fitted(brought[group.name], centred=centred, cut=cut, cap=cap)
-            found.append((group.name, method, dict.fromkeys(group.tensors, own)))
-        profile = choose_profile([one for _, one in rest])
-        for group, one in rest:
-            narrow = _clipped(merged(one, profile), shares.get(group.name, 1.0))
-            choice = _chosen(narrow, graph.options.method, fit=fit)
-            laid = dict(_stored(choice, profile, group, one, constraints.channels))
-            found.append((group.name, choice.method, laid))
-        return found
+            self._kept[group.name] = method, dict.fromkeys(group.tensors, own)
+        rest = ([g for g in part if g.name not in brought] for part in parts)
+        self._open = [one for part in in_order(self._prepared, rest) for one in part]
 
-    wanted = {group.name for group in (graph.plan.groups if groups is None else groups)}
-    parts = _tied(graph.plan.groups, constraints.channels)
-    parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
-    done = {name: (method, own) for part in in_order(work, parts) for name, method, own in part}
-    every = [group.name for group in graph.plan.groups if group.name in done]
-    tells = graph.options.format == "tflite"  # the file says the zero point of a tensor
-    laid = [_told(done[name][1]) if tells else done[name][1] for name in every]
-    encodings = {tensor: own for some in laid for tensor, own in some.items()}
-    return QuantState(encodings, {name: done[name][0] for name in every}, shares=shares)
+    def at(self, shares: Mapping[str, float] = {}) -> QuantState:
+        """Return the choice where the channels of one scale end at such shares of their largest.
+
+        Args:
+            shares: by the name of the group; 1 of those that are not named.
+        """
+        done = dict(in_order(lambda one: (one.group.name, self._chosen(one, shares)), self._open))
+        done |= self._kept
+        names = [group.name for group in self._graph.plan.groups if group.name in done]
+        tells = self._graph.options.format == "tflite"  # the file says the zero point of a tensor
+        laid = [_told(done[name][1]) if tells else done[name][1] for name in names]
+        encodings = {tensor: own for some in laid for tensor, own in some.items()}
+        return QuantState(encodings, {name: done[name][0] for name in names}, shares=shares)
+
+    def _prepared(self, part: list[Group]) -> list[_Prepared]:
+        """Return what is known of groups that share ties before their ranges are chosen."""
+        every = [self._constraints(group) for group in part]
+        profile = choose_profile(every)
+        rows = [merged(one, profile) for one in every]
+        method = self._graph.options.method
+        chosen = [_chosen(one, method, fit=self._fit) for one in rows]
+        pairs = zip(part, every, rows, chosen, strict=True)
+        return [_Prepared(*each, profile) for each in pairs]
+
+    def _chosen(self, one: _Prepared, shares: Mapping[str, float]) -> _Chosen:
+        narrow, choice = _clipped(one.rows, shares.get(one.group.name, 1.0)), one.choice
+        if narrow is not one.rows:
+            choice = _chosen(narrow, self._graph.options.method, fit=self._fit)
+        channels = self._constraints.channels
+        return choice.method, dict(_stored(choice, one.profile, one.group, one.slots, channels))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A group with its constraints, and the choice where nothing is clipped."""
+
+    group: Group
+    slots: ScaleConstraints
+    rows: ScaleConstraints  # the same, its tied slots as one row
+    choice: Choice
+    profile: Mapping[int, float]  # ratios of tied slots, by tie
 
 
 def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:

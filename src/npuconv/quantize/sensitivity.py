@@ -110,7 +110,8 @@ def measure(
     rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
-        session = executor.Session(graph.model, threads=1)
+        # Of thousands of small nodes; to optimize them takes longer than the few runs.
+        session = executor.Session(graph.model, threads=1, optimize=False)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
         for number, found in enumerate(powers, 1):
             totals += found / probes

@@ -125,13 +125,14 @@ class ClippingSettings:
     """Clipping of tensors with one scale for all channels."""
 
     # Of the largest value, at which a tensor may end.
-    shares: tuple[float, ...] = (0.85, 0.7, 0.55, 0.4, 0.3, 0.2)
+    shares: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25)
     # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
-    # is between the tensors of each.
+    # is between the tensors of each, in this order.
     errors_left: tuple[float, ...] = (0.8, 0.5, 0.25)
-    # Share of the error of all roundings, at most, that the choice must leave.
-    sufficient: float = 0.9
-    evaluation_samples: int = 12  # on which that is measured
+    # Share of the error of all roundings, at most, that the choice must leave; the first that
+    # does is taken. What gains less on samples that ranges are made of may lose on others.
+    sufficient: float = 0.6
+    evaluation_samples: int = 8  # on which that is measured
     probes: int = 6  # random vectors, each with its own sample
 
 

@@ -152,10 +152,11 @@ class DeviceGraph(LegalModel):
 
     @cached_property
     def biasless(self) -> frozenset[str]:
-        """Names of convolutions to which the device can add no bias."""
+        """Names of convolutions to which the device can add no bias, or only a small one."""
         bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
+        more = self.ctx.bias_channels
         found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset(conv.name for conv in found)
+        return frozenset((*(conv.name for conv in found), *more))
 
     @cached_property
     def channels(self) -> Channels:

@@ -46,7 +46,10 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
     if layer.raised:
         count = len(layer.raised)
         several = "channel" if count == 1 else "channels"
-        text = f"weight scale of {count} {several} raised: int32 would overflow"
+        over = "int32 would overflow"
+        if (more := ctx.bias_channels.get(conv.name)) is not None:
+            over = f"{more.count} channels of a constant hold no larger bias"
+        text = f"weight scale of {count} {several} raised: {over}"
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
     had_one = query.input_of(conv, 2) is not None
@@ -62,9 +65,11 @@ def _layer(
     bias: np.ndarray | None,
     ends: tuple[Encoding, Encoding] | None,
 ) -> EncodedLayer:
+    from npuconv.arithmetic.bias_channels import largest_bias
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import encode_layer
 
+    more = ctx.bias_channels.get(conv.name)
     source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
     layer = encode_layer(
         weight,
@@ -74,6 +79,7 @@ def _layer(
         int(query.attribute(conv, "group", 1)),
         rounded=ctx.rounded.get(conv.name),
         per_tensor=ctx.target.weights.granularity == "tensor",
+        largest_bias=0 if more is None else largest_bias(more.count),
     )
     return _shiftable(ctx, conv, layer, weight, bias, ends) if ends else layer
 

@@ -60,6 +60,17 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class BiasChannels:
+    """A convolution whose bias the weights of constant input channels make up."""
+
+    count: int
+    tap: int  # of the kernel, counted through all axes: the one that has these weights
+    weight: NDArray[Any]  # without these channels
+    bias: NDArray[Any]
+    padded: bool  # whether a Pad makes these channels, and not a Concat
+
+
+@dataclass(frozen=True)
 class Piece:
     """A layer with the tensors it reads."""
 
@@ -90,6 +101,7 @@ class Builder:
     whole: Whole
     count: int = 0  # convolutions written
     fragments: dict[str, Fragment] = field(default_factory=dict)  # by the name of the node
+    bias_channels: dict[str, BiasChannels] = field(default_factory=dict)  # the same
     _places: dict[int, np.ndarray | None] = field(default_factory=dict)  # from 1; 0: a zero
     _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
@@ -227,6 +239,30 @@ class Builder:
         )  # fmt: skip
         self._record(result, piece)
         return result
+
+    def with_ones(self, piece: Piece, tensor: Tensor, count: int) -> Tensor:
+        """Put channels of ones behind those of a tensor; with a Pad where its extents are open."""
+        dims, dtype = self.dims(tensor), piece.array().dtype
+        if None in dims:
+            ends = [0] * len(dims)
+            ends[1] = count
+            amounts = edit.integers(self.model, f"{self.node.name}/pads", [0] * len(dims) + ends)
+            one = edit.constant(self.model, f"{self.node.name}/one", np.ones((), dtype))
+            shape = [dims[0], (dims[1] or 0) + count, *dims[2:]]
+            return self._insert("Pad", [tensor, amounts, one], shape)
+        known = (dims[0] or 1, count, *(d or 1 for d in dims[2:]))
+        ones = self.constant(piece, ("ones", *known), lambda: np.ones(known, dtype))
+        return self.concat([tensor, ones], 1)
+
+    def record_bias(self, result: Tensor, piece: Piece, count: int, tap: int) -> None:
+        """Note of a convolution, made of a piece, that channels of a constant have its bias."""
+        maker = query.producer(result)
+        assert maker is not None, "it has just been made"
+        beside = query.producer(maker.inputs[0])
+        padded = beside is not None and beside.op == "Pad"
+        self._record(result, piece)
+        bias = self.bias_values(piece)
+        self.bias_channels[maker.name] = BiasChannels(count, tap, piece.array(), bias, padded)
 
     def _record(self, result: Tensor, piece: Piece) -> None:
         """Note which weights of the whole a convolution has."""

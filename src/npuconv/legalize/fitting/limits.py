@@ -80,13 +80,15 @@ class Demand:
         operator: what the target file says of it.
         layout: order of the dimensions.
         adds: whether somebody adds tensors: the device, or a host.
-        joins_constants: whether the device puts constants beside a tensor.
+        joins_constants: whether the device puts constants beside a tensor: by Concat.
+        pads_channels: whether it pads channels, with any number.
     """
 
     operator: Operator
     layout: str = "nchw"
     adds: bool = True
     joins_constants: bool = False
+    pads_channels: bool = False
     _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
     _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
 

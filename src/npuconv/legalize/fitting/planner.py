@@ -10,12 +10,18 @@ from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
+from npuconv.legalize.fitting.splits.bias import ADDED
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Operator, Target
 
+_CHANNELS_PADDED: dict[str, bool | int | str | None] = {
+    "pad_mode": "constant",
+    "pad_outside_hw": 1,
+    "pad_max": 0,
+}
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = cascade_average
 
@@ -79,6 +85,12 @@ class Plan:
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
         return own + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
 
+    @property
+    def adds_bias(self) -> bool:
+        """Return whether an Add is written for a bias."""
+        own = self.proposal is not None and self.proposal.text == ADDED
+        return own or any(part.adds_bias for part in self.parts)
+
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
         if self.proposal is None:
@@ -96,6 +108,7 @@ class Search:
     alternatives: list[Plan] = field(default_factory=list)
     nearest: Layer | None = None
     looked: int = 0
+    too_many: int = 0  # the fewest convolutions that one would become, where those are too many
 
 
 @dataclass
@@ -124,11 +137,13 @@ class Planner:
 
     def _demand(self, operator: Operator) -> Demand:
         lists, has_host = self.target.operator, self.target.unlisted_operators != "error"
+        padding = lists("Pad") if self.joins_constants else None
         return Demand(
             operator,
             self.layout,
             adds=has_host or self.exact_sums or lists("Add") is not None,
             joins_constants=self.joins_constants and lists("Concat") is not None,
+            pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
         )
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
@@ -201,7 +216,7 @@ class _Descent:
         found: list[Plan] = []
         for proposal, following in self._proposals(layer, first):
             plan = self._follow(layer, proposal, following)
-            if plan is not None and plan.price.convolutions <= settings.most_convolutions:
+            if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
                 found.append(plan)
             if found and self.search.looked > settings.most_layers:
                 break
@@ -229,16 +244,27 @@ class _Descent:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
-        if self.splits is SUMS_LAST:
+        added = proposal.text == ADDED  # by nobody's accumulator
+        if self.splits is SUMS_LAST and not added:
             proposal = replace(proposal, summed=0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
-            price = price.plus(Price(penalty=self._penalty(layer, number)))
+            share = self.planner.settings.added_bias if added else self._share(number)
+            price = price.plus(Price(penalty=layer.macs() * share))
         return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
 
-    def _penalty(self, layer: Layer, parts: int) -> float:
+    def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
+        """Return whether these are not too many; note of the whole how many they would be."""
+        if convolutions <= self.planner.settings.most_convolutions:
+            return True
+        if first:
+            before = self.search.too_many
+            self.search.too_many = min(before or convolutions, convolutions)
+        return False
+
+    def _share(self, parts: int) -> float:
         settings = self.planner.settings
-        return layer.macs() * (settings.sum_share + settings.sum_part * (parts - 1))
+        return settings.sum_share + settings.sum_part * (parts - 1)
 
     def _note(self, layer: Layer) -> None:
         """Remember the layer that came nearest: fewest faults, then the smallest."""

@@ -59,6 +59,8 @@ class FitSettings:
         sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
             int8, which costs up to 1 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
+        added_bias: of an Add of a bias behind, as a share of the MACs of the layer. It costs 2 to
+            7 dB (``benchmarks/fitting_int8.py --only "no bias"``).
         bias_channels: input channels of a constant that stand for a bias, for the square root of
             the weights of an output; one more holds what is left.
     """
@@ -70,7 +72,8 @@ class FitSettings:
     moved_element: float = 1.0
     sum_share: float = 1.0
     sum_part: float = 0.05
-    bias_channels: float = 0.125
+    added_bias: float = 3.0
+    bias_channels: float = 0.25
 
 
 DEFAULT = FitSettings()

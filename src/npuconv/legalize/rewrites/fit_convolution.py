@@ -97,6 +97,8 @@ def layer_of(node: Node) -> Layer | str:
 
 def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     """Name the nearest form that was tried, and the limits that it breaks."""
+    if search.too_many:
+        return f"it would become {search.too_many} convolutions, which are too many"
     nearest = search.nearest or layer
     left = "; ".join(fault.text for fault in demand.faults(nearest))
     if nearest == layer:
@@ -112,6 +114,7 @@ def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Searc
     ) as record:
         result, builder = write(model, node, plan)
         ctx.fragments |= builder.fragments
+        ctx.bias_channels |= builder.bias_channels
         record.after = f"{builder.count} Conv: {record.after}"
         record.forms = _forms(plan, search)
         record.note = _note(ctx, plan, search)

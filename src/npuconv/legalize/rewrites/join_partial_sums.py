@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.ACCUMULATE)
 def join_partial_sums(model: Model, ctx: PassContext) -> int:
+    if not ctx.accumulates:
+        return 0
     joined, gone = 0, set[int]()
     for node in model.nodes(*SUMS)[::-1]:  # the last sum has all others of its layer in it
         found = partial_sum(model, node.outputs[0]) if id(node) not in gone else None

@@ -204,6 +204,7 @@ def obstacle(
     found = ctx.objections(win)
     # A bias that the device does not add would be an Add again, and that a convolution.
     bias = [text for text in found if text.startswith("bias ")]
+    bias = bias if bias and ctx.adds_bias(win) else []
     return next(iter(bias or (ctx.lasting_objections(win) if fits else found)), "")
 
 

@@ -41,7 +41,7 @@ def test_channels_of_a_constant(attrs):
     found = fit(Net(x=(2, 3, 9, 9)).conv("x", (4, 3, 3, 3), **attrs), also=device())
     assert found.ops == {"Conv": 1, "Concat": 1}
     assert found.record is not None
-    assert "as 2 input channels of a constant" in found.record.after
+    assert "as 3 input channels of a constant" in found.record.after
 
 
 def test_no_tap_is_inside():

@@ -16,6 +16,7 @@ from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
+ADDED = "Add behind"  # what this form is called
 _MOST_ADDED = 64  # channels beyond those that are wanted, to reach a multiple
 
 
@@ -32,8 +33,9 @@ def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
         return
     outputs = elements(layer.output)
-    yield Proposal("bias", "Add behind", (Part(form),), _add_behind, outputs, outputs)
-    if demand.joins_constants and layer.group == 1 and layer.sized and layer.source[0] is not None:
+    yield Proposal("bias", ADDED, (Part(form),), _add_behind, outputs, outputs)
+    closed = None not in layer.source
+    if layer.group == 1 and (demand.joins_constants if closed else demand.pads_channels):
         yield from _constant_channels(layer, demand, settings)
 
 
@@ -56,7 +58,8 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
     makes the border before the channels are added.
     """
-    found, inner = _inside(layer), layer
+    found: tuple[int | None, ...] = (0,) * len(layer.kernel)
+    found, inner = _inside(layer) if layer.padded else found, layer
     if None in found:
         inner = layer.without_pads()
     tap = tuple(at or 0 for at in found)
@@ -67,7 +70,7 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     count = form.in_channels - layer.in_channels
     moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
     text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
-    build = partial(_build, form=form, tap=tap)
+    build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
     yield Proposal("bias", text, (Part(form),), build, moved)
 
 
@@ -85,6 +88,8 @@ def _counts(layer: Layer, settings: FitSettings) -> Iterator[int]:
 def _inside(layer: Layer) -> tuple[int | None, ...]:
     """Return a tap of each axis that reads no padding, whatever the output."""
     found: list[int | None] = []
+    if not layer.sized:
+        return (None,) * len(layer.kernel)
     for axis in layer.axes:
         step, (before, _) = layer.dilations[axis], layer.pads[axis]
         first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
@@ -99,9 +104,7 @@ def _with_more(layer: Layer, count: int) -> Layer:
     return replace(wide, bias=False, uniform=False)
 
 
-def _build(
-    builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: tuple[int, ...]
-) -> Tensor:
+def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int) -> Tensor:
     layer, source = piece.layer, piece.source
     if form.pads != layer.pads:
         source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
@@ -110,13 +113,13 @@ def _build(
     def extended() -> np.ndarray:
         """Each channel has its share of the bias, at one tap."""
         more = np.zeros((len(bias), count, math.prod(layer.kernel)), bias.dtype)
-        more[:, :, np.ravel_multi_index(tap, layer.kernel)] = bias[:, None] / count
+        more[:, :, tap] = bias[:, None] / count
         more = more.reshape(len(bias), count, *layer.kernel)
         return np.concatenate([piece.array(), more], axis=1)
 
     key = ("bias channels", count, tap)
     weight = builder.constant(piece, key, extended)
-    shape = (form.source[0] or 1, count, *(e or 1 for e in form.extents))
-    ones = builder.constant(piece, ("ones", shape), lambda: np.ones(shape, bias.dtype))
-    wide = builder.concat([source, ones], 1)
-    return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
+    wide = builder.with_ones(piece, source, count)
+    result = emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
+    builder.record_bias(result, piece, count, tap)
+    return result

@@ -1,0 +1,96 @@
+"""Write the bias of convolutions as weights of constant input channels.
+
+The device adds no bias to these. A Concat puts constant integers beside those of the input,
+or a Pad where its batch or extents are open, and the weights of one tap make up the int32 bias
+with them: the sums are the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.emit.context import EmitContext, dequantizer
+from npuconv.errors import InternalError
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
+def write_bias_channels(model: Model, ctx: EmitContext) -> int:
+    known = [c for c in ctx.plan.device if c.name in ctx.bias_channels and len(c.outputs)]
+    found = [conv for conv in known if query.input_of(conv, 2) is not None]  # written once
+    for conv in found:
+        _write(model, ctx, conv)
+    return len(found)
+
+
+def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
+    import numpy as np
+
+    from npuconv.arithmetic.bias_channels import columns
+
+    own, ends = ctx.bias_channels[conv.name], [dequantizer(tensor) for tensor in conv.inputs]
+    x, w, bias = [one for one in ends if one is not None]
+    weight, steps = query.constant_input(w, 0), query.constant_input(bias, 0)
+    if weight is None or steps is None:
+        raise InternalError(f"{conv.name!r} is not between conversions", where="bias channels")
+    constants, made = columns(steps, own.count)
+    more = np.zeros((len(weight), own.count, int(np.prod(weight.shape[2:]))), np.int8)
+    more[:, :, own.tap] = made
+    wide = np.concatenate([weight, more.reshape(len(weight), own.count, *weight.shape[2:])], 1)
+    write = _padded if own.padded else _joined
+    source = write(model, conv, x.inputs[0], constants)
+    stored = edit.constant(model, f"{conv.name}/constant/weight", wide)
+    edit.set_input(conv, 0, _numbers(model, conv, x, source))
+    edit.set_input(conv, 1, _numbers(model, conv, w, stored))
+    edit.drop_inputs(conv, 2)
+    several = "channel" if own.count == 1 else "channels"
+    note = f"bias as {own.count} input {several} of a constant"
+    before = ctx.notes.get(model.label(conv), note)  # of another part of the same layer, perhaps
+    ctx.notes[model.label(conv)] = before if note in before else f"{note}; {before}"
+
+
+def _joined(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
+    """Put constant integers beside those of the input with a Concat."""
+    import numpy as np
+
+    dims = tuple(d for d in query.shape(source) or () if isinstance(d, int))
+    column = constants.reshape(1, -1, *[1] * (len(dims) - 2))
+    beside = np.ascontiguousarray(np.broadcast_to(column, (dims[0], len(constants), *dims[2:])))
+    pair = [source, edit.constant(model, f"{conv.name}/constant/channels", beside)]
+    shape = (dims[0], dims[1] + len(constants), *dims[2:])
+    return edit.insert(model, "Concat", pair, origin=[conv], shape=shape, attrs={"axis": 1})
+
+
+def _padded(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
+    """Put constant integers behind those of the input, with a Pad for each that differs."""
+    import numpy as np
+
+    for value in dict.fromkeys(constants.tolist()):
+        dims, count = query.shape(source), constants.tolist().count(value)
+        rank = len(dims or ()) or len(conv.attrs["kernel_shape"]) + 2
+        ends = [0] * (2 * rank)
+        ends[rank + 1] = count
+        amounts = edit.integers(model, f"{conv.name}/constant/pads", ends)
+        fill = edit.constant(model, f"{conv.name}/constant/value", np.asarray(value, np.int8))
+        inner = dims[1] if dims and isinstance(dims[1], int) else None
+        shape = None if inner is None or dims is None else (dims[0], inner + count, *dims[2:])
+        source = edit.insert(model, "Pad", [source, amounts, fill], origin=[conv], shape=shape)
+    return source
+
+
+def _numbers(model: Model, conv: Node, conversion: Node, stored: Tensor) -> Tensor:
+    """Return integers dequantized as others are."""
+    import numpy as np
+
+    inputs, attrs = [stored, *list(conversion.inputs)[1:]], dict(conversion.attrs)
+    made = edit.insert(
+        model, "DequantizeLinear", inputs, origin=[conv], shape=query.shape(stored), attrs=attrs
+    )
+    made.dtype = np.dtype(np.float32)
+    return made

@@ -1,0 +1,46 @@
+"""Give convolutions back the bias that input channels of a constant stand for.
+
+In int8 such a convolution is quantized as the one that it was: its input has the scale that
+it would have, and its bias is an int32 number. The written model has the channels again, with
+integers and weights that make up that number.
+"""
+
+from __future__ import annotations
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+
+
+@model_pass(Phase.ACCUMULATE)
+def join_bias_channels(model: Model, ctx: PassContext) -> int:
+    known = [conv for conv in model.nodes("Conv") if conv.name in ctx.bias_channels]
+    found = [conv for conv in known if query.input_of(conv, 2) is None]
+    for conv in found:
+        _join(model, ctx, conv)
+    return len(found)
+
+
+def _join(model: Model, ctx: PassContext, conv: Node) -> None:
+    own, result = ctx.bias_channels.pop(conv.name), conv.outputs[0]
+    concat = query.producer(conv.inputs[0])
+    assert concat is not None, "fit-convolution has made it"
+    before, after = f"Conv of {own.count} channels more", "Conv with a bias"
+    with ctx.rewrite(model, [concat, conv], before, after, outputs=[result], modulus=None):
+        inputs = [
+            concat.inputs[0],
+            edit.constant(model, f"{conv.name}/weight", own.weight),
+            edit.constant(model, f"{conv.name}/bias", own.bias),
+        ]
+        joined = edit.insert(
+            model, "Conv", inputs, origin=[conv], shape=query.shape(result), attrs=dict(conv.attrs)
+        )
+        maker = query.producer(joined)
+        assert maker is not None, "it has just been made"
+        ctx.bias_channels[maker.name] = own
+        if (fragment := ctx.fragments.pop(conv.name, None)) is not None:
+            ctx.fragments[maker.name] = fragment
+        edit.hand_over(joined, result)
+        edit.disconnect(conv)
