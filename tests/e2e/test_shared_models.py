@@ -5,6 +5,7 @@ The models are not part of the project; without them these tests are skipped.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,8 @@ def runs(path: Path, model: onnx.ModelProto, report: Report) -> None:
     feeds = {}
     for wanted in runtime.get_inputs():
         dims = [d if isinstance(d, int) else 1 for d in wanted.shape]
-        if f"{wanted.name}=" in assumed:
-            text = assumed.split(f"{wanted.name}=")[1].split(";")[0].split()[0]
-            dims = [int(d) for d in text.split(",")]
+        if said := re.search(rf"{re.escape(wanted.name)}=([\d,]+)", assumed):
+            dims = [int(d) for d in said[1].split(",")]
         feeds[wanted.name] = np.zeros(dims, KINDS[wanted.type])
     assert all(np.isfinite(np.asarray(value)).all() for value in runtime.run(None, feeds))
 

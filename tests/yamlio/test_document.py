@@ -196,7 +196,7 @@ def test_no_text_at_all(tmp_path):
     """A model given where a YAML file is wanted."""
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x08\x09\x12\x00\xff\xfe")
-    with pytest.raises(ConfigError, match=r"m\.onnx: is no text: a YAML file is wanted"):
+    with pytest.raises(ConfigError, match=r"m\.onnx: is not a text file; a YAML file is expected"):
         yamlio.load(path, error=ConfigError)
 
 
