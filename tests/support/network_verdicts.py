@@ -15,8 +15,9 @@ from npuconv.errors import UnsupportedModelError
 from npuconv.evaluate.run_parts import run_parts
 from npuconv.evaluate.split import split
 from npuconv.executor import Session
+from support.odd_devices import PASSED_ON
 from support.odd_models import OddCase
-from support.odd_networks import PASSED_ON, OddNetwork
+from support.odd_networks import OddNetwork
 from support.tflite_files import differing_layers
 from support.verdicts import disagreement
 
