@@ -11,6 +11,7 @@ from npuconv.emit.tflite.translate import check, translate, write
 from npuconv.errors import ModelError
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
+from support.builders import Net
 from support.int8_operators import CASES, FINE, WIDE
 from support.tflite_files import operators, read, reference_kernels, stored
 
@@ -82,6 +83,14 @@ def test_an_attribute_that_tflite_does_not_have_is_found_before_calibration():
     padded = net([one("Pad", "pads", mode="edge")], (1, 3, 8, 6), pads=np.ones(8, np.int64))
     with pytest.raises(ModelError, match="'pad': TFLite has no Pad of mode 'edge'"):
         check(padded)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_pool_of_one_axis_is_named(op):
+    """TFLite has none; what the target lists may bring one here."""
+    proto = Net(x=(1, 4, 40)).op(op, kernel_shape=[3]).model()
+    with pytest.raises(ModelError, match="'x': what reads it takes 2 spatial axes in TFLite"):
+        translate(proto)
 
 
 def test_a_constant_is_computed():

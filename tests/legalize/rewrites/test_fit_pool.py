@@ -81,6 +81,7 @@ SILENT = [
     (lambda: pool(5, dilations=[2, 2], pads=[2] * 4), device(3)),
     (lambda: pool(9), device(1)),
     (lambda: pool(3), device(in_h={"max": 8})),
+    (lambda: Net(x=(1, 4, 40)).op("GlobalMaxPool").model(), device()),
 ]
 
 

@@ -212,10 +212,18 @@ class Draft:
             name: an ONNX tensor.
             order: wanted; by default that of ONNX.
             rank: as many axes, ones in front where the tensor has fewer.
+
+        Raises:
+            ModelError: the order is of another number of axes.
         """
         shape = self.shape(name)
         rank = max(len(shape), rank or 0)
         order = same(rank) if order is None else order
+        if len(order) != rank:
+            raise ModelError(
+                f"{name!r}: what reads it takes {len(order) - 2} spatial axes in TFLite; "
+                f"it has {rank - 2}"
+            )
         values = self.constant(name)
         if values is not None:
             wide = values.reshape((1,) * (rank - values.ndim) + values.shape)

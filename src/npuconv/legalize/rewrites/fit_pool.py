@@ -12,9 +12,9 @@ taken; all are exact, in int8 as well. An unknown limit triggers none.
 - tiles: parts of the image with their border, then Concat. Each pads what it has of the border
   of the image.
 
-An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool is a
-MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not known.
-``--no-fit`` leaves all alone.
+An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool of an
+image is a MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not
+known. ``--no-fit`` leaves all alone.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.fitting.planner import Plan
 
 GLOBAL = "GlobalMaxPool"
+IMAGE = 2  # spatial axes
 # What stands around the pools that a rewrite makes.
 _AROUND = {
     "batch": ("Slice", "Concat"), "pads": ("Slice",), "stride": ("Slice",),
@@ -89,6 +90,8 @@ def layer_of(node: Node) -> Layer | str:
     known = tuple(d if isinstance(d, int) else None for d in dims)
     channels, axes = dims[1], len(dims) - 2
     if node.op == GLOBAL:
+        if axes != IMAGE:
+            return "it is no pool of an image"
         kernel = tuple(n for n in known[2:] if n is not None)
         if len(kernel) < axes:
             return "its extents are not known"
