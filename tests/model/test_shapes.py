@@ -155,6 +155,25 @@ def test_the_shape_that_an_input_has():
     assert out_shape(model) == (1, 9)
 
 
+@pytest.mark.parametrize(
+    ("op", "weight", "group", "channels"),
+    [
+        ("Conv", (4, 3, 3, 3), 1, 3),
+        ("Conv", (4, 3, 3, 3), 2, 6),
+        ("ConvTranspose", (6, 2, 3, 3), 3, 6),
+    ],
+)
+def test_channels_that_weights_tell(op, weight, group, channels):
+    """An input of open channels has those that its convolution reads; a number stays."""
+    net = Net(x=("N", "C", "H", 8)).conv("x", weight, op=op, group=group)
+    model = read(net.model())
+    shapes.fix_inputs(model, {})
+    assert query.shape(model.graph.inputs[0]) == ("N", channels, "H", 8)
+    model = read(Net(x=(1, 5, 8, 8)).conv("x", weight, op=op, group=group).model())
+    shapes.fix_inputs(model, {})
+    assert query.shape(model.graph.inputs[0]) == (1, 5, 8, 8)
+
+
 def test_fix_inputs():
     """A given shape replaces symbols, and what was inferred from them."""
     model = convolution()

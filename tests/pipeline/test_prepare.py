@@ -59,7 +59,8 @@ def test_findings_come_first() -> None:
 
 
 def open_channels() -> onnx.ModelProto:
-    return Net(x=(1, "C", 8, 8)).conv().model()
+    """Channels that no convolution reads at once: it would tell their number."""
+    return Net(x=(1, "C", 8, 8)).op("Relu").conv().model()
 
 
 def open_rank() -> onnx.ModelProto:
@@ -78,6 +79,14 @@ def test_nothing_can_be_made_up(make: Any) -> None:
     assert npuconv.check(make(), format="float").ok
     assert npuconv.check(make(), calibration={"x": images(4, *X[1:])}).ok
     assert npuconv.check(make(), input_shape={"x": X}).ok
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_channels_that_weights_tell_need_no_data(group: int) -> None:
+    """Slices of a convolution that becomes several would take any number."""
+    net = Net(x=("N", "C", 9, 6)).conv("x", (3, 6, 1, 2), op="ConvTranspose", group=group)
+    assert npuconv.check(net.model(), "ethos-u55").ok
+    assert npuconv.convert(net.model(), "ethos-u55", format="qoperator").report.ok
 
 
 def test_a_model_that_does_not_run() -> None:

@@ -24,7 +24,7 @@ Dims = list[int | str | None]
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Set the shapes of the model's inputs.
+    """Set the shapes of the model's inputs, and the channels that weights tell.
 
     A change drops all inferred shapes.
 
@@ -42,8 +42,28 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
         _check_fits(name, held, dims)
         if held != tuple(dims):
             inputs[name].shape, changed = list(dims), True
-    if changed:
+    if _fix_channels(model) or changed:
         forget(model)
+
+
+def _fix_channels(model: Model) -> bool:
+    """Set open channels of inputs to those of the convolutions that read them.
+
+    Slices, through which a convolution that becomes several reads them, take any number.
+
+    Returns:
+        Whether there were some.
+    """
+    inputs, changed = {id(t): t for t in model.graph.inputs}, False
+    for node in model.nodes(*query.CONVOLUTIONS):
+        tensor = inputs.get(id(node.inputs[0])) if node.inputs else None
+        win = window(node) if query.is_standard(node) else None
+        if tensor is None or win is None or win.weight is None:
+            continue
+        dims, channels = query.shape(tensor) or (), win.in_channels
+        if len(dims) > 2 and not isinstance(dims[1], int) and isinstance(channels, int):
+            tensor.shape, changed = [dims[0], channels, *dims[2:]], True
+    return changed
 
 
 def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple[int, ...]) -> None:

@@ -93,6 +93,16 @@ def test_a_pool_of_one_axis_is_named(op):
         translate(proto)
 
 
+def test_a_type_that_tflite_does_not_compute_with_is_found_before_calibration():
+    """No tensor of the file has a number for it."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Cast", ["wide"], ["y"], to=FLOAT),
+    ]
+    with pytest.raises(ModelError, match="'wide' is float64, which TFLite computes nothing with"):
+        check(net(nodes, (1, 3, 8, 6)))
+
+
 def test_a_constant_is_computed():
     """Shapes of what is known are no operators."""
     nodes = [

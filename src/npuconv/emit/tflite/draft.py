@@ -16,12 +16,13 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from npuconv.emit.tflite.flatbuffer import Array, Graph, Operator, Quantization, Tensor
+from npuconv.emit.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
 from npuconv.errors import ModelError
 
 Order = tuple[int, ...]
 CHANNELS_LAST: Order = (0, 2, 3, 1)
 _TO_INT32 = "int64"  # TFLite's kernels take indices and extents as int32
+_FORMS = "choose --format qoperator, or export the model in float32"
 _SHAPES = "give all extents with --input-shape NAME=1,3,224,224"
 
 
@@ -136,13 +137,21 @@ class Draft:
         values: Array | None = None,
         quantization: Quantization | None = None,
     ) -> int:
-        """Add a tensor; return its number."""
+        """Add a tensor; return its number.
+
+        Raises:
+            ModelError: of a type that no such file has a number for.
+        """
+        kind = np.dtype(dtype)
+        if kind.name not in DTYPES:
+            raise ModelError(
+                f"{stem!r} is {kind.name}, which TFLite computes nothing with", hint=_FORMS
+            )
         name, number = stem, 0
         while name in self._names:
             number += 1
             name = f"{stem}_{number}"
         self._names.add(name)
-        kind = np.dtype(dtype)
         self.graph.tensors.append(
             Tensor(name, tuple(int(n) for n in shape), kind, values, quantization)
         )

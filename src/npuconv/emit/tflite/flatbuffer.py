@@ -76,7 +76,7 @@ _VERSION = 3  # of the schema
 _MAX_BYTES = 2**31 - 1  # offsets of a flatbuffer are signed 32-bit numbers
 _ALIGNMENT = 16  # of constants, as TFLite's own converter writes them
 
-_DTYPES = {
+DTYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8",
     "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL",
 }  # fmt: skip
@@ -208,7 +208,7 @@ class _File:
 
     def _tensor(self, tensor: Tensor) -> int:
         data = b"" if tensor.values is None else np.ascontiguousarray(tensor.values).tobytes()
-        found = getattr(self.schema.TensorType, _DTYPES[tensor.dtype.name])
+        found = getattr(self.schema.TensorType, DTYPES[tensor.dtype.name])
         fields = {
             "Shape": self._numbers(tensor.shape, np.int32),
             "Type": found,
