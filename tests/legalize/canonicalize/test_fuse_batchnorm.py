@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
@@ -127,6 +128,14 @@ def test_statistics_of_other_channels():
     parts = [net.random(size, low=0.5, high=1.5) for size in (4, 4, 3, 4)]
     net.op("BatchNormalization", net.last, *parts, name="bn")
     assert refusals(NAME, net) == [("bn", "its statistics differ in their numbers of channels")]
+
+
+def test_a_convolution_of_two_types():
+    """A model that cannot be run is refused as such: no runtime says what it computes."""
+    net = Net(x=(1, 3, 8, 8)).op("Cast", to="whole")
+    net.nodes[-1].attribute.append(helper.make_attribute("to", TensorProto.INT8))
+    net.conv("whole", name="conv").batchnorm(4, name="bn")
+    assert refusals(NAME, net) == [("bn", "input and weights of 'conv' differ in type")]
 
 
 def test_statistics_of_positions():

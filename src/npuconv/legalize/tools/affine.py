@@ -84,6 +84,8 @@ def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tens
         reason = f"the weights of {model.label(conv)!r} are not constant"
     elif query.input_of(conv, 2) is not None and query.constant_input(conv, 2) is None:
         reason = f"the bias of {model.label(conv)!r} is not constant"
+    elif len({query.dtype_name(t) for t in conv.inputs[:2] if t.dtype is not None}) > 1:
+        reason = f"input and weights of {model.label(conv)!r} differ in type"  # no runtime has that
     if reason:
         ctx.refuse(model, node, reason)
         return None
