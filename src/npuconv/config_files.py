@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
 TABLE = ("tool", "npuconv")  # of pyproject.toml
 _PATHS = ("target", "calibration", "baseline", "cache")
 _SUFFIXES = (".yaml", ".yml")  # of a target that is a file
+_HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # where a file is missing
+Check = Callable[[yamlio.Document], Iterable[ConfigError]]
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
+def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
     """Return the options of a ``--config`` file, validated but without defaults.
 
     Args:
         path: a YAML file, or ``pyproject.toml`` with a table ``tool.npuconv``.
+        checks: of a file that has the form that it should; what they find is raised too.
 
     Returns:
         The options as they are written, but for paths: those are relative to the file, and
@@ -32,18 +35,33 @@ def read_config(path: str | Path) -> dict[str, Any]:
         ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
             and column.
     """
-    return relative_to(Path(path).parent, open_config(path).data)
+    return relative_to(Path(path).parent, open_config(path, *checks).data)
 
 
-def open_config(path: str | Path) -> yamlio.Document:
+def open_config(path: str | Path, *checks: Check) -> yamlio.Document:
     """Read and check a ``--config`` file; for arguments and errors see ``read_config``."""
     if Path(path).name == PYPROJECT:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
     wrong = yamlio.problems(document, Options, error=ConfigError, causes=True)
-    raise_together([*wrong, *_unknown_target(document)])
+    further = [] if wrong else [error for check in checks for error in check(document)]
+    raise_together([*wrong, *_unknown_target(document), *further])
     return document
+
+
+def missing_files(document: yamlio.Document, keys: Iterable[str]) -> Iterator[ConfigError]:
+    """Yield an error for each of the keys that names a file or folder which is not there."""
+    named = relative_to(Path(document.name).parent, document.data)
+    for key in keys:
+        value = named.get(key)
+        if not value or (key == "target" and _is_name(value)) or Path(value).exists():
+            continue
+        line, column = document.mark((key,), key=False)
+        yield ConfigError(
+            f"{key}: {value}: no such file or folder",
+            file=document.name, line=line, column=column, hint=_HINTS.get(key, ""),
+        )  # fmt: skip
 
 
 def _unknown_target(document: yamlio.Document) -> Iterator[ConfigError]:
@@ -90,15 +108,16 @@ def _has_table(path: Path) -> bool:
         return False
 
 
-def raise_together(errors: Iterable[NpuconvError]) -> None:
-    """Raise all errors of a file as one, so that one run shows all of them.
+def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError] = ConfigError) -> None:
+    """Raise all errors of a file, or of flags, as one, so that one run shows all of them.
 
     Raises:
-        ConfigError: there are some; each is named with its line and column, in their order.
+        NpuconvError: there are some; each is named, those of a file with their line and column
+            and in their order. Several are a ``kind``.
     """
     different = {str(one): one for one in sorted(errors, key=_place)}
     if len(different) > 1:
-        found = ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+        found = kind(f"{len(different)} errors: {'; '.join(different)}")
         found.each = tuple(different)
         raise found
     for one in different.values():

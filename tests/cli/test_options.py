@@ -126,6 +126,25 @@ def test_bad_file(tmp_path, text):
         collect(str(path), {})
 
 
+def test_all_that_is_wrong_with_a_file(tmp_path):
+    """Files that are missing and codes that no rule has are named together."""
+    path = tmp_path / "c.yaml"
+    path.write_text("target: a.yaml\ncalibration: b\nbaseline: c.json\nignore: [XYZ]\n")
+    with pytest.raises(ConfigError) as caught:
+        collect(str(path), {})
+    said = [line.removeprefix(f"{path}:") for line in caught.value.each]
+    assert [line.partition(" ")[0] for line in said] == ["1:9:", "2:14:", "3:11:", "4:10:"]
+    assert all("no such file or folder" in line for line in said[:3])
+    assert "no rule has a code that begins with 'XYZ'" in said[3]
+
+
+def test_missing_files_that_nobody_reads(tmp_path):
+    """A flag wins over the file; some commands read no baseline."""
+    path = tmp_path / "c.yaml"
+    path.write_text("target: a.yaml\nbaseline: c.json\n")
+    assert collect(str(path), {"target": "rknn"}, read=("target",)).target == "rknn"
+
+
 def test_no_file(tmp_path):
     """A file that does not exist names itself."""
     with pytest.raises(ConfigError, match="gone"):

@@ -7,11 +7,11 @@ import json
 import pytest
 
 import npuconv
-from npuconv.config import Options, make_options
+from npuconv.config import make_options
 from npuconv.diagnostics import Finding, Severity, Status
-from npuconv.errors import UnsupportedModelError, UsageError
+from npuconv.errors import UnsupportedModelError
 from npuconv.legalize import selection
-from npuconv.legalize.selection import check_codes, for_model, stale, waived, wanted
+from npuconv.legalize.selection import for_model, stale, waived, wanted
 from support.builders import Net, digits, images
 
 X = (1, 4, 8, 8)
@@ -165,30 +165,6 @@ def test_rules_of_a_model_without_a_path():
     rules = {"test": {"severity": {"SHP001": "warning"}}}
     assert npuconv.check(flat_and_volume(), rules=rules).ok
     assert not npuconv.check(flat_and_volume(), rules={"toast": rules["test"]}).ok
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"select": ["SHP02"]},
-        {"ignore": ["SHP02"]},
-        {"severity": {"SHP02": "note"}},
-        {"rules": {"*": {"severity": {"SHP02": "note"}}}},
-        {"rules": {"*": {"ignore": ["group-unsuported"]}}},
-        {"select": [""]},
-    ],
-)
-def test_codes_that_no_rule_has(options):
-    """Wherever they stand."""
-    with pytest.raises(UsageError, match="no rule has a code that begins with"):
-        check_codes(make_options(options))
-
-
-def test_codes_that_there_are():
-    """Beginnings and names."""
-    check_codes(
-        Options(select=("S", "SHP"), ignore=("group-unsupported",), severity={"OPS001": "note"})
-    )
 
 
 def test_stale_entries():

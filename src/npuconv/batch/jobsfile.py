@@ -28,6 +28,7 @@ from npuconv.yamlio import KeyPath
 # Lists of these multiply: every target by every format.
 MULTIPLIED = ("target", "format")
 _PATHS = ("calibration", "baseline", "cache")  # and the target, if it is no built-in name
+_NAME_RULES = {"select", "ignore", "severity", "rules"}
 
 
 def _listed(value: Any) -> Any:
@@ -143,44 +144,21 @@ def read_outside_options(
 def unknown_codes(
     document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]
 ) -> Iterator[ConfigError]:
-    """Yield an error for each code or name that no rule has: it would have no effect.
+    """Yield an error for each code or name that no rule has: it would have no effect."""
+    from npuconv.legalize import rule_codes  # takes onnx, which few files need
 
-    Yields:
-        Errors that name the code and those that are near it; with line and column.
-    """
-    for place, code in _codes(at, options):
-        try:
-            _check_codes(Options(select=(code,)))
-        except UsageError as error:
-            line, column = document.mark(place)
-            yield ConfigError(
-                error.message, file=document.name, line=line, column=column, hint=error.hint
-            )
-
-
-def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every code that is named, and its place."""
-    for key in ("select", "ignore"):
-        for number, code in enumerate(options.get(key, ())):
-            yield (*at, key, number), code
-    for code in options.get("severity", {}):
-        yield (*at, "severity", code), code
-    for pattern, part in options.get("rules", {}).items():
-        yield from _codes((*at, "rules", pattern), part)
-
-
-def _check_codes(options: Options) -> None:
-    from npuconv.legalize.selection import check_codes  # takes onnx, which few files need
-
-    check_codes(options)
+    if _NAME_RULES & options.keys():
+        yield from rule_codes.unknown_codes(document, at, options)
 
 
 def _read_flags(options: Mapping[str, Any]) -> dict[str, Any]:
     texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
     checked = make_options(texts)
     given = checked.model_dump(exclude_unset=True)
-    if {"select", "ignore", "severity", "rules"} & given.keys():
-        _check_codes(checked)
+    if _NAME_RULES & given.keys():
+        from npuconv.legalize.rule_codes import check_codes  # takes onnx, which few runs need
+
+        check_codes(checked)
     for key, value in given.items():
         _check_file(key, value)
     return given
@@ -192,15 +170,16 @@ def _read_config(path: str | Path | None) -> dict[str, Any]:
     document = open_config(path)
     given = Options.model_validate(document.data).model_dump(exclude_unset=True)
     given = relative_to(Path(path).parent, given)
-    raise_together(unknown_codes(document, (), document.data))
+    wrong = list(unknown_codes(document, (), document.data))
     for key, value in given.items():
         try:
             _check_file(key, value)
         except NpuconvError as error:
             line, column = document.mark((key,), key=False)
-            raise ConfigError(
+            wrong.append(ConfigError(
                 error.message, file=document.name, line=line, column=column, hint=error.hint
-            ) from None
+            ))  # fmt: skip
+    raise_together(wrong)
     return given
 
 

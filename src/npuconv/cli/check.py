@@ -64,7 +64,7 @@ def check(
     from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
-    options, renewal = _prepared(collect(config, flags), write_baseline)
+    options, renewal = _prepared(config, flags, write_baseline)
     for path in reports:
         format_of(path)
     paths = expand(models)
@@ -154,10 +154,13 @@ def expand(models: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
+def _prepared(
+    config: str | None, flags: dict[str, Any], write_baseline: bool
+) -> tuple[Options, str]:
     """Return the options of the run, and the path of the baseline to write after it, if any."""
     if not write_baseline:
-        return options, ""
+        return collect(config, flags), ""
+    options = collect(config, flags, read=("target", "calibration"))
     if options.fail_on == "never":
         hint = "give the --fail-on that you want to pass"
         raise UsageError("--write-baseline accepts what fails: nothing does", hint=hint)

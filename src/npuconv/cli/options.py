@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import click
@@ -13,13 +14,14 @@ from pydantic.fields import FieldInfo
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
 from npuconv.config import Options, Preprocess, make_options, merge
-from npuconv.config_files import find_config, read_config
+from npuconv.config_files import find_config, missing_files, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Fields whose flag is not their own name.
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
+_FILES = ("target", "calibration", "baseline")  # of a configuration, which a run reads
 NO_CONFIG = "none"  # of --config: read no file
 _IN_FILES_ONLY = {"rules"}
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # of Options, besides preprocessing
@@ -99,16 +101,28 @@ def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
     return str(found)
 
 
-def collect(config: str | None, flags: dict[str, Any]) -> Options:
+def collect(
+    config: str | None, flags: dict[str, Any], *, read: Collection[str] = _FILES
+) -> Options:
     """Return the options of a configuration file and the flags that were given.
+
+    Of the files that the configuration names, those of ``read`` must be there, unless a flag
+    names another.
 
     Raises:
         ConfigError: the file is wrong.
         UsageError: a flag's value is.
     """
     refuse_empty({"config": config})
-    named = read_config(config) if config is not None else {}
-    return make_options(merge(named, given(flags)), _named)
+    told = given(flags)
+    named = {} if config is None else _read(config, [key for key in read if key not in told])
+    return make_options(merge(named, told), _named)
+
+
+def _read(config: str, read: Collection[str]) -> dict[str, Any]:
+    from npuconv.legalize.rule_codes import unknown_codes  # takes onnx, which help does not need
+
+    return read_config(config, unknown_codes, partial(missing_files, keys=read))
 
 
 def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -117,7 +131,7 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
     Raises:
         NpuconvError: the configuration file or a flag is wrong.
     """
-    found = collect(config, flags)
+    found = collect(config, flags, read=("calibration",))
     return found.calibration, {
         "preprocess": found.preprocess.model_dump(exclude_defaults=True),
         "input_shape": found.input_shape,

@@ -16,6 +16,7 @@ from npuconv.errors import ModelError
 from npuconv.legalize import keep_float, manager, selection
 from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase
+from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.model import core, load, query, save, shapes, validate
@@ -121,7 +122,7 @@ def legalize(
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
     """Return the model as it came, with its shapes, and what is contradictory about these."""
-    selection.check_codes(options)
+    check_codes(options)
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
     info = SourceModel.of(model)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -13,9 +12,8 @@ from types import MappingProxyType
 
 from npuconv import baseline
 from npuconv.baseline import Baseline
-from npuconv.config import Options, Selection
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
-from npuconv.errors import UsageError
 from npuconv.rules import RULES, engine
 from npuconv.schemas.report import FindingInfo, Report
 
@@ -47,27 +45,6 @@ def for_model(options: Options, model: str) -> Options:
 
 def _fits(pattern: str, model: str) -> bool:
     return fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
-
-
-def check_codes(options: Options) -> None:
-    """Refuse codes and names that no rule has, which would do nothing quietly.
-
-    Raises:
-        UsageError: names the code, and those that are near it.
-    """
-    known = sorted(rule.code for rule in RULES)
-    names = RULES.names()
-    for code in _asked_for(options):
-        if not code or not (code in names or any(k.startswith(code) for k in known)):
-            near = difflib.get_close_matches(code, [*known, *names], 1)
-            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
-            raise UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
-
-
-def _asked_for(options: Options) -> Iterator[str]:
-    parts: list[Options | Selection] = [options, *options.rules.values()]
-    for part in parts:
-        yield from (*part.select, *part.ignore, *part.severity)
 
 
 def wanted(

@@ -1,0 +1,72 @@
+"""Codes and names of rules in options: those that no rule has would do nothing quietly."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from npuconv.config import Options
+from npuconv.config_files import raise_together
+from npuconv.errors import ConfigError, UsageError
+from npuconv.rules import RULES
+from npuconv.yamlio import Document, KeyPath
+
+
+def check_codes(options: Options) -> None:
+    """Refuse codes and names that no rule has.
+
+    Raises:
+        UsageError: names each of them, and the one that is near it.
+    """
+    found = _codes((), options.model_dump(include={"select", "ignore", "severity", "rules"}))
+    raise_together(_errors(code for _, code in found), UsageError)
+
+
+def unknown_codes(
+    document: Document, at: KeyPath = (), options: Mapping[str, Any] | None = None
+) -> Iterator[ConfigError]:
+    """Yield an error for each code or name of a file that no rule has.
+
+    Args:
+        document: the file, which has the form that it should.
+        at: where the options stand in it.
+        options: what stands there; by default the whole file.
+
+    Yields:
+        Errors that name the code and the one that is near it; with line and column.
+    """
+    for place, code in _codes(at, document.data if options is None else options):
+        for error in _errors([code]):
+            line, column = document.mark(place)
+            yield ConfigError(
+                error.message, file=document.name, line=line, column=column, hint=error.hint
+            )
+
+
+def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every code that is named, and its place."""
+    for key in ("select", "ignore"):
+        for number, code in enumerate(options.get(key, ())):
+            yield (*at, key, number), code
+    for code in options.get("severity", {}):
+        yield (*at, "severity", code), code
+    for pattern, part in options.get("rules", {}).items():
+        yield from _codes((*at, "rules", pattern), part)
+
+
+def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
+    known, names = sorted(rule.code for rule in RULES), RULES.names()
+    families = sorted({code.rstrip("0123456789") for code in known})
+    for code in codes:
+        if not code or not (code in names or any(one.startswith(code) for one in known)):
+            near = _near(code, [*known, *families]) or _near(code, names)
+            hint = f"did you mean {near}?" if near else "npuconv explain lists them"
+            yield UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
+
+
+def _near(code: str, names: Iterable[str]) -> str:
+    """Return the name that is nearest, whatever its case; empty if none is near."""
+    by_lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(code.lower(), by_lower, 1)
+    return by_lower[found[0]] if found else ""
