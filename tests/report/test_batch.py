@@ -197,7 +197,7 @@ def test_html_cards(good):
     """Each cell has a label, for narrow screens."""
     page = render_batch(good, "html")
     assert '<td data-label="SQNR" class="number">31.2 dB</td>' in page
-    assert '<td data-label="result" class="good">converted</td>' in page
+    assert '<td data-label="Result" class="good">converted</td>' in page
 
 
 def test_junit(good, mixed):

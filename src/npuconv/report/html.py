@@ -109,6 +109,7 @@ def _environment() -> Environment:
     )
     env.filters["csp_hash"] = _csp_hash
     env.filters["code"] = as_code
+    env.filters["titled"] = _titled
     env.filters["anchor"] = groups.anchor
     return env
 
@@ -121,6 +122,11 @@ def _finalize(value: object) -> object:
     """Make every text that the templates write visible; jinja2 escapes it then."""
     plain_text = isinstance(value, str) and not isinstance(value, Markup)
     return visible(str(value)) if plain_text else value
+
+
+def _titled(head: str) -> str:
+    """Return a head of a table as it stands in a page; a terminal has it in small letters."""
+    return head[:1].upper() + head[1:]
 
 
 def _csp_hash(script: str) -> str:
