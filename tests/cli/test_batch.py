@@ -374,7 +374,7 @@ def test_bars():
     shown = io.StringIO()
     job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
     with Progress(console=Console(file=shown), disable=True) as progress:
-        bars = Bars(1, progress)
+        bars = Bars([job], progress)
         bars.skipped(0)
         bars.started(job)
         bars.stage(job, "calibrate", 3, 8)
@@ -393,12 +393,13 @@ def test_bars():
 
 def test_on_a_terminal(monkeypatch, capsys):
     """A terminal gets bars; others get lines, and nothing with -q."""
-    with watching(2, quiet=False) as watcher:
+    jobs = [Job(name, "a.onnx", "a.npu.onnx", Options(), "npu-int8") for name in "ab"]
+    with watching(jobs, quiet=False) as watcher:
         assert type(watcher) is Lines
         watcher.skipped(1)
     assert capsys.readouterr().err == "npuconv: 1 of 2 jobs are done and unchanged\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with watching(2, quiet=False) as watcher:
+    with watching(jobs, quiet=False) as watcher:
         assert isinstance(watcher, Bars)
-    with watching(2, quiet=True) as watcher:
+    with watching(jobs, quiet=True) as watcher:
         assert type(watcher) is Lines

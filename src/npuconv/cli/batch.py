@@ -7,7 +7,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from npuconv.cli.options import chosen_config, given, refuse_empty, shared_optio
 from npuconv.errors import UsageError
 from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
+from npuconv.report.job_names import shown_names
 from npuconv.report.json import dumps
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
@@ -155,7 +156,7 @@ def batch(
     _check_summaries(work, written, config)
     with _terminable():
         try:
-            with watching(len(work.jobs), quiet) as watcher:
+            with watching(work.jobs, quiet) as watcher:
                 found = work.run(watcher)
         except KeyboardInterrupt as error:
             screen.fail("interrupted; the same command goes on where it stopped")
@@ -295,8 +296,9 @@ def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None
 class Lines(Watcher):
     """Watcher that prints a line for each job that has ended."""
 
-    def __init__(self, total: int, quiet: bool) -> None:
-        self._total, self._quiet = total, quiet
+    def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
+        self._total, self._quiet = len(jobs), quiet
+        self._names = {name: plain(shown) for name, shown in shown_names(jobs).items()}
         self.done = 0
 
     def skipped(self, count: int) -> None:
@@ -309,8 +311,8 @@ class Lines(Watcher):
         """Print how it ended."""
         self.done += 1
         cause = "" if outcome.finished else f": {outcome.message}"
-        text = f"[{self.done}/{self._total}] {job.name}: {outcome.status}{cause}"
-        self.say(plain(text))
+        text = f"[{self.done}/{self._total}] {self._names[job.name]}: {outcome.status}"
+        self.say(text + plain(cause))
 
     def say(self, text: str) -> None:
         """Print a line on stderr."""
@@ -320,8 +322,8 @@ class Lines(Watcher):
 class Bars(Lines):
     """Watcher that also shows a bar for each running job, below these lines."""
 
-    def __init__(self, total: int, progress: Progress) -> None:
-        super().__init__(total, quiet=False)
+    def __init__(self, jobs: Sequence[Job], progress: Progress) -> None:
+        super().__init__(jobs, quiet=False)
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._whole = progress.add_task("all jobs", total=None, stage="")
@@ -335,10 +337,9 @@ class Bars(Lines):
 
     def started(self, job: Job) -> None:
         """Add a bar for the job; remove the bar of an earlier attempt."""
-        name = plain(job.name)
         if job.name in self._tasks:  # its worker died, and it starts again
             self._progress.remove_task(self._tasks[job.name])
-        self._tasks[job.name] = self._progress.add_task(name, total=None, stage="")
+        self._tasks[job.name] = self._progress.add_task(self._names[job.name], total=None, stage="")
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:
         """Update the bar of the job."""
@@ -369,10 +370,10 @@ class Bars(Lines):
 
 
 @contextlib.contextmanager
-def watching(total: int, quiet: bool) -> Iterator[Watcher]:
-    """Show the progress of ``total`` jobs within a with statement."""
+def watching(jobs: Sequence[Job], quiet: bool) -> Iterator[Watcher]:
+    """Show the progress of jobs within a with statement."""
     if quiet or not sys.stderr.isatty():
-        yield Lines(total, quiet)
+        yield Lines(jobs, quiet)
         return
     from rich.progress import BarColumn, TextColumn
 
@@ -384,4 +385,4 @@ def watching(total: int, quiet: bool) -> Iterator[Watcher]:
         TextColumn("{task.fields[stage]}", markup=False),
     )
     with screen.bars(*columns) as progress:
-        yield Bars(total, progress)
+        yield Bars(jobs, progress)

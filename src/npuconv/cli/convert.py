@@ -81,11 +81,17 @@ def convert(
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)
-    if compiling and compiling != following:
-        screen.say("compile it with:", command=compiling, quiet=quiet)
-    if splitting := _splitting(result, destination, options.target):
-        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
+    compiling = "" if compiling == following else compiling
+    _say_commands(compiling, _splitting(result, destination, options.target), quiet)
     return 0
+
+
+def _say_commands(compiling: str, splitting: str, quiet: bool) -> None:
+    """Print what can be done with the model besides, where there is something."""
+    if compiling:
+        screen.say("compile it with:", command=compiling, quiet=quiet)
+    if splitting:
+        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
 
 
 def _splitting(result: Conversion, destination: Path, target: str) -> str:

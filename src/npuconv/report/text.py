@@ -13,6 +13,7 @@ from npuconv import files
 from npuconv.diagnostics import Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.groups import Entry, Group, PlanGroup
+from npuconv.report.job_names import shown_names
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
@@ -143,8 +144,9 @@ def _besides(job: BatchJob) -> str:
 def _causes(batch: BatchReport, view: View) -> Block:
     jobs = groups.not_converted(batch)
     lines = view.title("Not converted") if jobs else []
+    names = shown_names(batch.jobs)
     for job in jobs:
-        lines += view.hang(f"{job.name}: {job.status}: {job.message}")
+        lines += view.hang(f"{names[job.name]}: {job.status}: {job.message}")
     return lines
 
 

@@ -1,0 +1,39 @@
+"""Names of the jobs of a batch as people know them: by the folder of a ``model.onnx``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from npuconv import files
+
+_UNNAMED = files.UNNAMED.removesuffix(".onnx")
+
+
+class _Job(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+
+def shown_names(jobs: Sequence[_Job]) -> dict[str, str]:
+    """Return what to call each job, by its name.
+
+    That is its name; but for a ``model.onnx``, with its folder in the place of ``model``, unless
+    two jobs then had the same name.
+    """
+    named = {job.name: _named_by_folder(job) for job in jobs}
+    times = Counter(named.values())
+    return {name: shown if times[shown] == 1 else name for name, shown in named.items()}
+
+
+def _named_by_folder(job: _Job) -> str:
+    *parts, last = job.name.split("/")
+    folder = PurePosixPath(job.model).parent.name
+    if last != _UNNAMED or PurePosixPath(job.model).name != files.UNNAMED or folder in ("", ".."):
+        return job.name
+    return "/".join(parts if folder in parts[-1:] else [*parts, folder])
