@@ -86,3 +86,18 @@ def test_the_package_is_lazy():
     assert sorted(npuconv.__all__) == dir(npuconv)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = npuconv.nothing
+
+
+@pytest.mark.parametrize("message", ["node 'c': no", "m.onnx: node 'c': no"])
+def test_errors_of_a_model_begin_with_its_name(message):
+    """The name comes first once, the hint last."""
+    with pytest.raises(errors.ModelError) as caught, errors.of_model("m.onnx"):
+        raise errors.ModelError(message, hint="do")
+    assert str(caught.value) == "m.onnx: node 'c': no (do)"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_other_errors_keep_their_place():
+    """A file of samples is no file of the model."""
+    with pytest.raises(errors.CalibrationError, match=r"^samples "), errors.of_model("m.onnx"):
+        raise errors.CalibrationError("samples of x are none")

@@ -135,6 +135,20 @@ def bugs_in(where: str) -> Iterator[None]:
         raise InternalError(f"{type(error).__name__}: {error}", where=where) from error
 
 
+@contextlib.contextmanager
+def of_model(name: str) -> Iterator[None]:
+    """Begin model errors with the model's name, unless they do, within a with statement.
+
+    What fails deep in a graph knows a node, not the file.
+    """
+    try:
+        yield
+    except ModelError as error:
+        if not error.message.startswith(name):
+            error.message = f"{name}: {error.message}"
+        raise
+
+
 # What systems say when memory is short, in errors that are no MemoryError.
 _SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 

@@ -239,6 +239,15 @@ def test_bad_input_shape(cli, dynamic, command, shape, said):
     assert said in done.error
 
 
+@pytest.mark.parametrize("command", ["convert", "check"])
+def test_what_a_form_cannot_hold(cli, folder, command):
+    """The error begins with the file, though it is found deep in the graph."""
+    onnx.save(Net(x=("N", 3, "H", "W")).conv("x").model(), folder / "open.onnx")
+    done = cli(command, "open.onnx", "--target", "ethos-u55")
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith("npuconv: error: open.onnx: input 'x': extent 2 is H, but")
+
+
 def test_config(cli, model, folder):
     """--config has the same keys; a flag wins over it, and it over the default."""
     (folder / "c.yaml").write_text("format: qdq\nmethod: minmax\nmax_samples: 3\n")

@@ -9,6 +9,7 @@ import onnx
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
+from npuconv.errors import of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
@@ -69,7 +70,8 @@ def check_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         refused = legal.findings.refuse
-        outcome = _outlook(legal, calibration, clock) if runs and not refused else NOTHING
+        with of_model(legal.model.name):
+            outcome = _outlook(legal, calibration, clock) if runs and not refused else NOTHING
     return build_report(
         legal,
         graph_rows(legal),

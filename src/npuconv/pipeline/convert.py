@@ -17,7 +17,7 @@ from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
-from npuconv.errors import InternalError, ModelError, UnsupportedModelError
+from npuconv.errors import InternalError, ModelError, UnsupportedModelError, of_model
 from npuconv.evaluate import matching, preparation, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
@@ -164,14 +164,8 @@ def _convert(
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
     form, chip = emit.get(options.format), legal.target
     compiler = vela.require(chip.next_command, form.name) if options.with_vela else None
-    try:
-        if form.calibrates:
-            with one_thread_each():
-                made = _quantize(legal, rows, form, calibration, progress, clock)
-        else:
-            made = _without_samples(legal, rows, form, calibration, clock)
-    except RuntimeRefusedError as error:  # what no earlier run has shown: 2,000 axes, for one
-        raise ModelError(f"{legal.model.name}: cannot be run: {error}") from None
+    with of_model(legal.model.name):
+        made = _emitted(legal, rows, form, calibration, progress, clock)
     found = made.legal.findings
     report = build_report(
         made.legal,
@@ -189,6 +183,24 @@ def _convert(
     return Conversion(
         store.whole(made.model), report, legal.model.store, made.tflite, chip.next_command
     )
+
+
+def _emitted(
+    legal: LegalModel,
+    rows: GraphRows,
+    form: Format,
+    calibration: Source,
+    progress: Progress,
+    clock: Timings,
+) -> Emitted:
+    """Return the model in its form, calibrated if that has integers for activations."""
+    try:
+        if form.calibrates:
+            with one_thread_each():
+                return _quantize(legal, rows, form, calibration, progress, clock)
+        return _without_samples(legal, rows, form, calibration, clock)
+    except RuntimeRefusedError as error:  # what no earlier run has shown: 2,000 axes, for one
+        raise ModelError(f"cannot be run: {error}") from None
 
 
 def _refuse(report: schema.Report) -> None:
