@@ -11,7 +11,7 @@ function open(section) {
   if (button) { button.remove(); }
 }
 function clamp(section) {
-  if (section.scrollHeight <= window.innerHeight - BAR || section.querySelector(".graph")) { return; }
+  if (section.scrollHeight <= window.innerHeight - BAR || section.querySelector(".graph, .jobs")) { return; }
   section.classList.add("clamped");
   var button = document.createElement("button");
   button.type = "button";
