@@ -200,6 +200,12 @@ def test_html_cards(good):
     assert '<td data-label="Result" class="good">converted</td>' in page
 
 
+def test_html_names_a_model_by_its_folder():
+    """A name that says nothing is replaced by that of the folder."""
+    page = render_batch(make(job("digits/model")), "html")
+    assert "<div>digits<small>models/digits/model.onnx</small>" in page
+
+
 def test_junit(good, mixed):
     """A suite for each report; a job without one is an error."""
     root = ET.fromstring(render_batch(mixed, "junit"))

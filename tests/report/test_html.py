@@ -7,6 +7,7 @@ import pytest
 from npuconv.report import html
 from npuconv.report.html import as_code
 from npuconv.schemas.quality import (
+    Assumed,
     Budget,
     LayerQuant,
     Quantization,
@@ -53,6 +54,24 @@ def test_noise_beside_the_largest():
     assert [bar.noise_height for bar in bars] == ["25.0", "100.0"]
     assert bars[0].text == "a, 30.0 dB, 10.0 % of the noise"
     assert [bar.layer.name for bar in html.ranked(quantized(layers=rows))] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("synthetic", "pictures", "why"),
+    [
+        (False, "photographs", ""),
+        (True, "photographs", "the normalization is a guess"),
+        (True, "made-up", "the inputs are made up"),
+        (True, "none", "the inputs are made up"),
+    ],
+)
+def test_why_accuracy_is_unproven(synthetic, pictures, why):
+    """Photographs are not made up: of them only the normalization can be a guess."""
+    quant = Quantization(format="qdq", method="mse", samples=1, source="x", synthetic=synthetic)
+    assumed = Assumed(sentence="s", pictures=pictures, normalization="", certainty="guessed")
+    report = report_of((), quantization=quant, calibration=assumed)
+    assert html.unproven(report) == why
+    assert (html.accuracy_of(report) == "n/a") == bool(why)
 
 
 def test_nothing_was_quantized():
@@ -153,11 +172,13 @@ def test_html_has_every_node(report: Report) -> None:
         ("`a` and `b`", "<code>a</code> and <code>b</code>"),
         ("one ` alone", "one ` alone"),
         ("`<script>`", "<code>&lt;script&gt;</code>"),
+        ("give --input-shape x", 'give <code class="flag">--input-shape</code> x'),
+        ("a--b ---c", "a--b ---c"),
         ("<b>`x`</b>", "&lt;b&gt;<code>x</code>&lt;/b&gt;"),
     ],
 )
 def test_backticks_are_code(text, wanted):
-    """Text in backticks is code; all else is escaped."""
+    """Text in backticks and flags are code; all else is escaped."""
     assert str(as_code(text)) == wanted
 
 

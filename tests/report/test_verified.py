@@ -58,7 +58,7 @@ def test_page():
 def test_made_up_inputs_have_no_number():
     """A page of made-up inputs says n/a."""
     page = verified.render(report(synthetic=True))
-    assert "SQNR n/a: the inputs are made up" in page
+    assert "SQNR n/a, the inputs are made up:" in page
     assert "SQNR 31.5 dB" not in page
 
 

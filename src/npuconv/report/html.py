@@ -24,6 +24,7 @@ from npuconv.report.glossary import TERMS
 from npuconv.report.groups import Group
 from npuconv.report.html_graph import Picture, picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
+from npuconv.report.job_names import shown_names
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import Accuracy, LayerQuant
 from npuconv.schemas.report import Report
@@ -60,6 +61,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         contents=contents,
         output_rows=output_rows,
         accuracy_of=accuracy_of,
+        unproven=unproven,
     )
 
 
@@ -71,7 +73,13 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         base: path from the folder of the page to the folder of the jobs file; links are
             relative, so that both can be moved or served as a whole.
     """
-    return page("batch.html.j2", batch=batch, link=lambda job: _link(job, base), is_low=is_low)
+    return page(
+        "batch.html.j2",
+        batch=batch,
+        names=shown_names(batch.jobs),
+        link=lambda job: _link(job, base),
+        is_low=is_low,
+    )
 
 
 def _link(job: BatchJob, base: str) -> str:
@@ -192,9 +200,18 @@ def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool
     return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
 
 
+def unproven(report: Report) -> str:
+    """Return why the SQNR says nothing of real inputs; empty if it does."""
+    if report.quantization is None or not report.quantization.synthetic:
+        return ""
+    if report.calibration is not None and report.calibration.pictures == "photographs":
+        return "the normalization is a guess"
+    return "the inputs are made up"
+
+
 def accuracy_of(report: Report) -> str:
-    """Return the SQNR of the report; ``n/a`` where the inputs are made up."""
-    if report.accuracy is None or (report.quantization and report.quantization.synthetic):
+    """Return the SQNR of the report; ``n/a`` where it says nothing of real inputs."""
+    if report.accuracy is None or unproven(report):
         return "n/a"
     return words.sqnr(report.accuracy.sqnr_db, report.accuracy.cosine)
 
@@ -263,11 +280,11 @@ def ranked(report: Report) -> tuple[LayerBar, ...]:
     return tuple(map(LayerBar, groups.ranked_layers(report)))
 
 
-_CODE = re.compile(r"`([^`]+)`")
+_CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?![\w-])")
 
 
 def as_code(text: object) -> Markup:
-    """Escape a text and write what stands in backticks as code.
+    """Escape a text and write what stands in backticks, and every flag, as code.
 
     Args:
         text: any text, also one from an untrusted model; hidden characters become visible.
@@ -275,4 +292,8 @@ def as_code(text: object) -> Markup:
     Returns:
         Markup in which the only elements are ``<code>``.
     """
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(str(text))))))
+    return Markup(_CODE.sub(_marked, str(escape(visible(str(text))))))
+
+
+def _marked(hit: re.Match[str]) -> str:
+    return f"<code>{hit[1]}</code>" if hit[1] else f'<code class="flag">{hit[2]}</code>'

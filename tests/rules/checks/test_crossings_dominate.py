@@ -32,10 +32,10 @@ def test_it_names_amount_causes_and_targets_that_list_them():
     """Two crossings for each operator; the built-in targets are asked."""
     found = finding(chain(6), CODE)
     assert found.message == (
-        "12 of 14 crossings, 0.0 MiB per inference because the host computes between layers of the "
-        "device; caused by Sigmoid (6); listed by: ethos-u55, horizon-x3, rknn"
+        "12 of 14 crossings, 12.0 KiB per inference because the host computes between layers of "
+        "the device; caused by Sigmoid (6); listed by: ethos-u55, horizon-x3, rknn"
     )
-    assert (found.severity, found.value, found.node) == ("note", "12 of 14 crossings, 0.0 MiB", "")
+    assert (found.severity, found.value, found.node) == ("note", "12 of 14 crossings, 12.0 KiB", "")
 
 
 def test_bytes_that_are_not_known_are_not_shown():
@@ -56,6 +56,6 @@ def test_the_first_cause_is_named_where_no_target_lists_all():
 def test_the_headline_says_it():
     """After the convolutions and the unknown limits."""
     report = npuconv.check(chain(6), verify=False)
-    assert ", 12 of 14 crossings, 0.0 MiB, because of host nodes" in report.summary.headline
+    assert ", 12 of 14 crossings, 12.0 KiB, because of host nodes" in report.summary.headline
     assert "crossings" not in npuconv.check(chain(1), verify=False).summary.headline
     assert not findings(chain(1), CODE)

@@ -107,4 +107,4 @@ def test_an_unknown_limit_of_a_mode():
     """Only convolutions of that mode need it."""
     target = chip(kernel_h={"max": 3}, modes={"depthwise": {"kernel_h": "?"}})
     proto = Net(x=X).conv("x", (3, 1, 5, 5), group=3).conv("", (3, 3, 3, 3)).model()
-    assert "needs 5 (1 nodes)" in finding(proto, CODE, target).message
+    assert "needs 5 (1 node)" in finding(proto, CODE, target).message

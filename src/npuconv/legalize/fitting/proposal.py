@@ -66,7 +66,7 @@ class FitSettings:
     """
 
     most_layers: int = 4000
-    most_convolutions: int = 1024
+    most_convolutions: int = 4096
     choices: int = 3
     convolution: float = 1000.0
     moved_element: float = 1.0

@@ -59,7 +59,7 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     share = (found.bytes or 0) / max(sum(known), 1) if whole else found.tensors / max(len(ports), 1)
     if found.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
-    size = f", {(found.bytes or 0) / 2**20:.1f} MiB" if whole else ""
+    size = f", {_size(found.bytes or 0)}" if whole else ""
     amount = f"{found.tensors} of {len(ports)} crossings{size}"
     shown = found.causes[:_SHOWN]
     causes = ", ".join(f"{op} ({count})" for op, count in shown)
@@ -67,6 +67,10 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     listed = _listing([op for op, _ in shown], ctx.target.name)
     values = {"amount": amount, "causes": causes + more, "listed": listed}
     yield Violation(values, value=amount, limit="less than half of them")
+
+
+def _size(number: int) -> str:
+    return f"{number / 2**20:.1f} MiB" if number >= 2**20 else f"{number / 2**10:.1f} KiB"
 
 
 def _listing(ops: list[str], own: str) -> str:

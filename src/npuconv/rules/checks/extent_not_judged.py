@@ -28,7 +28,7 @@ from npuconv.target.limit import Limit
 @rule(
     "SHP017",
     severity=Severity.WARNING,
-    message="the device takes {limit} for {fact}, but the model leaves that open ({nodes} nodes)",
+    message="the device takes {limit} for {fact}, but the model leaves that open ({nodes})",
     example=Example(
         fires="""
             input x: float[1,3,H,8]
@@ -41,8 +41,9 @@ from npuconv.target.limit import Limit
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
     for name, (limit, nodes) in _open(model, ctx).items():
+        number = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
         yield Violation(
-            {"limit": limit.text(), "fact": name, "nodes": len(nodes)},
+            {"limit": limit.text(), "fact": name, "nodes": number},
             value=name,
             limit=limit.text(),
             source=limit.cite(),

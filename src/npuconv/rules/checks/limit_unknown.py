@@ -10,7 +10,7 @@ Why it matters:
 
 How to fix:
     Ask the vendor if the values are within the limit, and write the answer into the
-    target file. --unknown fail | pass decides meanwhile.
+    target file. `--unknown fail`, or `pass`, decides meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from npuconv.rules.target_limits import needs
 @rule(
     "OPS005",
     severity=Severity.WARNING,
-    message="the limit of {limit} is not known; the model needs {values} ({nodes} nodes)",
+    message="the limit of {limit} is not known; the model needs {values} ({nodes})",
     example=Example(
         fires=CONV,
         silent=CONV,
@@ -35,8 +35,9 @@ from npuconv.rules.target_limits import needs
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
     for need in needs(ctx):
+        nodes = f"{need.nodes} node{'s' * (need.nodes != 1)}"
         yield Violation(
-            {"limit": need.name, "values": need.text, "nodes": need.nodes},
+            {"limit": need.name, "values": need.text, "nodes": nodes},
             value=need.text,
             limit="?",
             source=need.limit.cite(),
