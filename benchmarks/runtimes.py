@@ -55,7 +55,7 @@ def _cells(path: Path) -> list[str]:
                 verify=False,
             ).model
         except NpuconvError as error:
-            return [f"not converted: {error.message.split(' (')[0]}", *[""] * (len(COLUMNS) - 2)]
+            return [table.refusal(path, error), *[""] * (len(COLUMNS) - 2)]
         found |= {(j, form): judged(model, j) for j in JUDGES if form in READS[j]}
     first = next(iter(found.values()))
     verdicts = [_cell(found[judge, form]) for judge in JUDGES for form in READS[judge]]

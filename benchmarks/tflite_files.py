@@ -70,7 +70,7 @@ def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
             max_samples=2,
         )
     except NpuconvError as error:
-        return Row(name, refused=f"not converted: {error.message.split(' (')[0]}")
+        return Row(name, refused=table.refusal(path, error))
     compared = wrong = compiled = None
     if importlib.util.find_spec("ai_edge_litert") is not None:
         compared, names = differing_layers(made.model, _feeds(made.model))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from npuconv.errors import NpuconvError
+
 ROOT = Path(__file__).resolve().parents[2]
 # Extents that models leave open, by folder.
 SHAPES = {
@@ -27,6 +29,12 @@ def paths(others: Sequence[Path]) -> list[Path]:
 def line(cells: Sequence[str]) -> str:
     """Return a row of a table."""
     return f"| {' | '.join(cells)} |"
+
+
+def refusal(path: Path, error: NpuconvError) -> str:
+    """Return the cell of a model that is not converted; the row has its name, wherever it lies."""
+    reason = error.message.partition(f"{path.name}: ")[2] or error.message
+    return f"not converted: {reason.split(' (')[0]}"
 
 
 def write(page: Path, maker: str, columns: Sequence[str], rows: Mapping[str, str]) -> None:

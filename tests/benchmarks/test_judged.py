@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from recipes.judged import line, write
+from pathlib import Path
+
+import pytest
+from recipes.judged import line, refusal, write
+
+from npuconv.errors import ModelError
 
 PAGE = """a
 <!-- made by b.py -->
@@ -24,3 +29,13 @@ def test_rows_of_other_models_stay(tmp_path):
     write(page, "b.py", ("model", "n"), {"y": line(["y", "3"]), "z": line(["z", "4"])})
     wanted = PAGE.replace("| y | 2 |", "| y | 3 |\n| z | 4 |")
     assert page.read_text("utf-8") == wanted
+
+
+@pytest.mark.parametrize("path", ["../shared/net/model.onnx", "/somewhere/net/model.onnx"])
+def test_a_refusal_says_nothing_of_the_folder(path):
+    """Messages name the file as it was given, or by its folder; a table is the same for both."""
+    for shown in (path, "net/model.onnx"):
+        error = ModelError(f"{shown}: 2 errors: rank-unsupported x 2 (see the report)")
+        assert refusal(Path(path), error) == "not converted: 2 errors: rank-unsupported x 2"
+    error = ModelError("TFLite has no operator for LSTM (node a)")
+    assert refusal(Path(path), error) == "not converted: TFLite has no operator for LSTM"

@@ -18,6 +18,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
@@ -57,6 +58,7 @@ def of_calibration(
         plan=legal.plan,
         statistics=statistics,
         encodings=state.encodings,
+        kept=_of_the_source(legal, state),
         samples=len(samples),
         synthetic=samples.builtin,
         expected=legal.ctx.expected,
@@ -65,6 +67,12 @@ def of_calibration(
         trials=trials,
     )
     return engine.lint(legal.rules(evidence=seen), at="calibrated")
+
+
+def _of_the_source(legal: LegalModel, state: QuantState) -> frozenset[str]:
+    """Return the tensors whose range a quantized model brought along."""
+    groups = (g for g in legal.plan.groups if state.methods.get(g.name) in kept.METHODS)
+    return frozenset(end for group in groups for end in group.outputs)
 
 
 def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:

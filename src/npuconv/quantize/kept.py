@@ -25,6 +25,7 @@ from npuconv.partition.passthrough import passes_int8
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
+METHODS = (METHOD, CENTRED, MOVED, NARROWED)  # of tensors with a range of the source
 _RENAMING = ("Conv", "Relu", "Clip")  # rewrites give what these make other names
 _COMPARING = ("Relu", "Clip", "Concat")  # make other numbers than they read, or of several tensors
 _ALWAYS_MOVING = ("Pad", "Cast", "Identity")  # zeros around a tensor, at any zero point

@@ -57,6 +57,7 @@ class CalibrationEvidence:
     # Of the float pass: ends of groups, and outputs of convolutions.
     statistics: Mapping[str, Statistics]
     encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
+    kept: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
     synthetic: bool = False  # True if the samples are made up
     # Mean and standard deviation of channels in training, where a folded BatchNormalization holds

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.rules.checks.activation_clipped import clipped_share
 from support.asserts import findings
 from support.builders import Net
+from support.quantized_nets import Quantized
 
 CODE = "CAL002"
 
@@ -51,6 +53,19 @@ def test_both_ranges_are_named():
     assert 0.5 < float(found.message.split("and int8 holds [0, ")[1].rstrip("]")) < 1.5
     assert found.limit == "at most 1 % clipped"
     assert found.value.endswith("%")
+
+
+@pytest.mark.parametrize("zero", [0, -128])
+def test_the_range_of_a_quantized_model_has_advice_of_its_own(zero):
+    """Methods and samples do not change it, and dropping it does."""
+    net = Quantized(x=(1, 3, 8, 8)).fake(0.001, zero)
+    proto = net.qdq_conv((4, 3, 3, 3), 0.01, name="conv").fake(0.02).model()
+    kept = findings(proto, CODE)
+    assert kept
+    assert findings(proto, CODE, method="minmax") == kept
+    assert all("--requantize" in f.fix and "--method" not in f.fix for f in kept)
+    assert not findings(proto, CODE, method="minmax", keep_scales=False)
+    assert "--method minmax" in findings(clipping(), CODE)[0].fix
 
 
 def test_the_share_is_of_values_beyond_half_a_step():

@@ -9,7 +9,8 @@ Why it matters:
     have finer steps. Where they are not rare, an object that makes them may be lost.
 
 How to fix:
-    Take `--method minmax` if such values matter, or calibrate on more samples.
+    Take `--method minmax` if such values matter, or calibrate on more samples. A range that a
+    quantized model brought along stays as it is with both: `--requantize` chooses it anew.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 MAX_CLIPPED = 0.01  # share of the values of a tensor
 INT8_MIN, INT8_MAX = -128, 127
+_KEPT = (
+    "The range is that of the quantized model: take `--requantize` to choose ranges from "
+    "samples, if such values matter."
+)
 
 
 @rule(
@@ -80,7 +85,8 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
             "most": f"{most.max():.4g}",
         }
         limit = f"at most {100 * MAX_CLIPPED:.0f} % clipped"
-        yield Violation(values, value=values["share"], limit=limit, node=makers.get(name))
+        fix = _KEPT if name in evidence.kept else ""
+        yield Violation(values, value=values["share"], limit=limit, fix=fix, node=makers.get(name))
 
 
 def stored_range(encoding: Encoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
