@@ -67,19 +67,27 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
     win = window(node)
     if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
         return 0
-    layer = layer_of(node)
+    found = planned(model, ctx, node, layer_of(node))
+    if found is None or found[0].proposal is None:
+        return 0
+    _write(model, ctx, node, *found)
+    return 1
+
+
+def planned(
+    model: Model, ctx: PassContext, node: Node, layer: Layer | str
+) -> tuple[Plan, Search] | None:
+    """Plan the layer of a node; where there is no layer or no plan, note why."""
     if isinstance(layer, str):
         ctx.refuse(model, node, layer)
-        return 0
+        return None
     plan, search = ctx.planner.plan(layer)
-    if plan is None:
-        assert ctx.planner.demand is not None
-        ctx.refuse(model, node, nothing_fits(ctx.planner.demand, layer, search))
-        return 0
-    if plan.proposal is None:
-        return 0
-    _write(model, ctx, node, plan, search)
-    return 1
+    if plan is not None:
+        return plan, search
+    demand = ctx.planner.demand_on(layer.op)
+    if demand is not None and not demand.fits(layer):
+        ctx.refuse(model, node, nothing_fits(demand, layer, search))
+    return None
 
 
 def layer_of(node: Node) -> Layer | str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.rewrites.fit_convolution import nothing_fits
+from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -59,15 +59,11 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
     taken = operator is not None and not operator.objections(settled(node))
     if taken or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
         return 0
-    layer = layer_of(node)
-    if isinstance(layer, str):
-        ctx.refuse(model, node, layer)
+    found = planned(model, ctx, node, layer_of(node))
+    if found is None:
         return 0
-    plan, search = ctx.planner.plan(layer)
-    if plan is None or (plan.proposal is None and node.op != GLOBAL):
-        demand = ctx.planner.demand_on(layer.op)
-        if demand is not None and not demand.fits(layer):
-            ctx.refuse(model, node, nothing_fits(demand, layer, search))
+    plan, _ = found
+    if plan.proposal is None and node.op != GLOBAL:
         return 0
     around = {op for name in plan.names for op in _AROUND.get(name, ())}
     if missing := sorted(op for op in around if ctx.target.operator(op) is None):
