@@ -59,7 +59,11 @@ GOOD = "{model: models/good.onnx"
         (f"defaults: {{select: [XYZ001]}}\n{HEAD}  - {GOOD}}}\n", "1:21", "begins with 'XYZ001'"),
         ("version: 1\njobs: []\n", "2:1", "at least 1 item"),
         ("version: 2\njobs: [{model: models/good.onnx}]\n", "1:1", "2 is not 1"),
-        ("jobs: [{model: models/good.onnx}]\n", "1:1", "version: this key is required"),
+        (
+            "jobs: [{model: models/good.onnx}]\n",
+            "1:1",
+            "version: this key is required (write version: 1)",
+        ),
         (f"defaults: {{targets: x}}\n{HEAD}  - {GOOD}}}\n", "1:12", "did you mean 'target'"),
         (f"defaults: {{target: nope}}\n{HEAD}  - {GOOD}}}\n", "1:20", "unknown target 'nope'"),
     ],

@@ -2,82 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from npuconv import executor
 from npuconv.quantize.adjoints import ADJOINTS
-from npuconv.quantize.gradients import Tape, backward
+from quantize.gradient_graphs import (
+    IMAGE,
+    ROWS,
+    Build,
+    cast,
+    conv,
+    dense,
+    differentiated,
+    layer_norm,
+    norm,
+    operator,
+    pair,
+    pool,
+    resize,
+    run,
+    unconv,
+    values,
+)
 from support.builders import Net
 
-Build = Callable[[Net], Net]
-IMAGE, ROWS = (2, 4, 6, 6), (3, 4)
 STEP = 1e-3  # of a change; values are further apart than two of them
 
 
-def operator(op: str, *constants: object, **attrs: object) -> Build:
-    """The operator on x and constants."""
-    return lambda net: net.op(op, "x", *(net.constant(np.asarray(c)) for c in constants), **attrs)
-
-
-def conv(*weight: int, **attrs: object) -> Build:
-    return lambda net: net.conv("x", weight, **attrs)
-
-
-def unconv(*weight: int, **attrs: object) -> Build:
-    return lambda net: net.conv("x", weight, op="ConvTranspose", **attrs)
-
-
-def pair(op: str, *, turned: bool = False, **attrs: object) -> Build:
-    """The operator on both inputs."""
-    return lambda net: net.op(op, *(("z", "x") if turned else ("x", "z")), **attrs)
-
-
-def pool(op: str, *kernel: int, **attrs: object) -> Build:
-    return operator(op, kernel_shape=kernel, **attrs)
-
-
-def resize(*factors: float, **attrs: object) -> Build:
-    return lambda net: net.op("Resize", "x", "", net.constant(np.float32(factors)), **attrs)
-
-
-def dense(**attrs: object) -> Build:
-    return lambda net: net.op("Gemm", "x", net.random(4, 5), net.random(5), **attrs)
-
-
-def cast(net: Net, source: str = "x", to: int = TensorProto.FLOAT) -> Net:
-    net.op("Identity", source).nodes[-1].CopyFrom(
-        helper.make_node("Cast", [source], [net.last], to=to)
-    )
-    return net
-
-
-def layer_norm(*extents: int) -> Build:
-    """A LayerNormalization of the last axes."""
-
-    def build(net: Net) -> Net:
-        given = [net.random(*extents, low=0.5, high=1.5), net.random(*extents)]
-        return net.op("LayerNormalization", "x", *given, axis=-len(extents), epsilon=0.1)
-
-    return build
-
-
-def norm(op: str) -> Build:
-    """A normalization by given, or by its own, statistics."""
-
-    def build(net: Net) -> Net:
-        given = [net.random(4, low=0.5, high=1.5) for _ in range(2)]
-        given += [net.random(4), net.random(4, low=0.5, high=2)] if op[0] == "B" else []
-        return net.op(op, "x", *given)
-
-    return build
-
-
-# name: what is built, shapes of x and z. z is there where it has a shape.
 CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], tuple[int, ...]]] = {
     "Conv": (conv(3, 4, 3, 3), IMAGE),
     "Conv, one by one": (conv(3, 4, 1, 1), IMAGE),
@@ -193,46 +146,6 @@ CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], t
 }  # fmt: skip
 
 
-def values(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Numbers of both signs, none near another one or near 0."""
-    count = int(np.prod(shape))
-    apart = np.linspace(0.25, 1.75, count)[np.random.default_rng(seed).permutation(count)]
-    apart += seed * 0.75 / count  # beside those of another seed
-    signs = np.where(np.random.default_rng(seed + 1).permutation(count) % 2, -1.0, 1.0)
-    return np.asarray(apart * signs, np.float32).reshape(shape)
-
-
-def differentiated(
-    model: onnx.ModelProto, *wanted: str
-) -> tuple[onnx.ModelProto, dict[str, str], dict[str, str]]:
-    """The model with its gradients as outputs; their names, and those of the seeds by end."""
-    made = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    known = [*made.graph.input, *made.graph.value_info, *made.graph.output]
-    types = {value.name: value.type.tensor_type for value in known}
-    shapes = {
-        name: tuple(d.dim_value for d in kind.shape.dim)
-        for name, kind in types.items()
-        if all(d.HasField("dim_value") for d in kind.shape.dim)
-    }
-    shapes |= {t.name: tuple(t.dims) for t in made.graph.initializer}
-    floats = {name for name, kind in types.items() if kind.elem_type == TensorProto.FLOAT}
-    floats |= {t.name for t in made.graph.initializer}
-    tape = Tape(made.graph, shapes, model.opset_import[0].version)
-    found, seeds = backward(tape, [o.name for o in model.graph.output], wanted, floats, ADJOINTS)
-    for end, seed in seeds.items():
-        value = helper.make_tensor_value_info(seed, TensorProto.FLOAT, shapes[end])
-        made.graph.input.append(value)
-    own = {gradient: shapes[name] for name, gradient in found.items()}
-    for name, shape in own.items():
-        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        made.graph.output.append(value)
-    return made, found, seeds
-
-
-def run(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return executor.Session(model, threads=1).run(feeds)
-
-
 def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> None:
     """Each input's gradient foretells what a small change of it does to the outputs."""
     ends = [o.name for o in model.graph.output]
@@ -345,77 +258,3 @@ def test_pads_of_a_mean_that_do_not_count():
     wanted = np.zeros(IMAGE)
     wanted[:, :, 1:4, 2:5] = 1 / 9
     np.testing.assert_allclose(gradient, wanted, atol=1e-6)
-
-
-def around(build: Build, shape: tuple[int, ...] = IMAGE) -> onnx.ModelProto:
-    """An operator between a Tanh and a Sigmoid."""
-    net = Net(input=shape).op("Tanh", "input", to="x")
-    return build(net).op("Sigmoid", to="y").model()
-
-
-NOT_PASSED: dict[str, tuple[Build, tuple[int, ...]]] = {
-    "an operator without adjoint": (operator("Sin"), IMAGE),
-    "one of another domain": (operator("Gelu", domain="com.microsoft"), IMAGE),
-    "Resize by no whole number": (resize(1, 1, 1.5, 1.5, mode="nearest"), IMAGE),
-    "Resize to less": (resize(1, 1, 0.5, 0.5, mode="linear"), IMAGE),
-    "Slice of every second": (operator("Slice", [0], [6], [2], [2]), IMAGE),
-    "Slice without axes": (operator("Slice", [0], [1]), IMAGE),
-    "Gather of a table": (operator("Gather", [[0, 1], [2, 3]], axis=1), IMAGE),
-    "Pad by reflection": (operator("Pad", [0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"), IMAGE),
-    "Pad that cuts": (operator("Pad", [0, 0, -1, 0, 0, 0, 0, 0]), IMAGE),
-    "AveragePool of what is not there": (
-        pool("AveragePool", 3, 3, strides=[2, 2], ceil_mode=1), IMAGE),
-    "Gemm of what is turned": (
-        lambda net: net.op("Gemm", "x", net.random(3, 5), transA=1), ROWS),
-    "MatMul of a vector": (lambda net: net.op("MatMul", "x", net.random(4)), ROWS),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NOT_PASSED)
-def test_what_no_gradient_passes_counts_as_an_output(name: str):
-    """Tensors before such an operator still have a gradient."""
-    build, shape = NOT_PASSED[name]
-    made, found, seed_of = differentiated(around(build, shape), "input")
-    assert "x" in seed_of
-    types = {value.name: value.type.tensor_type for value in made.graph.input}
-    feeds = {"input": values(shape, 0)}
-    for seed in seed_of.values():
-        dims = [d.dim_value for d in types[seed].shape.dim]
-        feeds[seed] = np.ones(dims, np.float32)
-    # The operator passes nothing on, so all that arrives is from its own end.
-    np.testing.assert_allclose(
-        run(made, feeds)[found["input"]], 1 - np.tanh(feeds["input"]) ** 2, atol=1e-5
-    )
-
-
-def ends_of(net: Net, *wanted: str) -> list[str]:
-    """Outputs, and what counts as one."""
-    return list(differentiated(net.output().model(), *wanted)[2])
-
-
-def test_outputs_are_ends_where_every_operator_passes():
-    """Each once, in their order; but not one that nothing is asked of."""
-    net = Net(x=IMAGE, z=IMAGE).conv("x", to="a").op("Relu", to="b").op("Neg", "z", to="c")
-    assert list(differentiated(net.output("b", "c", "a").model(), "x")[2]) == ["b", "a"]
-
-
-def test_what_is_no_data_is_no_end():
-    """Neither the weights of an operator without adjoint, nor what only gives its shape."""
-    net = Net(x=IMAGE).op("Tanh", to="t")
-    net.op("Einsum", "t", net.random(4), equation="nchw,c->nhw")
-    assert ends_of(net, "x", "t") == [net.last, "t"]
-    net = Net(x=IMAGE).op("Tanh", to="t").op("Shape", "t", to="shape").op("Reshape", "t", "shape")
-    assert ends_of(net, "x") == [net.last]
-
-
-def test_numbers_of_another_type():
-    """A float that becomes a double or an index is an end."""
-    net = cast(Net(x=IMAGE).op("Tanh", to="x2"), "x2", TensorProto.DOUBLE).op("Sin")
-    assert ends_of(cast(net, net.last, TensorProto.FLOAT), "x") == [net.last, "x2"]
-    assert ends_of(Net(x=IMAGE).op("Tanh", to="t").op("ArgMax", axis=1), "x") == ["t"]
-
-
-def test_weights_that_are_worked_out():
-    """Tensors that make weights have an unknown effect: they are ends."""
-    net = Net(x=IMAGE, w=(3, 4, 1, 1)).op("Tanh", "w", to="t").op("Conv", "x", "t")
-    assert ends_of(net, "x", "w") == [net.last, "t"]

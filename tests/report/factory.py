@@ -14,8 +14,6 @@ from npuconv.schemas.quality import (
     TensorQuant,
 )
 from npuconv.schemas.report import (
-    Alternative,
-    Choice,
     Count,
     Device,
     FindingInfo,
@@ -26,7 +24,6 @@ from npuconv.schemas.report import (
     Refusal,
     Report,
     Rewrite,
-    RewriteRow,
     Subgraph,
     Summary,
     TargetInfo,
@@ -36,6 +33,7 @@ from npuconv.schemas.report import (
     Traffic,
     UnknownLimit,
 )
+from report.plan_factory import make_plan
 
 EVIL = (
     "\x1b[31mred\x1b[0m",
@@ -183,68 +181,6 @@ def _rewrites() -> tuple[Rewrite, ...]:
     return (*pads, *folds)
 
 
-def planned(node: str, **changes: Any) -> RewriteRow:
-    """One node of the plan: a grouped convolution that is split unless told otherwise."""
-    values: dict[str, Any] = {
-        "node": node,
-        "passes": ("rewrite-1d-as-2d", "split-grouped-convolution"),
-        "was": "Conv1D 3, group 4",
-        "becomes": "Split + 4 Conv 1x3 + Concat",
-        "macs_before": 1_200_000,
-        "macs_after": 1_200_000,
-        "weight_bytes_before": 4_710,
-        "weight_bytes_after": 4_710,
-        "choices": (choice("split"),),
-    }
-    return RewriteRow(**(values | changes))
-
-
-def choice(chosen: str, obstacle: str = "") -> Choice:
-    """Two forms that were considered."""
-    split = Alternative(
-        form="split",
-        macs=1_200_000,
-        weight_bytes=4_710,
-        moved_bytes=2_048,
-        cost=1_204_710.0,
-        chosen=chosen == "split",
-    )
-    dense = Alternative(
-        form="dense",
-        macs=9_400_000,
-        weight_bytes=37_888,
-        moved_bytes=0,
-        cost=None,
-        obstacle=obstacle,
-        chosen=chosen == "dense",
-    )
-    return Choice(pass_name="split-grouped-convolution", alternatives=(split, dense))
-
-
-def _plan() -> tuple[RewriteRow, ...]:
-    up = {
-        "passes": ("rewrite-conv-transpose-as-conv",),
-        "was": "ConvTranspose 4x4, stride 2x2",
-        "becomes": "Conv 3x3 + DepthToSpace + Slice",
-        "macs_before": None,
-        "macs_after": None,
-        "weight_bytes_after": 10_600,
-        "choices": (),
-    }
-    pad = {"was": "Pad", "becomes": "part of Conv 3x3", "passes": ("fold-pad",), "choices": ()}
-    free = dict.fromkeys(
-        ("macs_before", "macs_after", "weight_bytes_before", "weight_bytes_after"), 0
-    )
-    refused = (choice("split", obstacle="in_c is 512; the device takes at most 256"),)
-    return (
-        *(planned(f"/encoder/{at}/Conv") for at in range(3)),
-        planned("/decoder/up/ConvTranspose", **up),
-        *(planned(name, **pad, **free) for name in EVIL),
-        planned("/head/Conv", becomes="4 Conv 1x3", macs_after=9_400_000, choices=refused),
-        *(planned(f"/odd/{at}", was=f"odd {name}", choices=()) for at, name in enumerate(EVIL)),
-    )
-
-
 def _device() -> Device:
     def one(number: int, name: str, size: int | None) -> Subgraph:
         return Subgraph(
@@ -361,7 +297,7 @@ def make_report(**changes: Any) -> Report:
         ),
         "summary": make_summary(),
         "findings": _findings(),
-        "plan": _plan(),
+        "plan": make_plan(EVIL),
         "device": _device(),
         "rewrites": _rewrites(),
         "refusals": (

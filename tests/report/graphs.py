@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuconv.schemas.report import NodeInfo, Report, SourceNode, TensorSpec
-from report.factory import make_report, planned
+from report.factory import make_report
+from report.plan_factory import planned
 
 
 def node(name: str, reads: Sequence[str], makes: str, op: str = "Conv", **more: Any) -> NodeInfo:

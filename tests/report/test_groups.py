@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from npuconv.report.groups import plan
 from npuconv.schemas.report import Report
-from report.factory import choice, planned
+from report.plan_factory import choice, planned
 
 Make = Callable[..., Report]
 

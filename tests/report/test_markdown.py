@@ -7,7 +7,7 @@ from collections.abc import Callable
 from npuconv.diagnostics import Status
 from npuconv.report import markdown
 from npuconv.schemas.report import FindingInfo, Report
-from report.factory import planned
+from report.plan_factory import planned
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 MAX_WORD = 100  # characters; longer words are no misspellings
 _WANTED = {
@@ -61,7 +61,7 @@ def nearest(word: object, options: Iterable[object]) -> str:
 
 
 def hint_of(fault: Mapping[str, Any], model: Any) -> str:
-    """Return the likely meaning of a misspelt key or choice, or what to write instead.
+    """Return the likely meaning of a misspelt key or choice, or what to write.
 
     A model may have a mapping ``misplaced`` from words that are not its keys to hints.
     """
@@ -70,6 +70,11 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
         models = _models_at(model, outer)
         said = [known[key] for m in models if key in (known := getattr(m, "misplaced", {}))]
         return said[0] if said else suggest(key, _keys_at(model, outer))
+    if fault["type"] == "missing":
+        *outer, key = fault["loc"]
+        fields = [known[key] for m in _models_at(model, outer) if key in (known := _keys(m))]
+        only = [get_args(f.annotation) for f in fields if get_origin(f.annotation) is Literal]
+        return f"write {key}: {only[0][0]}" if only and len(only[0]) == 1 else ""
     if fault["type"] == "literal_error":
         return suggest(fault["input"], re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
     if fault["type"] == "string_type" and isinstance(fault["input"], int | float):
