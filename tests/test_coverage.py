@@ -160,3 +160,14 @@ def test_tensors_that_cross(model):
     found = cells(cover([path], ["npu-int8", "rknn"]))
     assert (found["npu-int8"].crossings, found["npu-int8"].crossing_bytes) == (4, 4 * 1600)
     assert (found["rknn"].crossings, found["rknn"].crossing_bytes) == (2, 2 * 1600)
+
+
+def test_a_shape_is_for_the_models_that_have_its_input(model):
+    """The other model is covered as it is."""
+    paths = [
+        model(Net(x=X).conv("x", (4, 4, 1, 1)), "a.onnx"),
+        model(Net(image=(1, 4, "h", "w")).conv("image", (4, 4, 1, 1)), "b.onnx"),
+    ]
+    found = cover(paths, ["npu-int8"], input_shape={"image": (1, 4, 16, 16)})
+    assert found.models == tuple(paths)
+    assert [cell.total_macs for cell in found.cells][1] == 16 * 16 * 16

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from npuconv.config import make_options
 from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
+from npuconv.fleet import FleetShapes, Shapes
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total, total_macs
@@ -105,16 +107,24 @@ def cover(
     names = tuple(dict.fromkeys(targets)) or tuple(builtin_names())
     for name in names:  # a misspelt name fails before the first model is read
         Target.load(name)
+    given = FleetShapes(options.get("input_shape", {}))
     cells: list[Cell] = []
     unreadable: dict[str, str] = {}
     for done, model in enumerate(dict.fromkeys(models)):
         try:
-            cells += [_cell(model, name, options) for name in names]
+            cells += given.apply(partial(_cells, model, names, options))
         except ModelError as error:
             unreadable[model] = str(error)
         progress("checking", done + 1, len(models))
+    given.check()
     readable = tuple(m for m in dict.fromkeys(models) if m not in unreadable)
     return Coverage(readable, names, tuple(cells), unreadable)
+
+
+def _cells(
+    model: str, targets: Sequence[str], options: dict[str, Any], shapes: Shapes
+) -> list[Cell]:
+    return [_cell(model, name, {**options, "input_shape": shapes}) for name in targets]
 
 
 def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:

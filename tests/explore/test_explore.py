@@ -90,6 +90,18 @@ def test_a_model_that_is_refused_already_is_left_out(models, tmp_path):
     assert found.left_out[str(path)].startswith("SHP001")
 
 
+def test_a_shape_is_for_the_models_that_have_its_input(models, tmp_path):
+    """The others are explored as they are; a name that no model has is a mistake."""
+    path = tmp_path / "open.onnx"
+    onnx.save(Net(image=(1, 4, "h", "w")).conv("image", (4, 4, 5, 5)).model(), path)
+    found = explore([*models, str(path)], input_shape={"image": (1, 4, 16, 16)})
+    assert found.models == (*models, str(path))
+    alone = explore([str(path)], input_shape={"image": (1, 4, 16, 16)})
+    assert found.macs == explore(models).macs + alone.macs
+    with pytest.raises(UsageError, match="imgae"):
+        explore([*models, str(path)], input_shape={"imgae": (1, 4, 16, 16)})
+
+
 def test_few_of_many_values():
     """Both ends among them."""
     assert _thinned([1, 2, 3], 7) == [3, 2, 1]

@@ -10,12 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
-from npuconv.config import make_options
+from npuconv.config import Options, make_options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError
 from npuconv.facts import FACTS, lookup
+from npuconv.fleet import FleetShapes, Shapes
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.planner import Plan, Planner, Price
 from npuconv.legalize.fitting.proposal import DEFAULT
@@ -302,12 +304,17 @@ class Fleet:
 
 
 def gather(models: Sequence[str], target: str, progress: Progress, **options: Any) -> Fleet:
-    """Legalize every model for a target, and note its convolutions."""
+    """Legalize every model for a target, and note its convolutions.
+
+    Raises:
+        UsageError: a shape for an input that none of the models has.
+    """
     members, left_out = [], {}
     chosen = make_options({"verify": False, **options, "target": target})
+    given = FleetShapes(chosen.input_shape)
     for done, path in enumerate(models, 1):
         try:
-            legal = legalize(path, chosen)
+            legal = given.apply(partial(_legalized, path, chosen))
             refused = _refused(legal)
             if refused:
                 left_out[path] = refused
@@ -316,7 +323,12 @@ def gather(models: Sequence[str], target: str, progress: Progress, **options: An
         except ModelError as error:
             left_out[path] = str(error)
         progress("reading", done, len(models))
+    given.check()
     return Fleet(tuple(members), left_out)
+
+
+def _legalized(path: str, options: Options, shapes: Shapes) -> LegalModel:
+    return legalize(path, options.model_copy(update={"input_shape": shapes}))
 
 
 def _refused(legal: LegalModel) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from npuconv.errors import UsageError
+from npuconv.fleet import UnknownInputError
 from npuconv.model import query
 from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner
@@ -34,10 +35,12 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
     inputs, changed = {t.name: t for t in model.graph.inputs}, False
     for name, dims in shapes.items():
         if name not in inputs:
-            raise UsageError(
+            error = UnknownInputError(
                 f"--input-shape {name}: the model has no such input",
                 hint="inputs: " + ", ".join(inputs),
             )
+            error.name = name
+            raise error
         held = query.shape(inputs[name])
         _check_fits(name, held, dims)
         if held != tuple(dims):

@@ -10,7 +10,6 @@ from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
-from npuconv.legalize.fitting.splits.bias import ADDED
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -88,7 +87,7 @@ class Plan:
     @property
     def adds_bias(self) -> bool:
         """Return whether an Add is written for a bias."""
-        own = self.proposal is not None and self.proposal.text == ADDED
+        own = self.proposal is not None and self.proposal.adds_bias
         return own or any(part.adds_bias for part in self.parts)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
@@ -244,12 +243,12 @@ class _Descent:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
-        added = proposal.text == ADDED  # by nobody's accumulator
-        if self.splits is SUMS_LAST and not added:
+        if self.splits is SUMS_LAST and not proposal.adds_bias:
             proposal = replace(proposal, summed=0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
-            share = self.planner.settings.added_bias if added else self._share(number)
+            settings = self.planner.settings
+            share = settings.added_bias if proposal.adds_bias else self._share(number)
             price = price.plus(Price(penalty=layer.macs() * share))
         return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
 

@@ -13,6 +13,7 @@ from npuconv.model.types import Tensor
 
 Emit = Callable[[Piece], Tensor]
 Build = Callable[[Builder, Piece, Emit], Tensor]
+MOST_ADDED = 64  # channels beyond those that are wanted, to reach what a device takes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Proposal:
         build: writes it; gets the layer as it is, and what builds a part.
         moved: elements that are sliced, padded, reordered or concatenated.
         summed: partial sums that are added; 0 where the form is exact in int8 too.
+        adds_bias: whether what is added is the bias, which no accumulator takes in.
     """
 
     split: str
@@ -43,6 +45,7 @@ class Proposal:
     build: Build
     moved: int = 0
     summed: int = 0
+    adds_bias: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,8 @@ from npuconv.legalize.fitting import limits
 from npuconv.legalize.fitting.builder import Builder, Piece
 from npuconv.legalize.fitting.layer import Layer, elements
 from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.legalize.fitting.proposal import MOST_ADDED, Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
-
-ADDED = "Add behind"  # what this form is called
-_MOST_ADDED = 64  # channels beyond those that are wanted, to reach a multiple
 
 
 def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
@@ -33,7 +30,9 @@ def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
         return
     outputs = elements(layer.output)
-    yield Proposal("bias", ADDED, (Part(form),), _add_behind, outputs, outputs)
+    yield Proposal(
+        "bias", "Add behind", (Part(form),), _add_behind, outputs, outputs, adds_bias=True
+    )
     closed = None not in layer.source
     if layer.group == 1 and (demand.joins_constants if closed else demand.pads_channels):
         yield from _constant_channels(layer, demand, settings)
@@ -81,7 +80,7 @@ def _counts(layer: Layer, settings: FitSettings) -> Iterator[int]:
     channel of the largest integer holds 127 times 127 steps of them.
     """
     wanted = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
-    yield from range(wanted, wanted + _MOST_ADDED + 1)
+    yield from range(wanted, wanted + MOST_ADDED + 1)
     yield from range(wanted - 1, 0, -1)
 
 

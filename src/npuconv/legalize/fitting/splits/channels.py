@@ -14,6 +14,7 @@ from npuconv.legalize.fitting.builder import Builder, Piece
 from npuconv.legalize.fitting.layer import Layer, elements
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import (
+    MOST_ADDED,
     Emit,
     FitSettings,
     Part,
@@ -28,7 +29,6 @@ from npuconv.model.types import Tensor
 
 _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)
-_MOST_ADDED = 64  # channels that are added
 
 
 def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -196,12 +196,12 @@ def _plain(layer: Layer, demand: Demand) -> Layer | None:
     form: Layer | None = layer
     if demand.breaks(layer, limits.INPUTS):
         every = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1)
-                 for n in range(_MOST_ADDED + 1))  # fmt: skip
+                 for n in range(MOST_ADDED + 1))  # fmt: skip
         form = next((f for f in every if not demand.breaks(f, limits.INPUTS)), None)
     if form is not None and demand.breaks(form, limits.OUTPUTS):
         wide = form
         every = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1)
-                 for n in range(_MOST_ADDED + 1))  # fmt: skip
+                 for n in range(MOST_ADDED + 1))  # fmt: skip
         form = next((f for f in every if not demand.breaks(f, limits.OUTPUTS)), None)
     return form
 
@@ -209,7 +209,7 @@ def _plain(layer: Layer, demand: Demand) -> Layer | None:
 def _grouped(layer: Layer, demand: Demand) -> Layer | None:
     each = layer.out_channels // layer.group
     every = (layer.with_channels(n, n * each, n)
-             for n in range(layer.group, layer.group + _MOST_ADDED + 1))  # fmt: skip
+             for n in range(layer.group, layer.group + MOST_ADDED + 1))  # fmt: skip
     return next((f for f in every if not demand.breaks(f, *_CHANNELS)), None)
 
 

@@ -1,0 +1,52 @@
+"""Shapes of inputs that only some of many models have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from npuconv.errors import UsageError
+
+Shapes = dict[str, tuple[int, ...]]
+_Result = TypeVar("_Result")
+
+
+class UnknownInputError(UsageError):
+    """A shape for an input that a model does not have."""
+
+    name = ""  # of the input
+
+
+class FleetShapes:
+    """Each shape for the models that have its input, and an error where none has."""
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
+        self._missing: dict[str, UnknownInputError] = {}
+        self._models = 0
+        self._misses = dict.fromkeys(shapes, 0)
+
+    def apply(self, read: Callable[[Shapes], _Result]) -> _Result:
+        """Read a model with the shapes that are about it.
+
+        A model that cannot be read may have had any of the inputs.
+        """
+        shapes = dict(self._shapes)
+        self._models += 1
+        while True:
+            try:
+                return read(shapes)
+            except UnknownInputError as error:
+                self._missing[error.name] = error
+                self._misses[error.name] += 1
+                del shapes[error.name]
+
+    def check(self) -> None:
+        """Refuse a shape whose input none of the models has.
+
+        Raises:
+            UnknownInputError: as the last model was refused for it.
+        """
+        for name, error in self._missing.items():
+            if self._misses[name] == self._models:
+                raise error
