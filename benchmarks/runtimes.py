@@ -32,7 +32,7 @@ def main() -> None:
         sys.exit(f"not installed: {', '.join(missing)}: pip install 'npuconv[runtimes]'")
     rows = {}
     for path in table.paths(options.models):
-        name = path.parent.name
+        name = table.name_of(path)
         rows[name] = table.line([name, *_cells(path)])
         print(rows[name], flush=True)
         if options.write:
@@ -50,7 +50,7 @@ def _cells(path: Path) -> list[str]:
                 path,
                 calibration=str(data) if data.exists() else None,
                 format=form,
-                input_shape=table.SHAPES.get(path.parent.name, {}),
+                input_shape=table.SHAPES.get(table.name_of(path), {}),
                 max_samples=2,
                 verify=False,
             ).model

@@ -60,7 +60,7 @@ class Row:
 
 def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
     """Convert a model, and compare its file with LiteRT and Vela where they are installed."""
-    name = path.parent.name
+    name = table.name_of(path)
     try:
         made = npuconv.convert(
             path,

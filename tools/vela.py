@@ -65,10 +65,10 @@ def integer_operators(file: Path) -> dict[str, str]:
     return found
 
 
-def on_device(file: Path) -> set[str]:
-    """Return the ONNX operators that the report beside a file places on the device."""
+def placed(file: Path, side: str) -> Counter[str]:
+    """Return the ONNX operators that the report beside a file places on the device or the host."""
     report = json.loads(file.with_suffix(".report.json").read_text())
-    return {node["op"] for node in report["nodes"] if node["placement"] == "device"}
+    return Counter(node["op"] for node in report["nodes"] if node["placement"] == side)
 
 
 def compile_file(command: list[str], file: Path) -> Compiled:
@@ -79,12 +79,16 @@ def compile_file(command: list[str], file: Path) -> Compiled:
         file: with its report as JSON.
     """
     made = estimate(file.read_bytes(), command)
-    integers, device, refused = integer_operators(file), on_device(file), set(made.refused)
+    integers, refused = integer_operators(file), set(made.refused)
+    device, host = placed(file, "device"), placed(file, "host")
     left = [code for name, code in integers.items() if name in refused]
     taken = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
+    # Others of them are the layout of TFLite and on the NPU, so these are counted, not named.
+    transposes = Counter(left)["TRANSPOSE"] - host["Transpose"]
     return Compiled(
         made,
-        Counter(code for code in left if _COMPARED.get(code) in device),
+        Counter(code for code in left if _COMPARED.get(code) in device)
+        + Counter(TRANSPOSE=max(0, transposes)),
         Counter(code for code in taken if _COMPARED[code] not in device),
     )
 

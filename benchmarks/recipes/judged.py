@@ -8,7 +8,7 @@ from pathlib import Path
 from npuconv.errors import NpuconvError
 
 ROOT = Path(__file__).resolve().parents[2]
-# Extents that models leave open, by folder.
+# Extents that models leave open, by name.
 SHAPES = {
     "mtcnn_pnet": {"input_1": [1, 64, 64, 3]},
     "ppocr_cls_v2": {"x": [1, 3, 48, 192]},
@@ -24,6 +24,11 @@ _END = "<!-- end -->\n"
 def paths(others: Sequence[Path]) -> list[Path]:
     """Return the sample models and others."""
     return [*sorted(ROOT.glob("samples/*/model.onnx")), *others]
+
+
+def name_of(path: Path) -> str:
+    """Return the first cell of a model: its folder's name for a model.onnx, else the file's."""
+    return path.resolve().parent.name if path.stem == "model" else path.stem
 
 
 def line(cells: Sequence[str]) -> str:

@@ -80,6 +80,8 @@ _ALL = [
     Fact("axis", "the attribute axis of Concat, Softmax and others, counted from the front"),
     Fact("axes", "axes that a reduction goes over, as 2,3", "str"),
     Fact("perm", "order of the axes behind a Transpose, as 0,2,3,1", "str"),
+    Fact("all_but_two", "largest product of the lengths of all axes of a Transpose but two; "
+         "an open length counts as 1"),
     Fact("broadcast", "axes along which an Add or the like repeats one value of an input, as hw, "
          "or none", "str"),
     Fact("constant_operand", "whether an input of an Add or the like is constant", "bool"),

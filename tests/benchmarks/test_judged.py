@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recipes.judged import line, refusal, write
+from recipes.judged import line, name_of, refusal, write
 
 from npuconv.errors import ModelError
 
@@ -39,3 +39,9 @@ def test_a_refusal_says_nothing_of_the_folder(path):
         assert refusal(Path(path), error) == "not converted: 2 errors: rank-unsupported x 2"
     error = ModelError("TFLite has no operator for LSTM (node a)")
     assert refusal(Path(path), error) == "not converted: TFLite has no operator for LSTM"
+
+
+@pytest.mark.parametrize("path", ["nets/resnet/model.onnx", "nets/resnet.onnx", "resnet.onnx"])
+def test_every_model_has_a_row_of_its_own(path):
+    """Models in one folder have their own names; files that are called model have the folder's."""
+    assert name_of(Path(path)) == "resnet"

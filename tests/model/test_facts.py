@@ -13,7 +13,16 @@ from support.builders import Net
 # Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
 LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
-LATER |= {"axis", "axes", "perm", "broadcast", "step_max", "resize_mode", "coordinate_mode"}
+LATER |= {
+    "axis",
+    "axes",
+    "perm",
+    "all_but_two",
+    "broadcast",
+    "step_max",
+    "resize_mode",
+    "coordinate_mode",
+}
 LATER |= {"constant_operand", "depth", "alpha", "beta", "indices_rank"}
 
 
@@ -190,6 +199,9 @@ def test_axes_of_operators():
     assert first(Net(x=images).op("Concat", "x", "x", axis=-3))["axis"] == 1
     assert first(Net(x=images).op("Transpose", perm=[0, 2, 3, 1]))["perm"] == "0,2,3,1"
     assert first(Net(x=(3, 8)).op("Transpose"))["perm"] == "1,0"
+    assert first(Net(x=(2, 3, 8, 5)).op("Transpose"))["all_but_two"] == 40
+    assert first(Net(x=(3, 8)).op("Transpose"))["all_but_two"] == 1
+    assert first(Net(x=("N", 3, 8, 5)).op("Transpose"))["all_but_two"] == 40
     net = Net(x=images)
     assert first(net.op("ReduceSum", "x", net.constant([-1, 2])))["axes"] == "2,3"
     assert first(Net(x=images).op("ReduceMax"))["axes"] is None

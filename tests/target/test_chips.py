@@ -70,6 +70,11 @@ def said(proto, chip):
 LEGAL = {
     "ethos-u55": [
         lambda: conv(k=(64, 1), size=(80, 8)),
+        # three axes of any length, or the axes of a pixel shuffle as far as Vela moves them
+        lambda: op("Transpose", (1, 48, 400, 400), perm=[0, 2, 3, 1]),
+        lambda: op("Transpose", (24, 2, 1936), perm=[1, 0, 2]),
+        lambda: op("Transpose", (1, 4, 64, 32, 32), perm=[0, 2, 1, 3, 4]),
+        lambda: op("Transpose", (2, 48, 256, 256), perm=[0, 2, 3, 1]),
         lambda: conv(k=(64, 64), size=(70, 70)),
         lambda: conv(strides=[3, 3]),
         lambda: conv(k=(3, 4), strides=[1, 4], size=(32, 32)),
@@ -160,6 +165,8 @@ LEGAL = {
 STRIDE_W = "in_w % (stride_w / 2) == 0 || stride_w % 3 == 0"
 ILLEGAL = {
     "ethos-u55": [
+        (lambda: op("Transpose", (1, 4, 64, 32, 33), perm=[0, 2, 1, 3, 4]), "all_but_two <= 65536"),
+        (lambda: op("Transpose", (2, 48, 256, 257), perm=[0, 2, 3, 1]), "all_but_two <= 65536"),
         (lambda: conv(k=(65, 1), size=(80, 8)), "dilated_kernel_h=65"),
         (lambda: conv(k=(33, 1), size=(80, 8), dilations=[2, 1]), "dilated_kernel_h=65"),
         (lambda: conv(k=(64, 65), size=(70, 70)), "dilated_kernel_h * dilated_kernel_w <= 4096"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
@@ -110,6 +110,7 @@ def _along(node: Node, rank: int) -> Measured:
     if node.op == "Transpose":
         perm = query.attribute(node, "perm") or range(rank)[::-1]
         facts["perm"] = ",".join(str(int(one)) for one in perm)
+        facts["all_but_two"] = _all_but_two(query.shape(node.inputs[0]))
     elif node.op.startswith("Reduce"):
         axes = query.reduced_axes(node)
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
@@ -127,6 +128,12 @@ def _along(node: Node, rank: int) -> Measured:
         facts["broadcast"] = _broadcast(node)
         facts["constant_operand"] = any(map(query.is_constant, node.inputs))
     return facts
+
+
+def _all_but_two(dims: Sequence[object] | None) -> int | None:
+    """Return the product of the longest axes; an open length is 1 at least."""
+    known = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
+    return None if dims is None else math.prod(known[2:])
 
 
 # Operators with an axis, and the one they have where none is written.
