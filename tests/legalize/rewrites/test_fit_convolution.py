@@ -70,6 +70,15 @@ def test_what_cannot_be_fitted_says_what_was_tried():
     assert "kernel_h is" in reason
 
 
+def test_a_layer_does_not_become_more_convolutions_than_it_may():
+    """The refusal says how many it would be: who reads it can judge the limit."""
+    model = read(conv((1, 1, 1, 3), x=(1, 1, 1, 10002)).model())
+    ctx = PassContext(chip(in_w={"max": 4}), Options())
+    assert run_pass(NAME, model, ctx) == 0
+    (reason,) = [found.reason for found in ctx.refusals]
+    assert reason == "it would become 5000 convolutions, which are too many"
+
+
 def test_the_finding_names_the_nearest_form():
     """Beside the limit and the value."""
     report = npuconv.check(conv().model(), assume=["in_c=4", "kernel_h=98,99"], verify=False)

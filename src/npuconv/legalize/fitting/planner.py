@@ -214,6 +214,8 @@ class _Descent:
             return None
         found: list[Plan] = []
         for proposal, following in self._proposals(layer, first):
+            if not self._has_few_parts(proposal, first=not first):
+                continue
             plan = self._follow(layer, proposal, following)
             if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
                 found.append(plan)
@@ -233,8 +235,6 @@ class _Descent:
 
     def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
         price, parts = Price(moved=proposal.moved), []
-        if sum(part.count for part in proposal.parts) > self.planner.settings.most_convolutions:
-            return None
         if proposal.summed and not self.demand.adds:
             return None
         for part in proposal.parts:
@@ -251,6 +251,11 @@ class _Descent:
             share = settings.added_bias if proposal.adds_bias else self._share(number)
             price = price.plus(Price(penalty=layer.macs() * share))
         return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+
+    def _has_few_parts(self, proposal: Proposal, *, first: bool) -> bool:
+        """Return whether the parts are not too many; note how many, if nothing else is wrong."""
+        fits = first and all(self.demand.fits(part.layer) for part in proposal.parts)
+        return self._is_bounded(sum(part.count for part in proposal.parts), first=fits)
 
     def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
         """Return whether these are not too many; note of the whole how many they would be."""
