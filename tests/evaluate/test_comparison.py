@@ -234,6 +234,16 @@ def test_a_difference_from_what_is_no_number():
     assert stats.max_abs_error == 0.25
 
 
+def test_the_worst_output_beside_an_exact_one():
+    """A large output that is exact hides what another has lost."""
+    before, after = scaled(1.0, ("y", "z")), scaled(1.1, ("y", "z"))
+    found = compared(before, after)
+    assert [one.sqnr_db for one in found.outputs] == [20.0, None]
+    assert found.worst_output == "y"
+    assert compared(before, before).worst_output is None
+    assert compared(scaled(1.0), scaled(1.1)).worst_output is None  # there is no other
+
+
 def test_an_output_that_only_int8_makes_infinite():
     """Such an output has no SQNR, and its name is in ``broken``."""
     net = Net(x=X)

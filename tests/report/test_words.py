@@ -9,6 +9,7 @@ from npuconv.report.words import (
     device_change,
     extra_macs,
     output_rows,
+    overall,
     quantity,
     share,
     size,
@@ -101,6 +102,19 @@ def budget(**given) -> Budget:
         "simulated_db": 19.61,
     }
     return Budget(**{**known, **given})
+
+
+@pytest.mark.parametrize(
+    ("sqnr_db", "unsaturated_db", "said"),
+    [(None, 20.25, "20.2 dB before saturation"), (None, None, "exact"), (41.0, 20.25, "41.0 dB")],
+)
+def test_saturation_is_no_exactness(sqnr_db, unsaturated_db, said) -> None:
+    """Outputs whose noise saturation hides all are not called exact."""
+    found = Accuracy(
+        samples=8, held_out=True, sqnr_db=sqnr_db, cosine=1.0, top1_agreement=1.0, outputs=(),
+        unsaturated_db=unsaturated_db,
+    )  # fmt: skip
+    assert overall(found) == said
 
 
 def test_extra_macs():

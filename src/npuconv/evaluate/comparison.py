@@ -339,7 +339,7 @@ def summed_up(
         interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
         median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
         worst_sample=_sample(*worst, numbers) if worst else None,
-        worst_output=min(rows)[1] if len(rows) > 1 else None,
+        worst_output=min(rows)[1] if rows and len(outputs) > 1 else None,
         unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
         notes=sentences(found.powers, found.unsaturated),
     )

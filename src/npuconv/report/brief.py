@@ -222,7 +222,7 @@ def _accuracy(report: Report) -> str:
     if found is None:
         converted = report.summary.verdict == "converted"
         return f"not measured: {_float_parts(report)}" if converted else ""
-    text = f"SQNR {words.sqnr(found.sqnr_db, found.cosine)}"
+    text = f"SQNR {words.overall(found)}"
     if found.interval_db is not None:
         text += f" ({words.interval(found.interval_db)} expected on new samples)"
     if found.top1_agreement is not None:

@@ -13,6 +13,7 @@ from npuconv.report.words import (
     change,
     count,
     device_share,
+    overall,
     percent,
     quantity,
     share,
@@ -365,6 +366,8 @@ def batch_row(job: BatchJob) -> tuple[str, ...]:
         counts = (str(errors), str(warnings), "-")
     if job.synthetic:  # an SQNR of synthetic inputs would be taken for a measured one
         accuracy = "unproven"
+    elif job.report is not None and job.report.accuracy is not None:
+        accuracy = overall(job.report.accuracy)
     else:
         accuracy = "-" if job.sqnr_db is None else sqnr(job.sqnr_db, None)
     return (job.name, job.target, job.status, *counts, accuracy)

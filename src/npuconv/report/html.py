@@ -213,7 +213,7 @@ def accuracy_of(report: Report) -> str:
     """Return the SQNR of the report; ``n/a`` where it says nothing of real inputs."""
     if report.accuracy is None or unproven(report):
         return "n/a"
-    return words.sqnr(report.accuracy.sqnr_db, report.accuracy.cosine)
+    return words.overall(report.accuracy)
 
 
 def some(values: Sequence[str]) -> str:

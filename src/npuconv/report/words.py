@@ -195,9 +195,16 @@ def _measured(one: OutputAccuracy | PartAccuracy) -> str:
     return sqnr(one.sqnr_db, one.cosine)
 
 
+def overall(accuracy: Accuracy) -> str:
+    """Return the SQNR of all outputs; where saturation hides all noise, that before it."""
+    if accuracy.sqnr_db is None and accuracy.unsaturated_db is not None:
+        return f"{sqnr(accuracy.unsaturated_db, None)} before saturation"
+    return sqnr(accuracy.sqnr_db, accuracy.cosine)
+
+
 def scores(accuracy: Accuracy) -> str:
     """Return the end to end accuracy in one line."""
-    parts = [f"SQNR {sqnr(accuracy.sqnr_db, accuracy.cosine)}"]
+    parts = [f"SQNR {overall(accuracy)}"]
     if accuracy.interval_db is not None:
         parts[0] += f" ({interval(accuracy.interval_db)} expected on new samples)"
     if accuracy.cosine is not None:
