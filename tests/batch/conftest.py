@@ -145,9 +145,9 @@ def has_ended(pid: int) -> bool:
 
 
 def wait_for(path: Path) -> int:
-    """Wait for a file with a number and return it."""
+    """Wait for a file with a number and return it; another process may write it anew meanwhile."""
     end = time.monotonic() + PATIENCE
-    while not (path.exists() and path.read_text()):
+    while not (text := path.read_text() if path.exists() else ""):
         assert time.monotonic() < end
         time.sleep(0.02)
-    return int(path.read_text())
+    return int(text)

@@ -64,6 +64,7 @@ FIRES = [
     (one("Softmax", axis=2), chip("Softmax", axis=[1, 3])),
     (one("ReduceMean", axes=[1]), chip("ReduceMean", axes={"equals": "2,3"})),
     (one("Transpose", perm=[1, 0, 2, 3]), chip("Transpose", perm=["0,2,3,1"])),
+    (one("Transpose", perm=[1, 0, 2, 3]), chip("Transpose", all_but_two={"max": 2})),
     (with_constant("Add", 4 * [[[1.0]]]), chip("Add", broadcast=["none"])),
     (with_constant("Add", 1.0), chip("Add", constant_operand={"equals": False})),
     (with_constant("Gather", [[0, 1]]), chip("Gather", indices_rank={"equals": 1})),

@@ -34,6 +34,7 @@ from npuconv.rules.context import RuleContext
         "axis",
         "axes",
         "perm",
+        "all_but_two",
         "broadcast",
         "step_max",
         "resize_mode",
