@@ -325,3 +325,11 @@ def test_killed_while_two_files_get_their_names(tmp_path, monkeypatch, stop):
     assert save.to_bytes(loaded(path)) == save.to_bytes(expected)
     monkeypatch.setattr(Path, "replace", replace)
     assert len(saved(new, path)[0]) == 2
+
+
+def test_metadata_that_is_added():
+    """An entry takes the place of an older one; an empty one is none."""
+    proto = Net(x=(1, 3)).op("Relu", "x").model()
+    onnx.helper.set_model_props(proto, {"kept": "1", "old": "2"})
+    save.add_metadata(proto, {"old": "3", "none": ""})
+    assert {entry.key: entry.value for entry in proto.metadata_props} == {"kept": "1", "old": "3"}

@@ -59,6 +59,12 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
     return proto
 
 
+def add_metadata(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
+    """Add entries to the metadata, in place of those that the source has; empty ones are none."""
+    there = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, there | {key: text for key, text in notes.items() if text})
+
+
 def ir_version(source: int, opset: int) -> int:
     """Return an IR version that allows the opset and that older runtimes load."""
     needed = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), MAX_IR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
@@ -10,7 +9,6 @@ from typing import Unpack
 import onnx
 
 from npuconv import emit, files, limits
-from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit import Format
@@ -180,9 +178,8 @@ def _convert(
         _refuse(report)
     if compiler is not None and made.tflite is not None:
         report = report.model_copy(update={"vela": vela.estimate(made.tflite.data, compiler)})
-    return Conversion(
-        store.whole(made.model), report, legal.model.store, made.tflite, chip.next_command
-    )
+    whole, kept = store.whole(made.model), legal.model.store
+    return Conversion(whole, report, kept, made.tflite, chip.next_command)
 
 
 def _emitted(
@@ -213,7 +210,10 @@ def _without_samples(
     """Write a form whose activations stay float."""
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
-        model, _ = emit_model(legal, form, weights=_brought_weights(legal))
+        source = DeviceGraph.of(legal).source_scales
+        per_tensor = legal.target.weights.granularity == "tensor"
+        weights = keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
+        model, _ = emit_model(legal, form, weights=weights)
     prepare.check_loads(model)
     unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
@@ -225,13 +225,6 @@ def _without_samples(
     )
     outcome = Outcome(quantization=unscaled if form.phases else None)
     return Emitted(model, legal, rows, outcome, warnings)
-
-
-def _brought_weights(legal: LegalModel) -> Mapping[str, RoundedWeights]:
-    """Return the integer weights of a model that is quantized already."""
-    source = DeviceGraph.of(legal).source_scales
-    per_tensor = legal.target.weights.granularity == "tensor"
-    return keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
 
 
 def _quantize(
@@ -266,7 +259,8 @@ def _quantize(
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
     legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
-    _note(model, {matching.KEY: matching.record(ends), preparation.KEY: data.preparation})
+    notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
+    save.add_metadata(model, notes)
     quantization = quality.Quantization(
         format=form.name,
         method=legal.options.method,
@@ -284,12 +278,6 @@ def _quantize(
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
     tflite = write_tflite(model) if form.name == "tflite" else None
     return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
-
-
-def _note(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
-    """Add entries to the metadata, in place of those that the source has; empty ones are none."""
-    there = {entry.key: entry.value for entry in model.metadata_props}
-    onnx.helper.set_model_props(model, there | {key: text for key, text in notes.items() if text})
 
 
 def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare.CalibrationData:
