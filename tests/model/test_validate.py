@@ -171,3 +171,25 @@ def test_results_of_a_run():
         pytest.raises(ModelError, match="result 't0'"),
     ):
         validate.check_tensor_sizes(model)
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "pads"),
+    [
+        ("MaxPool", [2], [2, 0]),
+        ("AveragePool", [2, 1], [0, 0, 2, 0]),
+        ("LpPool", [1, 3], [0, 5] * 2),
+    ],
+)
+def test_a_window_of_padding_only(op, kernel, pads):
+    """Such a pool has no value: a rewrite of it would be compared with not-a-number."""
+    proto = Net(x=(1, 1, *[6] * len(kernel))).op(op, kernel_shape=kernel, pads=pads).model()
+    with pytest.raises(ModelError, match=rf"{op}.*are not all smaller than kernel_shape") as caught:
+        load.load(proto)
+    assert caught.value.exit_code == 2
+
+
+def test_pads_that_a_pool_does_not_use():
+    """With auto_pad they say nothing; pads smaller than the kernel are as they should be."""
+    net = Net(x=(1, 1, 6)).op("MaxPool", kernel_shape=[2], pads=[2, 2], auto_pad="SAME_UPPER")
+    validate.check_proto(net.op("MaxPool", kernel_shape=[2], pads=[1, 1]).model(), "m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -124,6 +125,24 @@ def _check_node(
     for output in node.output:
         if output and output in known:
             raise ModelError(f"{where}: output {output!r} is already made by another node")
+    if node.op_type in query.POOLS and node.domain in query.STANDARD_DOMAINS:
+        _check_pads(node, where)
+
+
+def _check_pads(node: onnx.NodeProto, where: str) -> None:
+    """Refuse a pool with a window of padding only, which has no value; runtimes refuse it too."""
+    given = {a.name: a for a in node.attribute}
+    if "auto_pad" in given and given["auto_pad"].s != b"NOTSET":
+        return  # pads say nothing then
+    if "kernel_shape" not in given or "pads" not in given:
+        return
+    kernel, pads = list(given["kernel_shape"].ints), list(given["pads"].ints)
+    if len(pads) == 2 * len(kernel) and any(map(operator.ge, pads, 2 * kernel)):
+        raise ModelError(
+            f"{where}: pads {pads} are not all smaller than kernel_shape {kernel}",
+            hint="a window of padding only has no value, and onnxruntime refuses the node: "
+            "export the model with smaller pads, or with a Pad in front of the pool",
+        )
 
 
 def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:

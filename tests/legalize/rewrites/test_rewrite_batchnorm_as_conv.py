@@ -87,6 +87,16 @@ SILENT = [
 ]
 
 
+def test_two_of_different_channels():
+    """No runtime computes them: that is the model's fault, and no bug of ours."""
+    net = Net(x=(2, "C", 5, 6)).batchnorm(C, name="bn").batchnorm(C + 1, name="second")
+    model, ctx = read(net.model()), context()
+    assert run_pass(NAME, model, ctx) == 0
+    assert {r.reason for r in ctx.refusals} == {
+        "its statistics and those beside it differ in their numbers of channels"
+    }
+
+
 def ops(model: object) -> list[str]:
     return [node.op for node in model.nodes()]  # type: ignore[attr-defined]
 

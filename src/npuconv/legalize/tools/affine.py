@@ -300,10 +300,13 @@ def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm 
     layout = channels_second(len(dims)) if dims is not None else None
     if dims is None or layout is None:
         return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
+    channels = max(link.channels for link in links)
+    sizes = {size for link in links for size in (link.factor.size, link.offset.size)}
+    if not sizes <= {1, channels}:
+        return "its statistics and those beside it differ in their numbers of channels"
     factor, offset = links[0].factor, links[0].offset
     for link in links[1:]:
         factor, offset = factor * link.factor, offset * link.factor + link.offset
-    channels = max(link.channels for link in links)
     win = considered((channels, 1, 1, 1), layout.seen(dims), group=channels)
     if reason := obstacle(model, ctx, layout, win):
         return reason

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
+from npuconv.legalize.region import between
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -62,8 +63,10 @@ def _align(
         return 0
     source = shifted_tensor(ctx, plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
+    replaced = between({source.name}, [conv.outputs[0] for conv in convs])
+    whole = len(replaced) == len(convs)  # else places of cuts are those of one extent only
     after = f"Sub of {_numbers(offsets)} on the host + Conv with another bias"
-    with ctx.rewrite(model, convs, "Conv", after) as record:
+    with ctx.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
         values = np.asarray(offsets, weights[0].dtype).reshape(1, -1, 1, 1)  # type: ignore[union-attr]
         constant = edit.constant(model, f"{source.name}/offset", values)
         moved = edit.insert(
