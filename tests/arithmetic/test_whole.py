@@ -68,3 +68,9 @@ def test_a_shift_rounds_as_it_says(rounding, number, places):
     wanted = below + (ties[rounding] if rest == half else int(rest > half))
     found = shifted_right(WholeArray.of([number]), [places], rounding).values.tolist()
     assert found == [wanted]
+
+
+def test_a_window_larger_than_its_input():
+    """No window fits, so there are no sums: not one, and no error."""
+    values = np.ones((1, 2, 5, 3), np.int64)
+    assert window_sums(values, (3, 4), (1, 2), (0, 0, 0, 0)).shape == (1, 2, 3, 0)

@@ -13,10 +13,10 @@ from npuconv.legalize.rule_codes import check_codes, unknown_codes
 @pytest.mark.parametrize(
     "options",
     [
-        {"select": ["SHP02"]},
-        {"ignore": ["SHP02"]},
-        {"severity": {"SHP02": "note"}},
-        {"rules": {"*": {"severity": {"SHP02": "note"}}}},
+        {"select": ["SHP09"]},
+        {"ignore": ["SHP09"]},
+        {"severity": {"SHP09": "note"}},
+        {"rules": {"*": {"severity": {"SHP09": "note"}}}},
         {"rules": {"*": {"ignore": ["group-unsuported"]}}},
         {"select": [""]},
     ],

@@ -193,3 +193,16 @@ def test_pads_that_a_pool_does_not_use():
     """With auto_pad they say nothing; pads smaller than the kernel are as they should be."""
     net = Net(x=(1, 1, 6)).op("MaxPool", kernel_shape=[2], pads=[2, 2], auto_pad="SAME_UPPER")
     validate.check_proto(net.op("MaxPool", kernel_shape=[2], pads=[1, 1]).model(), "m")
+
+
+def test_inputs_of_different_types():
+    """A node whose inputs must be of one type; types of other inputs are their own."""
+    net = Net(x=(1, 4, 6, 6)).op("ArgMax", axis=1).conv("", (2, 1, 1, 1), name="c")
+    model = load.load(net.model())
+    shapes.infer(model)
+    with pytest.raises(ModelError, match=r"'c' \(Conv\): input 't0' is int64 and input .* float32"):
+        validate.check_types(model)
+    net = Net(x=(1, 4, 6, 6)).reshape([1, 4, 36]).op("Concat", "t0", "t0", axis=1)
+    model = load.load(net.model())
+    shapes.infer(model)
+    validate.check_types(model)

@@ -229,6 +229,10 @@ def window_sums(
     """
     ends = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     padded = np.pad(values, ends, constant_values=fill)
+    sides = zip(padded.shape[2:], kernel, strides, strict=True)
+    counts = [max(0, (extent - reach) // stride + 1) for extent, reach, stride in sides]
+    if 0 in counts:
+        return np.zeros((*padded.shape[:2], *counts), values.dtype)
     cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel), (2, 3))
     return np.asarray(cut[:, :, :: strides[0], :: strides[1]].sum(axis=(-2, -1)))
 

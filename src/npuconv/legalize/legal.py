@@ -131,6 +131,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
     validate.check_tensor_sizes(model)
+    validate.check_types(model)
     info.record_nodes(model)
     kept = keep_float.find(model, options.keep_float, target)
     ctx = PassContext(target, options, verify=options.verify, kept=frozenset(kept))

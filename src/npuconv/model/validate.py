@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ from npuconv import limits
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Tensor
+from npuconv.model.types import Graph, Node, Tensor
 from npuconv.model.untrusted import MAX_AXES, check_shape
 
 _UNKNOWN = re.compile(
@@ -191,6 +191,47 @@ def _made_twice(graph: Graph) -> Iterable[str]:
     if len(set(names)) < len(names):
         twice = (name for name, number in Counter(names).items() if number > 1)
         yield from (f"tensor {name!r} is made twice" for name in twice)
+
+
+def check_types(model: Model) -> None:
+    """Refuse a node with inputs of different types where its operator has one for all.
+
+    Rewrites may assume that: no runtime loads such a model.
+
+    Raises:
+        ModelError: names the node, two inputs and their types.
+    """
+    for node in model.nodes():
+        # A type that numpy has no name for may have two of them: by its number, and by its values.
+        kinds = ["" if isinstance(t.dtype, int) else query.dtype_name(t) for t in node.inputs]
+        if len({*kinds} - {""}) > 1 and query.is_standard(node):
+            _check_types(node, kinds, model)
+
+
+def _check_types(node: Node, kinds: Sequence[str], model: Model) -> None:
+    first: dict[str, int] = {}
+    variables = _type_variables(node, model.opset)
+    for index, (kind, variable) in enumerate(zip(kinds, variables, strict=False)):
+        before = first.setdefault(variable, index) if kind else index
+        if kinds[before] != kind:
+            one, other = node.inputs[before].name, node.inputs[index].name
+            raise ModelError(
+                f"{model.name}: node {node.name or node.op!r} ({node.op}): input {one!r} is "
+                f"{kinds[before]} and input {other!r} is {kind}, but both must be of one type"
+            )
+
+
+def _type_variables(node: Node, opset: int) -> Iterable[str]:
+    """Yield the type that each input has in the schema of its operator: T, or tensor(int64)."""
+    try:
+        formal = onnx.defs.get_schema(node.op, opset, "").inputs
+    except onnx.defs.SchemaError:
+        return  # an operator that the opset does not have, or no longer
+    for index in range(len(node.inputs)):
+        one = formal[min(index, len(formal) - 1)] if formal else None
+        if one is None or (index >= len(formal) and not one.is_homogeneous):
+            return
+        yield one.type_str
 
 
 def check_tensor_sizes(model: Model) -> None:

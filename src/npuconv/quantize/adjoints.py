@@ -381,8 +381,9 @@ def _gather(tape: Tape, at: Visit) -> Gradients:
 def _resize(tape: Tape, at: Visit) -> Gradients:
     """Sum the copies of an enlargement by whole factors; approximate for linear ones."""
     small, large = at.shape(), at.output_shape
-    broken = any(b % a for a, b in zip(small, large, strict=True))
-    if len(small) != 4 or small[:2] != large[:2] or broken:
+    if len(small) != 4 or small[:2] != large[:2] or 0 in (*small, *large):
+        return {}
+    if any(b % a for a, b in zip(small, large, strict=True)):
         return {}
     factors = [b // a for a, b in zip(small[2:], large[2:], strict=True)]
     mean = tape.add("AveragePool", at.dy, kernel_shape=factors, strides=factors)

@@ -28,7 +28,7 @@ def scores_alone():
 
 
 FIRES = [boxes_and_scores, lambda: boxes_and_scores(apart=True)]
-SILENT = [lambda: boxes_and_scores(weight=3), scores_alone]
+SILENT = [lambda: boxes_and_scores(weight=3.0), scores_alone]
 
 
 def test_a_part_of_an_output():

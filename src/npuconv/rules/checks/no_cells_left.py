@@ -1,0 +1,89 @@
+"""A kernel is larger than its padded input, or a Resize shrinks an axis to nothing.
+
+What it checks:
+    Every convolution, pool and Resize whose input extents are known: each axis of the
+    result must have a cell.
+
+Why it matters:
+    A tensor of no cells has no values to calibrate, and all that reads it computes
+    nothing. Most often the input is smaller than the network was made for.
+
+How to fix:
+    Give the input its real shape with --input-shape, or export the model for a larger
+    one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from npuconv.model import query
+from npuconv.model.conv import SAME, Window, effective_kernel, pool_output, window
+from npuconv.model.types import Node
+from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+
+Fault = tuple[int, int, str]  # axis of the tensor, its extent, and what leaves nothing of it
+
+
+@rule(
+    "SHP020",
+    ops={"AveragePool", "Conv", "LpPool", "MaxPool", "Resize"},
+    malformed=True,
+    cacheable=True,
+    message="axis {axis} of its input has {extent} cells, and {why}: nothing is left",
+    example=Example(
+        fires="""
+            input x: float[1,3,4,4]
+            weight w: float[4,3,5,5]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,4,4]
+            weight w: float[4,3,5,5]
+            y = Conv <pads = [1, 1, 0, 0]> (x, w)
+        """,
+    ),
+)
+def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
+    if node.op != "Resize" and not ctx.facts(node):
+        return  # other rules report attributes that contradict each other
+    for axis, extent, why in _resized(node) if node.op == "Resize" else _slid(node):
+        yield Violation({"axis": axis, "extent": extent, "why": why}, value="0")
+
+
+def _slid(node: Node) -> Iterator[Fault]:
+    win = window(node)
+    if win is None or win.kernel is None or win.auto_pad in SAME:
+        return
+    for axis, kernel in enumerate(win.kernel):
+        extent = win.extent(axis)
+        if extent is not None and _count(node, win, axis, extent) < 1:
+            reach = effective_kernel(kernel, win.dilations[axis])
+            beside = f", with pads of {sum(pads)}" if any(pads := _pads(win, axis)) else ""
+            yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
+
+
+def _pads(win: Window, axis: int) -> tuple[int, int]:
+    return win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
+
+
+def _count(node: Node, win: Window, axis: int, extent: int) -> int:
+    """Return the extent of the result along a spatial axis."""
+    assert win.kernel is not None
+    up = bool(query.attribute(node, "ceil_mode", 0))
+    stride, dilation = win.strides[axis], win.dilations[axis]
+    return pool_output(extent, win.kernel[axis], stride, dilation, _pads(win, axis), ceil=up)
+
+
+def _resized(node: Node) -> Iterator[Fault]:
+    dims = query.shape(node.inputs[0])
+    scales, sizes = query.constant_input(node, 2), query.constant_input(node, 3)
+    factor = scales if scales is not None and scales.size else sizes
+    if dims is None or factor is None or factor.size != len(dims):
+        return  # scales that are not known, or only of some axes
+    name = "size" if factor is sizes else "scale"
+    for axis, (extent, by) in enumerate(zip(dims, factor.reshape(-1).tolist(), strict=True)):
+        if isinstance(extent, int) and (by if factor is sizes else math.floor(extent * by)) < 1:
+            yield axis, extent, f"the {name} is {by:g}"
