@@ -291,6 +291,15 @@ def test_operators_that_tflite_holds_in_int8(held, op, attrs):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs"), [("AveragePool", {"kernel_shape": [2]}), ("GlobalAveragePool", {})]
+)
+def test_pools_of_one_axis_are_the_hosts(op, attrs):
+    """Sums of windows have height and width."""
+    model = read(Net(x=(1, 4, 9)).op(op, name="op", **attrs).model())
+    assert make_plan(model, listing(op)).operators == []
+
+
 def test_tflite_has_no_tables_of_several_operators():
     """Each function of a chain is an operator, and what is between them is stored."""
     model = read(net().op("Sigmoid", to="s").op("Tanh").conv("", (4, 4, 1, 1)).model())

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+import npuconv
 from npuconv.partition import macs
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet
@@ -265,3 +266,15 @@ def test_nobody_takes_a_mean_where_there_is_no_host():
     found = spend(replace(own, graph=replace(own.graph, target=alone)))
     assert not found.repeats.layers
     assert set(found.repeats.channels) == {"made"}
+
+
+def test_a_layer_that_stays_float_in_pieces():
+    """What a budget is tried on leaves the same nodes on the host, whatever their names."""
+    net = Net(x=("N", 4, 12, 9)).conv("x", (8, 2, 3, 3), group=2, name="kept")
+    net.op("GlobalAveragePool").op("Flatten")
+    proto = net.op("Gemm", net.last, net.random(8, 5), net.random(5)).model()
+    data = {"x": np.random.default_rng(0).normal(size=(8, 4, 12, 9)).astype(np.float32)}
+    found = npuconv.convert(
+        proto, "mediatek-mdla2", calibration=data, keep_float=("kept",), max_extra_macs=50
+    )
+    assert {n.placement for n in found.report.nodes if n.name == "kept"} == {"host"}

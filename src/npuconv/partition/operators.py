@@ -49,9 +49,14 @@ def _is_division(node: Node) -> bool:
     return divisor is not None and bool((divisor != 0).all())
 
 
+def _is_of_images(node: Node) -> bool:
+    """Return whether the node reads height and width, and nothing deeper: its sums are of both."""
+    return query.rank(node.inputs[0]) == 4
+
+
 def _is_spatial_mean(node: Node) -> bool:
     """Return whether height and width are reduced, by axes that are known, of rank 4."""
-    return query.rank(node.inputs[0]) == 4 and query.reduced_axes(node) == (2, 3)
+    return _is_of_images(node) and query.reduced_axes(node) == (2, 3)
 
 
 def _is_normalization(node: Node) -> bool:
@@ -62,7 +67,7 @@ def _is_normalization(node: Node) -> bool:
 
 
 def _is_linear(node: Node) -> bool:
-    return str(query.attribute(node, "mode", "nearest")) == "linear"
+    return _is_of_images(node) and str(query.attribute(node, "mode", "nearest")) == "linear"
 
 
 def _always(_: Node) -> bool:
@@ -75,8 +80,8 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
     "PRelu": _has_slopes,
     **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
     "Div": _is_division,
-    "AveragePool": _always,
-    "GlobalAveragePool": _always,
+    "AveragePool": _is_of_images,
+    "GlobalAveragePool": _is_of_images,
     "ReduceMean": _is_spatial_mean,
     "Resize": _is_linear,
     "MatMul": lambda node: len(values_of(node)) == 2,

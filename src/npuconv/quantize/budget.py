@@ -13,7 +13,6 @@ from functools import partial
 
 import onnx
 
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
@@ -119,8 +118,15 @@ def _probed(
 
 
 def _copied(graph: DeviceGraph) -> DeviceGraph:
-    ctx = PassContext(graph.target, graph.options, verify=False)
-    return graph.replanned(load.load(graph.proto()), ctx)
+    """Return a copy that can be changed: its nodes stand for what those of the graph stand for."""
+    model = load.load(graph.proto())
+    known = {node.name: graph.model.meta(node) for node in graph.model.nodes()}
+    for node in model.nodes():
+        if (meta := known.get(node.name)) is not None:
+            model.register(node, replace(meta))
+    fragments = dict(graph.ctx.fragments)
+    ctx = replace(graph.ctx, verify=False, fragments=fragments, rewrites=[], refusals={})
+    return graph.replanned(model, ctx)
 
 
 def _search(
