@@ -9,13 +9,14 @@ import onnx
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
-from npuconv.errors import of_model
+from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
 from npuconv.partition.crossings import traffic
 from npuconv.pipeline import prepare
+from npuconv.pipeline.prepare import CalibrationData
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
@@ -86,18 +87,32 @@ def check_with(
 def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
     """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
     proto = save.to_proto(legal.model)
-    with clock.measured("load in onnxruntime"):
-        prepare.load_float(legal.model, proto)
-    prepare.check_form(legal, proto)
-    if not emit.get(legal.options.format).calibrates:
+    try:
+        data = _tried(legal, proto, calibration, clock)
+    except NpuconvError:
+        prepare.load_float(legal.model, proto)  # a conversion begins with that
+        raise
+    if data is None:
         return NOTHING
-    with clock.measured("calibration data"):
-        data = prepare.open_calibration(legal, proto, calibration)
-    with clock.measured("first sample"):
-        prepare.try_sample(legal, proto, data.samples)
     crossing = traffic(legal.model, legal.plan)
     row = data.row if legal.plan.device else None
     return Outcome(row, not_judged=notices.not_judged(legal.options, crossing))
+
+
+def _tried(
+    legal: LegalModel, proto: onnx.ModelProto, calibration: Source, clock: Timings
+) -> CalibrationData | None:
+    """Run the first sample, and return the data; None for a form that needs none."""
+    prepare.check_form(legal, proto)
+    if not emit.get(legal.options.format).calibrates:
+        with clock.measured("load in onnxruntime"):
+            prepare.load_float(legal.model, proto)
+        return None
+    with clock.measured("calibration data"):
+        data = prepare.open_calibration(legal, proto, calibration)
+    with clock.measured("first sample"):  # which loads the model, with all that is looked at
+        prepare.try_sample(legal, proto, data.samples)
+    return data
 
 
 def _unused(options: Options, calibration: Source) -> tuple[str, ...]:
