@@ -16,9 +16,9 @@ X = (1, 4, 6, 6)
 CHIP = builtin("ethos-u55")  # lists Mul, and no HardSigmoid
 
 
-def gate(opset: int = 17, **attrs: float) -> Net:
+def gate(opset: int = 17, x: tuple[int, ...] = X, **attrs: float) -> Net:
     """A convolution, a HardSigmoid, and what it scales."""
-    net = Net(x=X, opset=opset).conv("x", (4, 4, 1, 1)).op("HardSigmoid", **attrs)
+    net = Net(x=x, opset=opset).conv("x", (4, 4, 1, 1)).op("HardSigmoid", **attrs)
     return net.op("Mul", "x", net.last)
 
 
@@ -48,6 +48,12 @@ def test_slope_and_offset_go_into_the_convolution():
     assert run_pass(NAME, model, PassContext(CHIP, Options())) == 1
     assert [node.op for node in model.nodes()] == ["Conv", "Clip", "Mul"]
     same_numbers(proto, model)
+
+
+def test_shapes_that_contradict_each_other():
+    """The attributes have their defaults all the same; the model is refused when it is loaded."""
+    model = read(gate(x=()).model())
+    assert run_pass(NAME, model, PassContext(CHIP, Options(), verify=False)) == 1
 
 
 def test_the_device_makes_the_gate():

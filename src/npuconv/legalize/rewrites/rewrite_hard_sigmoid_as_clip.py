@@ -13,7 +13,6 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.facts import settled
 from npuconv.model.types import Node, Tensor
 
 _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
@@ -34,8 +33,8 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     if not ctx.offloads(node) or feeding_convolution(model, ctx, node, node.inputs[0]) is None:
         return 0
-    facts = settled(node)
-    affine = [("Mul", facts["alpha"]), ("Add", facts["beta"])]
+    alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
+    affine = [("Mul", alpha), ("Add", beta)]
     with ctx.rewrite(model, [node], node.op, "Mul, Add, Clip"):
         tensor, made = node.inputs[0], list[Node | None]()
         for op, value in affine:
