@@ -50,6 +50,15 @@ def test_a_layout_that_the_optimizer_spoils():
     assert Session(proto).run({"x": images(1, 2, 8, 8)})["y"].shape == (1, 2, 4, 8)
 
 
+def test_a_transpose_that_the_optimizer_moves():
+    """Behind a linear Resize of height and width it would be one that has no kernel."""
+    net = Net(x=(1, 3, 4, 6)).op("Transpose", perm=[0, 2, 3, 1])
+    scales = net.constant(np.asarray([1, 1, 2, 0.5], np.float32))
+    proto = net.op("Resize", net.last, "", scales, mode="linear", to="y").model()
+    made = [Session(proto, optimize=it).run({"x": images(1, 3, 4, 6)})["y"] for it in (True, False)]
+    np.testing.assert_array_equal(*made)
+
+
 def test_an_eager_session_gives_the_same():
     """The order of nodes does not show in the result."""
     x = {"x": images(1, 1, 8, 8)}

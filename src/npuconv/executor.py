@@ -19,6 +19,8 @@ _LEVELS = ort.GraphOptimizationLevel
 # Above it weights are laid out anew, which takes as much memory once more; and channels are moved
 # to the end, also through a cubic Resize to fewer rows, which then has no kernel.
 _SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
+# Below it, too, a Transpose is moved through a linear Resize, which then may have no kernel.
+_SIMPLER = {_LEVELS.ORT_ENABLE_ALL: _SAME_LAYOUT, _SAME_LAYOUT: _LEVELS.ORT_DISABLE_ALL}
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -48,15 +50,15 @@ def cores() -> int:
 
 
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
-    """Load a model; without a new layout where that is what is refused."""
+    """Load a model, as it is written where it is what the optimizer makes of it that is refused."""
     try:
         return ort.InferenceSession(
             data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
         )
     except Exception:
-        if options.graph_optimization_level != _LEVELS.ORT_ENABLE_ALL:
+        if options.graph_optimization_level not in _SIMPLER:
             raise
-        options.graph_optimization_level = _SAME_LAYOUT
+        options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
         return _load(data, options, disabled)
 
 
