@@ -15,6 +15,7 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
+    from npuconv.diagnostics import Finding
 
     LayerEncodings = tuple[Encoding, Encoding]
 
@@ -30,6 +31,7 @@ class EmitContext(PassContext):
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor, by the float tensor that it stands for.
         notes: what the report says of a layer, by node label.
+        broken: limits of the target that rounded weights break.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -38,6 +40,7 @@ class EmitContext(PassContext):
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    broken: tuple[Finding, ...] = ()
 
     def use(
         self, plan: Plan, encodings: Mapping[str, Encoding], rounded: Mapping[str, RoundedWeights]

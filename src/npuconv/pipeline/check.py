@@ -96,7 +96,8 @@ def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
         return NOTHING
     crossing = traffic(legal.model, legal.plan)
     row = data.row if legal.plan.device else None
-    return Outcome(row, not_judged=notices.not_judged(legal.options, crossing))
+    left = notices.sums_not_judged(legal.target, legal.plan.device)
+    return Outcome(row, not_judged=(*notices.not_judged(legal.options, crossing), *left))
 
 
 def _tried(

@@ -258,7 +258,8 @@ def _quantize(
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
-    legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
+    shown = [*ctx.broken, *findings.of_result(legal, accuracy, broken)]
+    legal = replace(legal, findings=legal.findings.add(shown))
     notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
     save.add_metadata(model, notes)
     quantization = quality.Quantization(

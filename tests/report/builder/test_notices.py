@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -197,3 +198,28 @@ def test_where_something_is_left() -> None:
     """A layer on the device removes the warning."""
     done = npuconv.convert(FLAT, calibration=samples(FLAT))
     assert NOTHING_LEFT not in done.report.summary.warnings
+
+
+# Sums of integer weights
+
+
+@pytest.mark.parametrize(
+    ("most", "code"),
+    [(1000, 1), (4571, 0), (4572, 0)],  # 36 weights of at most 127 are 4,572
+)
+def test_sums_that_only_quantization_knows(tmp_path: Path, most: int, code: int) -> None:
+    """Where they might break a limit check says so, and a conversion is refused if they do."""
+    path = tmp_path / "chip.yaml"
+    path.write_text(
+        "schema: 1\nname: chip\nactivations: {dtype: int8}\nweights: {dtype: int8}\n"
+        f"operators: {{Conv: {{limits: {{weight_abs_sum_max: {{max: {most}}}}}}}}}\n"
+    )
+    model = Net(x=(1, 4, 6, 6)).conv("x", (2, 4, 3, 3)).model()
+    left = npuconv.check(model, str(path)).summary.not_judged
+    assert [one.split(",")[0] for one in left] == ["weight_abs_sum_max"] * (most < 4572)
+    if not code:
+        assert npuconv.convert(model, str(path)).report.summary.verdict == "converted"
+        return
+    with pytest.raises(npuconv.UnsupportedModelError) as refused:
+        npuconv.convert(model, str(path))
+    assert [f.code for f in refused.value.report.findings if f.severity == "error"] == ["QNT002"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -14,6 +15,7 @@ from npuconv.evaluate.interval import INTERVAL
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
+from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
@@ -22,9 +24,11 @@ from npuconv.rules.engine import all_rules
 from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import HELD_OUT_LEAST
 from npuconv.schemas import quality
+from npuconv.target import Target
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
+_SUMS = "weight_abs_sum_max"
 _UNLIKE = "CAL001"  # the rule on samples that are not normalized as in training
 TOO_FEW = (
     "too few samples to hold some out: accuracy is measured on those that chose the ranges, and"
@@ -170,6 +174,19 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
     if options.padding in ("auto", "all"):
         found.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
     return tuple(found)
+
+
+def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
+    """Name the limit on sums of integer weights, unless these convolutions keep it for sure."""
+    operator, largest = target.operator("Conv"), max(map(abs, target.weights.range))
+    for win in filter(None, map(window, convs)):
+        if operator is None or win.op != "Conv" or not win.weight:
+            continue
+        limit = operator.limits_for(win.mode).get(_SUMS)
+        most = largest * math.prod(win.weight[1:])
+        if limit is not None and not all(limit.allows(one, {}) for one in (0, most)):
+            return (f"{_SUMS}, {limit.text()}: only convert knows the integer weights",)
+    return ()
 
 
 def _crossings(options: Options, crossing: int | None) -> str:
