@@ -106,14 +106,14 @@ def legalize(
     with timings.measured("load"):
         legal, contradiction = _open(source, options)
     rules = legal.rules()
+    # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
+    # with others, rewrites may mend.
+    if malformed := engine.lint_malformed(rules):
+        legal.source.record_costs(legal.model, legal.target, malformed)
+        return _conclude(legal, Tracker(malformed), malformed, rules)
     before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(legal.model, contradiction)
-    # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
-    # with others, rewrites may mend.
-    if malformed := engine.malformed(before):
-        legal.source.record_costs(legal.model, legal.target, malformed)
-        return _conclude(legal, Tracker(malformed), malformed, rules)
     tracker = Tracker(before)
     _rewrite(legal, tracker, timings)
     rules = legal.rules()

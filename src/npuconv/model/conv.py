@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Pairs = query.Pairs  # of every spatial axis
 Dims = tuple[int | str | None, ...]
 SAME = ("SAME_UPPER", "SAME_LOWER")
+_CHANNEL_AXES = 2  # of weights: those before the axes of the kernel
 _SLIDING = frozenset(query.CONVOLUTIONS + query.POOLS)
 _ATTRIBUTES = (
     "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group",
@@ -147,6 +148,8 @@ def _window(
 ) -> Window | None:
     given = dict(zip(_ATTRIBUTES, attrs, strict=True))
     fixed, read = _all_numbers(query.dimensions(weight)), _channels_first(source, last)
+    if fixed is not None and len(fixed) < _CHANNEL_AXES:
+        fixed = None  # no weights of a convolution: a rule says so
     kernel = _ints(given["kernel_shape"]) or (fixed[2:] if fixed else None)
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:

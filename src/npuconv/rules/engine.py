@@ -25,6 +25,18 @@ def malformed(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.code in codes]
 
 
+def lint_malformed(ctx: RuleContext) -> list[Finding]:
+    """Return the findings of nodes that have no defined meaning, worst first.
+
+    Other rules take a meaning for granted: they run where this finds nothing.
+
+    Raises:
+        InternalError: a rule failed, which is a bug in it.
+    """
+    codes = [rule.code for rule in RULES if rule.malformed]
+    return sorted([*lint(ctx, only=codes), *lint(ctx, at="source", only=codes)], key=sort_key)
+
+
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
     """Return the findings of the rules of one stage, worst first.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
 
 import npuconv
@@ -157,3 +159,20 @@ def test_no_other_rule_judges_what_cannot_be_measured():
     target = chip(rank={"equals": 4}, stride_h={"max": 1}, kernel_h="?")
     for code in ("SHP001", "SHP007", "OPS005"):
         assert not findings(conv(kernel_shape=[3]), code, target)
+
+
+@pytest.mark.parametrize("weight", [(), (4,)])
+@pytest.mark.parametrize("x", [X, (1, None, 8, 8)])
+def test_weights_without_channels(weight: tuple[int, ...], x: tuple[int | None, ...]):
+    """They are a finding, also of an input whose channels are open; no other rule looks at them."""
+    net = Net(x=x)
+    proto = net.op("Conv", "x", net.constant(np.ones(weight, np.float32)), name="conv").model()
+    for entry in (npuconv.check, refused):
+        assert [f.code for f in entry(proto).findings] == [CODE]
+
+
+def refused(proto: onnx.ModelProto) -> npuconv.Report:
+    """Return the report of a conversion that is refused."""
+    with pytest.raises(npuconv.UnsupportedModelError) as caught:
+        npuconv.convert(proto)
+    return caught.value.report
