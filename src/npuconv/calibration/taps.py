@@ -48,7 +48,8 @@ def insert_taps(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelPro
     nodes = list(_interleaved(model, taps))
     ends = (_end(kind, len(tensors)) for kind in KINDS)
     tapped.ir_version = max(model.ir_version, _INITIALIZERS_ARE_NO_INPUTS)
-    del graph.node[:], graph.output[:]
+    # onnxruntime answers Shape with what the model states, which a run may contradict.
+    del graph.node[:], graph.output[:], graph.value_info[:]
     graph.node.extend([_split_plan(len(tensors), opset), *nodes, *ends])
     graph.input.append(helper.make_tensor_value_info(PLAN, TensorProto.INT64, [None]))
     graph.initializer.extend(_constants(len(tensors)))
