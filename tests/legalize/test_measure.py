@@ -187,6 +187,18 @@ def test_a_comparison_in_parts(monkeypatch, most):
             _measure._difference(record, "y", c[::-1], a[::-1])
 
 
+@pytest.mark.parametrize(("dtype", "taken"), [(np.float16, True), (np.float32, False)])
+def test_a_result_in_float16_is_rounded_to_it(dtype: type, taken: bool):
+    """By each step of the two, so that one in thousand is no difference there."""
+    record = RewriteRecord("a-pass", ("n",), "was", "is")
+    a, b = np.asarray([1, 100], dtype), np.asarray([1, 100.1], dtype)
+    if taken:
+        assert 0 < _measure._difference(record, "y", a, b) < 0.2
+    else:
+        with pytest.raises(InternalError, match="differs"):
+            _measure._difference(record, "y", a, b)
+
+
 def test_an_output_shape_is_measured_as_it_is():
     """An output shape fixes the extents, so they are not made smaller."""
     net = Net(x=(1, 4, 19, 19)).conv(

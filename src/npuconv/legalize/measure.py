@@ -30,6 +30,7 @@ from npuconv.model.types import Tensor
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
 MAX_ELEMENTS = 2_000_000  # of all inputs of a session, and of one comparison: bounds memory
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # tolerance; float32 sums in another order stay far below
+ROUNDINGS = 4  # of the type of the result, where these are more: each step of float16 rounds
 _IR_VERSION = 8
 
 Feeds = dict[str, np.ndarray]  # by name
@@ -297,7 +298,10 @@ def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) 
     starts = range(0, a.size, MAX_ELEMENTS)
     parts = [_gap(a[i : i + MAX_ELEMENTS], b[i : i + MAX_ELEMENTS]) for i in starts]
     gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN, if one is
-    allowed = RELATIVE * max((largest for _, largest in parts), default=0.0) + ABSOLUTE
+    relative = RELATIVE
+    if a.dtype.kind == "f":
+        relative = max(RELATIVE, ROUNDINGS * float(np.finfo(a.dtype).eps))
+    allowed = relative * max((largest for _, largest in parts), default=0.0) + ABSOLUTE
     if math.isnan(gap) or gap > allowed:
         raise InternalError(
             f"the output {name!r} of node {record.node!r} differs by {gap:.3g} from what it "
