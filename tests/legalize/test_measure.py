@@ -189,7 +189,7 @@ def test_a_comparison_in_parts(monkeypatch, most):
 
 @pytest.mark.parametrize(("dtype", "taken"), [(np.float16, True), (np.float32, False)])
 def test_a_result_in_float16_is_rounded_to_it(dtype: type, taken: bool):
-    """By each step of the two, so that one in thousand is no difference there."""
+    """Each step of the two rounds, so that one in thousand is no difference there."""
     record = RewriteRecord("a-pass", ("n",), "was", "is")
     a, b = np.asarray([1, 100], dtype), np.asarray([1, 100.1], dtype)
     if taken:

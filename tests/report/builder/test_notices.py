@@ -208,7 +208,7 @@ def test_where_something_is_left() -> None:
     [(1000, 1), (4571, 0), (4572, 0)],  # 36 weights of at most 127 are 4,572
 )
 def test_sums_that_only_quantization_knows(tmp_path: Path, most: int, code: int) -> None:
-    """Where they might break a limit check says so, and a conversion is refused if they do."""
+    """Check names a limit that they might break, and a conversion that breaks it is refused."""
     path = tmp_path / "chip.yaml"
     path.write_text(
         "schema: 1\nname: chip\nactivations: {dtype: int8}\nweights: {dtype: int8}\n"

@@ -164,7 +164,7 @@ def test_no_other_rule_judges_what_cannot_be_measured():
 @pytest.mark.parametrize("weight", [(), (4,)])
 @pytest.mark.parametrize("x", [X, (1, None, 8, 8)])
 def test_weights_without_channels(weight: tuple[int, ...], x: tuple[int | None, ...]):
-    """They are a finding, also of an input whose channels are open; no other rule looks at them."""
+    """Weights without channels are a finding, and no other rule looks at them."""
     net = Net(x=x)
     proto = net.op("Conv", "x", net.constant(np.ones(weight, np.float32)), name="conv").model()
     for entry in (npuconv.check, refused):
