@@ -59,6 +59,19 @@ def test_a_transpose_that_the_optimizer_moves():
     np.testing.assert_array_equal(*made)
 
 
+def test_a_normalization_that_the_optimizer_sees():
+    """Fused, it refuses a scale that is broadcast, and only when it runs."""
+    net = Net(x=(1, 16, 2, 1)).op("ReduceMean", axes=[-1], to="mean").op("Sub", "x", "mean", to="d")
+    net.op("Pow", "d", net.constant(np.float32(2))).op("ReduceMean", axes=[-1])
+    net.op("Add", net.last, net.constant(np.float32(1e-5))).op("Sqrt", to="deviation")
+    scaled = net.op("Div", "d", "deviation").op("Mul", net.last, net.random(16))
+    proto = scaled.op("Add", net.last, net.random(16), to="y").model()
+    made = [
+        Session(proto, optimize=it).run({"x": images(1, 16, 2, 1)})["y"] for it in (True, False)
+    ]
+    np.testing.assert_array_equal(*made)
+
+
 def test_an_eager_session_gives_the_same():
     """The order of nodes does not show in the result."""
     x = {"x": images(1, 1, 8, 8)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -47,6 +49,11 @@ def available() -> int:
 def cores() -> int:
     """Return the number of cores that this process may use at once."""
     return _limit or available()
+
+
+# A model that may turn out to be spoiled only when it runs is held until then, so that it is twice
+# in memory; a larger one is not.
+_HELD_BYTES = 64 * 2**20
 
 
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
@@ -112,6 +119,8 @@ class Session:
             self._session = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
+        self._options, self._lock = options, threading.Lock()
+        self._written = data if optimize and len(data) <= _HELD_BYTES else None
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
 
@@ -130,11 +139,24 @@ class Session:
         wanted = {name: array for name, array in feeds.items() if name in there}
         run_options = ort.RunOptions()
         run_options.log_severity_level = _SILENT
+        session = self._session
         try:
-            values = self._session.run(names, wanted, run_options)
+            values = session.run(names, wanted, run_options)
         except Exception as error:
+            if self._reloaded(session):
+                return self.run(feeds, outputs)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
+
+    def _reloaded(self, failed: ort.InferenceSession) -> bool:
+        """Load the model as it is written, once: the optimizer may have fused what is no layer."""
+        with self._lock:  # samples run side by side
+            if self._session is failed and self._written is not None:
+                self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
+                with contextlib.suppress(Exception):  # then it fails as it did
+                    self._session = _load(self._written, self._options, [])
+                self._written = None
+            return self._session is not failed
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
