@@ -114,8 +114,25 @@ def test_a_channel_of_zeros():
 
 
 def test_out_of_reach():
-    """A factor that no shift of the device leads to."""
-    source, result = Encoding.plain(1e-6), Encoding.plain(10.0)
+    """A factor that no multiplier of the device is as large as."""
+    source, result = Encoding.plain(10.0), Encoding.plain(1e-6)
     first = encode_layer(WEIGHT, None, source, result)
     with pytest.raises(ModelError, match="comes near"):
         shiftable_layer(first, WEIGHT, None, source, result, bits=8, max_shift=16)
+
+
+def test_below_the_smallest():
+    """The weights count larger steps, and the results are the same to half a step."""
+    source, result = Encoding.plain(1e-3), Encoding.plain(1.0)
+    bias = np.linspace(-3, 3, len(WEIGHT), dtype=np.float32)
+    first = encode_layer(WEIGHT, bias, source, result)
+    moved = shiftable_layer(first, WEIGHT, bias, source, result, bits=8, max_shift=12)
+    factors = float_factors(1e-3, moved.weight_scales, 1.0)
+    assert float_factors(1e-3, first.weight_scales, 1.0).min() < 2**-13
+    assert factors.min() == pytest.approx(2**-12)
+    sums = [
+        layer.weight.reshape(len(WEIGHT), -1).sum(1) * 127.0 + layer.bias
+        for layer in (first, moved)
+    ]
+    wanted = sums[0] * float_factors(1e-3, first.weight_scales, 1.0)
+    assert np.abs(sums[1] * factors - wanted).max() < 0.5

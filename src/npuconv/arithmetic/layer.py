@@ -286,7 +286,7 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
     """Return the layer for a device that multiplies by an integer and shifts.
 
     Its weight scales lead to factors that such a device can apply. A scale changes by at most
-    ``2**-bits``; from 8 bits on that moves no weight to another integer, but it moves a bias,
+    ``2**-bits`` (or to the smallest that there is, from one below it); from 8 bits on that moves no weight to another integer, but it moves a bias,
     which has many more steps.
 
     Args:
@@ -300,7 +300,7 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
         max_shift: the largest shift of the device.
 
     Raises:
-        ModelError: a factor is too large or too small for such a multiplier.
+        ModelError: a factor is too large for such a multiplier.
     """
     used = _used(layer, source, result)
     scales = shiftable_scales(source.nominal, used, result.nominal, bits=bits, max_shift=max_shift)
@@ -318,7 +318,10 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
         group,
         rounded=RoundedWeights(steps, np.asarray(scales / gain, np.float32), own),
     )
-    return replace(layer, weight=steps, weight_scales=scales, bias=exact.bias)
+    # A channel whose weights are now all 0 steps got a scale for its bias alone.
+    alone = ~steps.reshape(len(steps), -1).any(axis=1)
+    moved = exact.bias * np.where(alone, exact.weight_scales / scales, 1.0)
+    return replace(layer, weight=steps, weight_scales=scales, bias=np.rint(moved).astype(np.int32))
 
 
 def _used(layer: EncodedLayer, source: Encoding, result: Encoding) -> NDArray[np.float32]:
