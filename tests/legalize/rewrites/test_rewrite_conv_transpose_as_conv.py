@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import npuconv
 from npuconv.config import Options
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.rewrites.rewrite_conv_transpose_as_conv import Axis, sub_pixel, zero_insertion
@@ -278,3 +279,15 @@ def test_stride_1_keeps_the_dilation():
     """No zeros are written into the kernel there."""
     axis = sub_pixel(one_axis(3, 1, 2, (1, 1)), 0)
     assert axis == Axis(((2, 1, 0),), 2, (3, 3), (0, 0))
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_weights_that_are_not_finite(value: float):
+    """0 times infinity is NaN, which is no fault of the rewrite: a rule reports the weights."""
+    weight = np.ones((3, 3, 4, 4), np.float32)
+    weight[0, 0, 0, 0] = value
+    net = Net(x=(1, 3, 6, 6))
+    proto = net.op("ConvTranspose", "x", net.constant(weight), strides=[2, 2]).model()
+    for form in ("qoperator", "float"):
+        found = npuconv.check(proto, format=form).findings
+        assert [f.code for f in found if f.severity == "error"] == ["DTY003"]
