@@ -235,3 +235,10 @@ def test_numbers_of_activations_and_products():
     assert (found["alpha"], found["beta"]) == ("0.1667", "0.5")
     net = Net(x=(5, 3))
     assert first(net.op("Gemm", "x", net.random(5, 2), transA=1))["depth"] == 5
+
+
+def test_a_result_of_fewer_axes_than_an_input():
+    """A model that states one contradicts itself, and nothing is said of what is broadcast."""
+    node = read(Net(x=(1, 3, 8, 8), y=(3, 8, 8)).op("Add", "x", "y").model()).nodes()[0]
+    node.outputs[0].shape = [3, 8, 8]
+    assert measure(node)["broadcast"] is None

@@ -150,6 +150,8 @@ def _broadcast(node: Node) -> str | None:
     given = [query.shape(tensor) for tensor in node.inputs]
     if made is None or None in given or len(made) > len(_DIMS):
         return None
+    if any(len(dims or ()) > len(made) for dims in given):
+        return None  # which no broadcast makes: shapes contradict each other
     names, found = _DIMS[-len(made) :] if made else (), set[str]()
     for dims in given:
         aligned = (1,) * (len(made) - len(dims or ())) + (dims or ())
