@@ -204,6 +204,18 @@ def test_an_output_that_is_a_constant():
     onnx.checker.check_model(after)
 
 
+def test_an_output_of_four_bits():
+    """An odd number of elements, two of which are in a byte."""
+    net = Net(opset=21, ir_version=10, x=(1, 3, 4, 4))
+    weight = helper.make_tensor("w", TensorProto.INT4, [3, 1, 1], [1, -8, 7])
+    net.initializers.append(weight)
+    net.op("DequantizeLinear", "w", net.constant(np.float32(0.5)), to="d").op("Mul", "x", "d")
+    proto = net.output().output("w").model()
+    again = save.to_proto(load.load(proto))
+    (kept,) = (t for t in again.graph.initializer if t.name == "w")
+    assert (kept.data_type, list(numpy_helper.to_array(kept).reshape(-1))) == (22, [1, -8, 7])
+
+
 def test_shapes_beside_a_subgraph_are_left_out():
     """A branch that is never taken need not fit; then no shapes are written down."""
 

@@ -323,7 +323,7 @@ class Types:
     def write_constant(self, tensor: Constant, into: onnx.TensorProto) -> None:
         """Write a constant with its values."""
         # Reading ``values`` loads them, and the exporter writes only unloaded strings.
-        if _is_packed(tensor.dtype):  # the exporter takes a byte for each element
+        if is_packed(tensor.dtype):  # the exporter takes a byte for each element
             into.CopyFrom(numpy_helper.from_array(tensor.values, tensor.name))
             return
         is_raw = getattr(tensor.dtype, "kind", "") in _RAW_KINDS
@@ -336,6 +336,6 @@ class Types:
         into.raw_data = values.tobytes()
 
 
-def _is_packed(dtype: Any) -> bool:
+def is_packed(dtype: Any) -> bool:
     """Return whether ONNX stores several elements of a type in a byte."""
     return getattr(dtype, "name", "") in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")

@@ -25,7 +25,7 @@ from npuconv import files
 from npuconv.errors import OutputError
 from npuconv.model import query, skeleton, store
 from npuconv.model.core import Model
-from npuconv.model.proto import node_proto
+from npuconv.model.proto import is_packed, node_proto
 from npuconv.model.types import Node, Tensor
 
 # onnxruntime 1.20 of November 2024 loads no newer one: a newer opset alone asks for more.
@@ -193,6 +193,8 @@ def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     kept, values = model.store, getattr(tensor, "_values", None)
     if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # loaded text
         return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
+    if is_packed(tensor.dtype):  # the exporter takes a byte for each element
+        return onnx.numpy_helper.from_array(tensor.values, tensor.name)
     if kept is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
         return OnnxExporter.export_tensor_proto(tensor)
     tensor.values = kept.keep(values)
