@@ -211,7 +211,9 @@ def test_an_output_of_four_bits():
     net.initializers.append(weight)
     net.op("DequantizeLinear", "w", net.constant(np.float32(0.5)), to="d").op("Mul", "x", "d")
     proto = net.output().output("w").model()
-    again = save.to_proto(load.load(proto))
+    model = load.load(proto)
+    assert model.graph.tensors()["w"].values.size == 3  # what has been read is written anew
+    again = save.to_proto(model)
     (kept,) = (t for t in again.graph.initializer if t.name == "w")
     assert (kept.data_type, list(numpy_helper.to_array(kept).reshape(-1))) == (22, [1, -8, 7])
 

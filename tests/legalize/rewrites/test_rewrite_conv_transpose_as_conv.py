@@ -289,5 +289,4 @@ def test_weights_that_are_not_finite(value: float):
     net = Net(x=(1, 3, 6, 6))
     proto = net.op("ConvTranspose", "x", net.constant(weight), strides=[2, 2]).model()
     for form in ("qoperator", "float"):
-        found = npuconv.check(proto, format=form).findings
-        assert [f.code for f in found if f.severity == "error"] == ["DTY003"]
+        assert "DTY003" in {f.code for f in npuconv.check(proto, format=form).findings}
