@@ -72,6 +72,19 @@ def test_a_normalization_that_the_optimizer_sees():
     np.testing.assert_array_equal(*made)
 
 
+def test_a_large_model_runs_as_it_is_written(monkeypatch):
+    """Optimizing takes longer than running, and the values are those of the model."""
+    x = {"x": images(1, 1, 8, 8)}
+    plain, written = Session(digits(), threads=1), Session(digits(), threads=1, optimize=False)
+    monkeypatch.setattr(executor, "LARGE", len(digits().graph.node) - 1)
+    large = Session(digits(), threads=1)
+    values = [next(iter(one.run(x).values())) for one in (large, written, plain)]
+    np.testing.assert_array_equal(values[0], values[1])
+    np.testing.assert_allclose(values[0], values[2], rtol=1e-5)
+    levels = [one._session.get_session_options().graph_optimization_level for one in (large, plain)]
+    assert levels[0] != levels[1]
+
+
 def test_an_eager_session_gives_the_same():
     """The order of nodes does not show in the result."""
     x = {"x": images(1, 1, 8, 8)}

@@ -23,6 +23,10 @@ _LEVELS = ort.GraphOptimizationLevel
 _SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
 # Below it, too, a Transpose is moved through a linear Resize, which then may have no kernel.
 _SIMPLER = {_LEVELS.ORT_ENABLE_ALL: _SAME_LAYOUT, _SAME_LAYOUT: _LEVELS.ORT_DISABLE_ALL}
+LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
+# A model that may turn out to be spoiled only when it runs is held, so that it is twice in memory; a
+# larger one is not.
+_HELD_BYTES = 64 * 2**20
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -51,11 +55,6 @@ def cores() -> int:
     return _limit or available()
 
 
-# A model that may turn out to be spoiled only when it runs is held until then, so that it is twice
-# in memory; a larger one is not.
-_HELD_BYTES = 64 * 2**20
-
-
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
     """Load a model, as it is written where it is what the optimizer makes of it that is refused."""
     try:
@@ -75,7 +74,8 @@ class Session:
     Args:
         model: the model, or its bytes.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
-        optimize: False runs each node as written, which a comparison needs.
+        optimize: False runs each node as written, which a comparison needs; so do models of more
+            than ``LARGE`` nodes, which would take minutes to load.
         fuse_int8: True lets onnxruntime compute nodes between QuantizeLinear and
             DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
@@ -94,6 +94,7 @@ class Session:
         eager: bool = False,
         fuse_int8: bool = True,
     ) -> None:
+        large = isinstance(model, onnx.ModelProto) and len(model.graph.node) > LARGE
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads or _limit
@@ -102,17 +103,18 @@ class Session:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        if eager or large:
             options.enable_mem_pattern = False  # planned in the first run, in quadratic time
         if not fuse_int8:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
-        if not optimize:
+        if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
         if isinstance(model, onnx.ModelProto) and store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
-            if optimize:
+            if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:
             data = model if isinstance(model, bytes) else model.SerializeToString()
