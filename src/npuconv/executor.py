@@ -24,8 +24,8 @@ _SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
 # Below it, too, a Transpose is moved through a linear Resize, which then may have no kernel.
 _SIMPLER = {_LEVELS.ORT_ENABLE_ALL: _SAME_LAYOUT, _SAME_LAYOUT: _LEVELS.ORT_DISABLE_ALL}
 LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
-# A model that may turn out to be spoiled only when it runs is held, so that it is twice in memory; a
-# larger one is not.
+# A model that may turn out to be spoiled only when it runs is held, and so twice in memory, unless
+# it is larger.
 _HELD_BYTES = 64 * 2**20
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
