@@ -113,12 +113,23 @@ def test_a_channel_of_zeros():
     assert float_factors(1.0, moved.weight_scales, 2e-4)[2] == pytest.approx(1.0)
 
 
-def test_out_of_reach():
-    """A factor that no multiplier of the device is as large as."""
+def test_beyond_the_largest():
+    """All sums but 0 saturate, so that the integers stay and the factor is the largest."""
     source, result = Encoding.plain(10.0), Encoding.plain(1e-6)
+    first = encode_layer(WEIGHT, BIAS, source, result)
+    assert float_factors(10.0, first.weight_scales, 1e-6).min() > 2**8
+    moved = shiftable_layer(first, WEIGHT, BIAS, source, result, bits=8, max_shift=16)
+    assert shifts(float_factors(10.0, moved.weight_scales, 1e-6), bits=8).multiplier.max() == 255
+    np.testing.assert_array_equal(moved.weight, first.weight)
+    np.testing.assert_array_equal(moved.bias, first.bias)
+
+
+def test_out_of_reach():
+    """A factor that is no number."""
+    source, result = Encoding.plain(3e38), Encoding.plain(1e-38)
     first = encode_layer(WEIGHT, None, source, result)
-    with pytest.raises(ModelError, match="comes near"):
-        shiftable_layer(first, WEIGHT, None, source, result, bits=8, max_shift=16)
+    with pytest.raises(ModelError, match="not positive"):
+        shifts(float_factors(3e38, first.weight_scales, 1e-38), bits=8)
 
 
 def test_below_the_smallest():

@@ -193,8 +193,8 @@ def shiftable_scales(
 
     A model holds scales and no factors. With these the float factor is the integer one,
     or the next float32 to it where no scale leads there, and ``shifts`` finds the integers
-    again. They differ from those given by at most ``2**-bits``, except where a factor is below
-    all that the device has; weights and bias must be quantized with them.
+    again. They differ from those given by at most ``2**-bits``; weights and bias must be
+    quantized with them.
 
     Args:
         x_scale: scale of the layer's input.
@@ -204,13 +204,10 @@ def shiftable_scales(
         max_shift: the largest shift of the device.
 
     Raises:
-        ModelError: a factor is too large for such a multiplier.
+        ModelError: a factor is too large or too small for such a multiplier.
     """
     x, y = (np.asarray(value, np.float32).reshape(()) for value in (x_scale, y_scale))
-    # One below the smallest becomes it: its weights then count steps that are as much larger, and
-    # the sum, shifted that far, is no less exact.
-    given = np.maximum(float_factors(x, w_scales, y), 2.0**-max_shift)
-    found = shifts(given, bits=bits, max_shift=max_shift)
+    found = shifts(float_factors(x, w_scales, y), bits=bits, max_shift=max_shift)
     factors = np.ldexp(found.multiplier.astype(np.float64), -found.shift)
     nearest = (factors * float(y) / float(x)).astype(np.float32)
     candidates = [np.nextafter(nearest, nearest + np.sign(k), dtype=np.float32) for k in (0, -1, 1)]
