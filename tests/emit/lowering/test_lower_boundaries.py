@@ -7,7 +7,7 @@ import onnx
 
 from npuconv import executor
 from npuconv.model import query, save
-from support.asserts import run, run_pass
+from support.asserts import context, read, run, run_pass
 from support.builders import Net
 from support.plans import converted
 from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
@@ -68,6 +68,16 @@ def test_what_the_host_reads_stays_float():
     model, _, _ = converted(SILENT[1](), *LOWER, **OPTIONS)
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
     assert query.dtype_name(model.graph.outputs[0]) == "float32"
+
+
+def test_an_input_with_a_scale_for_each_channel():
+    """No single number says what its integers stand for, so that it stays float."""
+    net = image()
+    scales, zeros = net.constant(np.float32([0.1, 0.2, 0.3])), net.constant(np.zeros(3, np.int8))
+    net.op("QuantizeLinear", "x", scales, zeros, axis=1)
+    model, ctx = read(net.op("Identity").output().model()), context(**OPTIONS)
+    assert run_pass(NAME, model, ctx) == 0
+    assert query.dtype_name(model.graph.inputs[0]) == "float32"
 
 
 def test_an_input_that_is_also_read_as_float():

@@ -30,7 +30,10 @@ def _input(model: Model, tensor: Tensor) -> int:
     readers = query.consumers(tensor)
     if not readers or any(r.op != "QuantizeLinear" for r in readers) or model.is_output(tensor):
         return 0
-    model.scales[tensor.name] = _scale(readers[0])
+    scale = _scale(readers[0])
+    if scale is None:
+        return 0
+    model.scales[tensor.name] = scale
     for reader in readers:
         result = reader.outputs[0]
         edit.disconnect(reader)
@@ -46,7 +49,7 @@ def _output(model: Model, tensor: Tensor) -> int:
     if node is None or tensor.outputs:
         return 0
     scale = _scale(node)
-    if not _hand_over(model, node.inputs[0], tensor, node):
+    if scale is None or not _hand_over(model, node.inputs[0], tensor, node):
         return 0
     model.scales[tensor.name] = scale
     tensor.dtype = np.dtype(np.int8)
@@ -81,7 +84,8 @@ def _hand_over(model: Model, source: Tensor, tensor: Tensor, node: Node) -> bool
     return True
 
 
-def _scale(node: Node) -> float:
+def _scale(node: Node) -> float | None:
+    """The scale of a conversion; None if each channel has its own, which stays in the model."""
     scale = query.constant_input(node, 1)
     assert scale is not None
-    return float(scale)
+    return float(scale.reshape(())) if scale.size == 1 else None
