@@ -42,6 +42,17 @@ def test_images_have_their_channels_last():
     assert made.outputs[0].order == (0, 2, 3, 1)
 
 
+def test_constants_that_no_node_can_read():
+    """The model is wrong, and the node is named: an element of a list that is empty."""
+    nodes = [
+        helper.make_node("Gather", ["none", "last"], ["g"], name="pick"),
+        helper.make_node("Mul", ["x", "g"], ["y"]),
+    ]
+    none, last = np.zeros(0, np.float32), np.int64(-1)
+    with pytest.raises(ModelError, match=r"'pick' \(Gather\) cannot be computed"):
+        translate(net(nodes, (2,), none=none, last=last))
+
+
 def test_a_transpose_is_another_view():
     """A model whose own images have their channels last stays as it is."""
     nodes = [

@@ -176,7 +176,12 @@ def _folded(draft: Draft, model: onnx.ModelProto) -> list[onnx.NodeProto]:
             kept.append(node)
             continue
         feeds = dict(zip(named, found, strict=True))
-        results = ReferenceEvaluator(node).run(None, feeds)
+        try:
+            results = ReferenceEvaluator(node).run(None, feeds)
+        except Exception as error:  # of numpy, for the most part
+            raise ModelError(
+                f"node {node.name!r} ({node.op_type}) cannot be computed: {error}"
+            ) from None
         for name, value in zip(node.output, results, strict=False):
             draft.fold(name, np.asarray(value))
     return kept
