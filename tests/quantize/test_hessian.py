@@ -42,6 +42,16 @@ def test_huge_and_tiny_values(size: float) -> None:
     assert np.allclose(hessian.products(0) / float(size) ** 2, wanted / float(size) ** 2, rtol=1e-3)
 
 
+def test_values_that_become_huge() -> None:
+    """The unit of the first windows is too small for those of a later sample."""
+    few, many = windows(seed=1), windows(seed=2) * np.float32(1e25)
+    hessian = Hessian(2, 5)
+    hessian.add(few)
+    hessian.add(many)
+    wanted = many.astype(np.float64) @ many.transpose(0, 2, 1).astype(np.float64) / 80
+    assert np.allclose(hessian.products(0) / 1e50, wanted / 1e50, rtol=1e-3)
+
+
 def test_some_are_kept_apart() -> None:
     """Windows held out are not in the Hessian; the very first ones always are."""
     hessian = Hessian(2, 5)

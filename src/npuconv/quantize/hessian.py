@@ -27,6 +27,7 @@ from npuconv.quantize.settings import HESSIAN
 from npuconv.samples.feeds import Feed
 
 _PREFIX = "npuconv/im2col"
+_LARGEST = 1e9  # value, in units, whose products with many others are in float32
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
@@ -69,12 +70,22 @@ class Hessian:
             self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
             return
         self.count += windows.shape[2]
-        self._unit = self._unit or _unit(windows)
+        self._fit(windows)
         self._sums += windows.sum(axis=2)
         scaled = windows if self._unit == 1 else windows / np.float32(self._unit)
         for block, total in zip(self.blocks, self._products, strict=True):
             part = scaled[:, block]
             total += part @ part.transpose(0, 2, 1)
+
+    def _fit(self, windows: Floats) -> None:
+        """Choose the unit by the first windows, and a larger one where later ones need it."""
+        largest = max(float(windows.max(initial=0.0)), -float(windows.min(initial=0.0)))
+        if not self._unit:
+            self._unit = 1.0 if 1e-6 < largest < _LARGEST or not largest else largest
+        elif largest > _LARGEST * self._unit:
+            for total in self._products:
+                total *= np.float32((self._unit / largest) ** 2)
+            self._unit = largest
 
     def take(self, groups: Sequence[int]) -> Hessian:
         """Return the Hessian of these groups, in this order."""
@@ -98,12 +109,6 @@ class Hessian:
     def held_out(self) -> Floats | None:
         """Windows that are not in H, [G,K,P]; None if there are none."""
         return np.concatenate(self._held_out, axis=2) if self._held_out else None
-
-
-def _unit(windows: Floats) -> float:
-    """Return the divisor of windows that keeps their products within float32, mostly 1."""
-    largest = float(np.abs(windows).max(initial=0.0))
-    return 1.0 if 1e-6 < largest < 1e9 or not largest else largest
 
 
 @dataclass(frozen=True)
