@@ -53,6 +53,16 @@ def test_constants_that_no_node_can_read():
         translate(net(nodes, (2,), none=none, last=last))
 
 
+def test_an_output_that_no_operator_makes():
+    """TFLite has the largest values, and not where they were."""
+    proto = net([one("MaxPool", kernel_shape=[2, 2])], (1, 3, 8, 6))
+    proto.graph.node[0].output.append("where")
+    place = helper.make_tensor_value_info("where", TensorProto.INT64, None)
+    proto.graph.output.append(place)
+    with pytest.raises(ModelError, match="no operator that makes 'where'"):
+        translate(proto)
+
+
 def test_a_transpose_is_another_view():
     """A model whose own images have their channels last stays as it is."""
     nodes = [

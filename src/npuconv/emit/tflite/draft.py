@@ -241,6 +241,8 @@ class Draft:
             return self.number(name, stored, self.scales.get(name))
         if rank > len(shape):
             return self._widened(name, (1,) * (rank - len(shape)) + shape, order)
+        if name not in self._views:  # the indices of a MaxPool, for one
+            raise ModelError(f"TFLite has no operator that makes {name!r}")
         found = next((v for v in self._views[name] if v.order == order), None)
         if found is not None:
             return found.index
