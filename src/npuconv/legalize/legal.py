@@ -72,6 +72,10 @@ class LegalModel:
             form=self.options.format,
         )
 
+    def with_findings(self, found: Iterable[Finding]) -> LegalModel:
+        """Return the model with more findings."""
+        return replace(self, findings=self.findings.add(found))
+
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
 

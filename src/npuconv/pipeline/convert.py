@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
@@ -244,7 +244,7 @@ def _quantize(
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
         shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
-    legal = replace(legal, findings=legal.findings.add(shown))
+    legal = legal.with_findings(shown)
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
     weights = weight_rows(legal.plan, steps.state)
@@ -258,8 +258,7 @@ def _quantize(
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
-    shown = [*ctx.broken, *findings.of_result(legal, accuracy, broken)]
-    legal = replace(legal, findings=legal.findings.add(shown))
+    legal = legal.with_findings([*ctx.broken, *findings.of_result(legal, accuracy, broken)])
     notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
     save.add_metadata(model, notes)
     quantization = quality.Quantization(
@@ -275,7 +274,7 @@ def _quantize(
         partial_sums=sums,
         source_scales=brought,
     )
-    warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
+    warnings = notices.nothing_left(legal.plan) or data.warnings(accuracy, same)
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
     tflite = write_tflite(model) if form.name == "tflite" else None
     return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
@@ -392,10 +391,3 @@ def _measure(
     held_out = data.held_out is not None
     doubt = notices.doubt_db(same, held_out, data.chosen, legal.findings.selected)
     return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
-
-
-def _about_samples(
-    data: prepare.CalibrationData, same: str, accuracy: quality.Accuracy
-) -> tuple[str, ...]:
-    told = (accuracy, data.held_out is not None, data.chosen, same)
-    return notices.about_samples(data.samples, data.assumed, *told)

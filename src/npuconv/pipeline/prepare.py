@@ -24,6 +24,7 @@ from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
+from npuconv.report.builder import notices
 from npuconv.samples import Feed, Samples, Source, open_samples
 from npuconv.samples.feeds import HELD_OUT_LEAST, spread
 from npuconv.schemas import quality
@@ -73,6 +74,11 @@ class CalibrationData:
         found = list((self.held_out or self.used)[: BUDGET.evaluation_samples])
         more = BUDGET.evaluation_samples - len(found) if self.held_out else 0
         return [*found, *(self.used[k] for k in (spread(len(self.used), more) if more > 0 else ()))]
+
+    def warnings(self, accuracy: quality.Accuracy, same: str) -> tuple[str, ...]:
+        """Return what to say of the samples; ``same`` says in which way they are alike."""
+        told = (accuracy, self.held_out is not None, self.chosen, same)
+        return notices.about_samples(self.samples, self.assumed, *told)
 
     @cached_property
     def _parts(self) -> tuple[Samples, Samples | None]:

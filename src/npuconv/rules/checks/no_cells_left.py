@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 from npuconv.model import query
 from npuconv.model.conv import SAME, Window, effective_kernel, pool_output, window
@@ -49,8 +50,9 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and what leaves 
 def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
     if node.op != "Resize" and not ctx.facts(node):
         return  # other rules report attributes that contradict each other
-    for axis, extent, why in _resized(node) if node.op == "Resize" else _slid(node):
-        yield Violation({"axis": axis, "extent": extent, "why": why}, value="0")
+    faults = _resized(node) if node.op == "Resize" else _slid(node)
+    for axis, extent, why in islice(faults, 1):  # the other axis is nearly always the same
+        yield Violation({"axis": axis, "extent": extent, "why": why})
 
 
 def _slid(node: Node) -> Iterator[Fault]:
