@@ -70,6 +70,10 @@ def odd_case(seed: int) -> OddCase:
     model = net.model()
     if dice.chance(4):
         model.graph.input[0].type.tensor_type.ClearField("shape")
+    if dice.chance(4):  # the batch of an export, which a tool may have left inside
+        stated = [7, channels, *([4] * (len(shape) - 2))]
+        inner = helper.make_tensor_value_info(model.graph.node[0].output[0], 1, stated)
+        model.graph.value_info.append(inner)
     return OddCase(model, _options(dice, shape))
 
 
@@ -241,6 +245,26 @@ def _normalized(work: OddModel) -> None:
     work.net.batchnorm(work.channels + (1 if work.dice.chance(4) else 0))
 
 
+def _places(work: OddModel) -> None:
+    """A MaxPool that also says where, which may be an output of the model."""
+    net, pool = work.net, {"kernel_shape": [2] * work.axes}
+    net.op("MaxPool", net.last, outputs=2, **pool)
+    if work.dice.chance(60):
+        net.output(net.nodes[-1].output[1]).output(net.last)
+
+
+def _extreme(work: OddModel) -> None:
+    """A convolution of weights that are huge, no numbers, or of too few axes."""
+    net, dice = work.net, work.dice
+    shape = [(work.channels, work.channels, *([3] * work.axes)), (4,), ()][
+        dice.one_of((0, 0, 0, 1, 2))
+    ]
+    weight = np.ones(shape, np.float32)
+    weight.reshape(-1)[0] = dice.one_of((np.nan, np.inf, 1e30, 1e-30, 1.0))
+    op, wide = dice.one_of(("Conv", "ConvTranspose")), [dice.number(1, 4)] * work.axes
+    net.op(op, net.last, net.constant(weight), dilations=wide, strides=[2] * work.axes)
+
+
 Part = Callable[[OddModel], None]
 PARTS: dict[str, tuple[int, Part]] = {
     "convolution": (30, _convolution), "activation": (22, _activation), "cast": (14, _cast),
@@ -248,6 +272,7 @@ PARTS: dict[str, tuple[int, Part]] = {
     "pick": (3, _pick), "number": (5, _number), "foreign": (1, _foreign),
     "second": (5, _second), "quantized": (4, _quantized), "condition": (3, _condition),
     "resize": (4, _resize), "normalized": (5, _normalized),
+    "places": (2, _places), "extreme": (3, _extreme),
 }  # fmt: skip
 
 
