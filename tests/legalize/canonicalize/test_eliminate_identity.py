@@ -19,11 +19,13 @@ FIRES = [
     lambda: Net(x=(1, 3, 8, 8)).op("Identity").op("Relu").model(),
     lambda: Net(x=(1, 3, 8, 8)).conv().op("Identity").op("Identity").model(),
     lambda: Net(x=("N", 4)).op("Relu").op("Identity").op("Neg").model(),
+    lambda: Net(x=("N", 4)).op("Relu").op("Sum").op("Max").op("Concat", axis=1).op("Neg").model(),
 ]
 SILENT = [
     lambda: Net(x=(1, 4)).op("Identity").model(),
     lambda: shared().model(),
     lambda: Net(x=(1, 4)).op("Relu").model(),
+    lambda: Net(x=(1, 4)).op("Sum", "x", "x").op("Neg").model(),
 ]
 
 

@@ -1,7 +1,7 @@
-"""Take out Identity nodes.
+"""Take out Identity nodes, and a Concat, Sum, Mean, Max or Min of one tensor.
 
-An Identity that copies an input of the model, or a tensor that is an output itself,
-to an output stays: both names belong to the user.
+One that copies an input of the model, or a tensor that is an output itself, to an output
+stays: both names belong to the user.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model.core import Model
 
+_OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # of one tensor they are that tensor
+
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_identity(model: Model, ctx: PassContext) -> int:
-    return sum(eliminate(model, ctx, node, "Identity") for node in model.nodes("Identity"))
+    alone = (node for node in model.nodes(*_OF_SEVERAL) if len(node.inputs) == 1)
+    nodes = (*model.nodes("Identity"), *alone)
+    return sum(eliminate(model, ctx, node, node.op) for node in nodes)
