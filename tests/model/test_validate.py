@@ -190,7 +190,7 @@ def test_a_window_of_padding_only(op, kernel, pads):
 
 
 def test_pads_that_a_pool_does_not_use():
-    """With auto_pad they say nothing; pads smaller than the kernel are as they should be."""
+    """Pads beside auto_pad, which say nothing, and pads smaller than the kernel."""
     net = Net(x=(1, 1, 6)).op("MaxPool", kernel_shape=[2], pads=[2, 2], auto_pad="SAME_UPPER")
     validate.check_proto(net.op("MaxPool", kernel_shape=[2], pads=[1, 1]).model(), "m")
 

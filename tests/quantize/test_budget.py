@@ -269,7 +269,7 @@ def test_nobody_takes_a_mean_where_there_is_no_host():
 
 
 def test_a_layer_that_stays_float_in_pieces():
-    """What a budget is tried on leaves the same nodes on the host, whatever their names."""
+    """The graph that a budget is tried on leaves the same nodes on the host."""
     net = Net(x=("N", 4, 12, 9)).conv("x", (8, 2, 3, 3), group=2, name="kept")
     net.op("GlobalAveragePool").op("Flatten")
     proto = net.op("Gemm", net.last, net.random(8, 5), net.random(5)).model()

@@ -62,7 +62,7 @@ def test_it_moves(example):
 
 
 def test_layers_in_pieces():
-    """What is cut for the parts of one layer moves in front of the cuts, and is compared there."""
+    """The Sub stands in front of what cuts the parts of one layer, and is compared there."""
     proto = Net(x=(1, 4, 8, 8)).conv("x", (8, 1, 3, 3), group=4).model()
     model, ctx = read(proto), context()
     ctx.target = builtin("ethos-u55")  # takes no groups that are not depthwise with multiplier 1

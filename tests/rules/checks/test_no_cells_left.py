@@ -73,7 +73,7 @@ def shrunk(net: Net) -> Net:
 @pytest.mark.parametrize("behind", [lambda net: net.op("AveragePool", kernel_shape=[5, 5]), shrunk])
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_extents_that_only_the_samples_have(behind, form):
-    """Where check cannot know them, convert ends without a bug report."""
+    """A conversion ends without a bug report where check cannot know them."""
     data = {"x": np.zeros((2, 3, 4, 5), np.float32)}
     proto = behind(Net(x=("N", 3, "H", "W")).conv("x", (4, 3, 1, 1))).model()
     made = npuconv.convert(proto, "ethos-u55", calibration=data, format=form, fail_on="never")
