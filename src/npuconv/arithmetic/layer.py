@@ -290,8 +290,8 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
 
     Its weight scales lead to factors that such a device can apply. A scale changes by at most
     ``2**-bits``, except where its factor is below the smallest or above the largest that there
-    is; from 8 bits on
-    that moves no weight to another integer, but it moves a bias, which has many more steps.
+    is; from 8 bits on that moves no weight to another integer, but it moves a bias, which has
+    many more steps.
 
     Args:
         layer: result of ``encode_layer`` for the other arguments.

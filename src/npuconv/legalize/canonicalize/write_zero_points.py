@@ -1,0 +1,32 @@
+"""Write out the zero point 0 of a DequantizeLinear of int8 that has none.
+
+onnxruntime's optimizer copies such a node as a QuantizeLinear of the same inputs, which
+without a zero point makes uint8, and loses all that is negative.
+"""
+
+from __future__ import annotations
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+
+
+@model_pass(Phase.CANONICALIZE, after=("raise-opset", "remove-fake-quantization"))
+def write_zero_points(model: Model, ctx: PassContext) -> int:
+    return sum(_write(model, ctx, node) for node in model.nodes("DequantizeLinear"))
+
+
+def _write(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
+    source, scale = node.inputs[0], query.constant_input(node, 1)
+    if scale is None or query.input_of(node, 2) is not None:
+        return 0
+    if query.dtype_name(source) != "int8" or query.is_constant(source):
+        return 0
+    with ctx.rewrite(model, [node], "no zero point", "zero point 0"):
+        zeros = edit.constant(model, f"{node.name}/zero_point", np.zeros(scale.shape, np.int8))
+        edit.set_input(node, 2, zeros)
+    return 1
