@@ -237,3 +237,13 @@ def test_a_subgraph_reads_tensors_of_the_outer_graph_itself():
     branch = graph.nodes[1].attrs["then_branch"]
     assert branch.nodes[0].inputs[0] is graph.nodes[0].outputs[0]
     assert said(graph) == said(gs.import_onnx(proto))
+
+
+def test_an_output_that_is_stated_twice():
+    """The interface of the model counts, not what is said of the same tensor inside."""
+    proto = Net(x=(1, 3, 8, 8)).conv().model()
+    output = proto.graph.output[0]
+    stated = helper.make_tensor_value_info(output.name, TensorProto.FLOAT, [7, 3, 4, 4])
+    proto.graph.value_info.append(stated)
+    shape = [dim.dim_value for dim in output.type.tensor_type.shape.dim]
+    assert list(import_graph(proto).outputs[0].shape) == shape

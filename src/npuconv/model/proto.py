@@ -101,7 +101,10 @@ def _known(source: onnx.GraphProto) -> _Tensors:
     for initializer in source.initializer:
         if initializer.name not in tensors:
             tensors[initializer.name] = _constant(initializer)
+    ends = {one.name for one in source.output if one.type.tensor_type.HasField("shape")}
     for info in source.value_info:
+        if info.name in ends:
+            continue  # said once more, or otherwise: the interface of the model is what counts
         known = tensors.get(info.name)
         stated = OnnxImporter.import_tensor(info)
         if known is None:
