@@ -69,6 +69,17 @@ def test_values_that_are_all_alike_become_the_bias(how):
         assert found.tolist() == [[10, -20, 0, 127]]
 
 
+def test_a_scale_beyond_all_multipliers_saturates():
+    """A scale below all of them leaves the bias."""
+    x, at = np.asarray([[-7, 0, 7, 0]], np.int8), (TensorScale(0.1), TensorScale(1e-30))
+    how = Rescaling("shift", 8, 15)
+    found = layer_normalization(x, Normalization(-1, np.ones(4)), at, how)
+    assert found.tolist() == [[-128, 0, 127, 0]]
+    small = Normalization(-1, np.full(4, 1e-9), np.asarray([1.0, 2, 3, 4]))
+    found = layer_normalization(x, small, (at[0], TensorScale(1.0)), how)
+    assert found.tolist() == [[1, 2, 3, 4]]
+
+
 @pytest.mark.parametrize("axis", [-1, 2])
 def test_the_runtime_computes_it_between_conversions(axis):
     shape = (1, 3, 8, 6)

@@ -234,7 +234,22 @@ def test_softmax_is_the_runtimes(how, x_at, seed):
     assert_near(ops.softmax(x, -1, (x_at, y_at), how), theirs)
 
 
-def test_a_factor_that_no_multiplier_reaches_is_an_error():
+@pytest.mark.parametrize("bits", [8, 16, 31])
+def test_a_factor_beyond_all_multipliers_saturates(bits: int):
+    """The largest multiplier takes every whole number but 0 out of int8, as the factor would."""
+    x, how = np.arange(-128, 128).astype(np.int8), Rescaling("shift", bits=bits)
+    for scale in (1e-12, 1e-37, 1e-45):  # the last makes an infinite factor
+        coarse, fine = TensorScale(0.1), TensorScale(scale)
+        found = ops.requantize(x, coarse, fine, how)
+        np.testing.assert_array_equal(found, np.where(x < 0, -128, np.where(x > 0, 127, 0)))
+        added = ops.add(x, np.zeros_like(x), (coarse, coarse, fine), how)
+        np.testing.assert_array_equal(added, found)
+
+
+def test_a_factor_below_all_multipliers_is_0():
     small, large = TensorScale(1e-30), TensorScale(1.0)
-    with pytest.raises(ModelError, match="16 bit integer"):
-        ops.requantize(stored(0, 4), small, large, SHIFT)
+    x = stored(0, 4)
+    for scale in (1.0, 1e30):  # the factor of the last is 0 in float32
+        np.testing.assert_array_equal(ops.requantize(x, small, TensorScale(scale), SHIFT), 0 * x)
+    near = Rescaling("shift", max_shift=15)
+    np.testing.assert_array_equal(ops.add(x, x, (small, large, large), near), x)

@@ -90,3 +90,29 @@ def test_check_counts_the_crossings_of_convert():
     assert checked.summary.transitions == done.report.summary.transitions
     free = npuconv.convert(side.model(), calibration=data, pad_on_host="all").report
     assert free.summary.transitions > checked.summary.transitions
+
+
+CHIP = """
+schema: 1
+name: chip
+operators: {Conv: {limits: {}}, Add: {limits: {}}}
+activations: {dtype: int8, zero_point: [0], granularity: tensor, requantize: KIND}
+fused_activations: {one_of: [Relu, Clip]}
+weights: {dtype: int8, symmetric: true, granularity: channel}
+unlisted_operators: host
+"""
+
+
+@pytest.mark.parametrize(("kind", "top"), [("float", 1e-6), ("shift", 1e-6), ("gemmlowp", 1e-12)])
+@pytest.mark.parametrize("op", ["Conv", "Add"])
+def test_a_clip_far_below_what_it_cuts(op, kind, top, tmp_path):
+    """Beyond all factors of a device every value but 0 saturates, as it does in float."""
+    net = Net(x=X).conv("x", (4, 4, 1, 1))
+    if op == "Add":
+        net.op("Add", net.last, "x")
+    model = net.op("Clip", net.last, net.constant(np.float32(0)), net.constant(np.float32(top)))
+    chip = tmp_path / "chip.yaml"
+    chip.write_text(CHIP.replace("KIND", kind))
+    assert npuconv.check(model.model(), str(chip)).ok
+    result = npuconv.convert(model.model(), str(chip), calibration={"x": images(16, *X[1:])})
+    assert result.report.accuracy.cosine > 0.9

@@ -25,6 +25,7 @@ Integers = NDArray[np.int64]
 MULTIPLIER_BITS = 31
 SMALLEST_EXPONENT = -31  # below it, TFLite takes a factor of 0
 LARGEST_EXPONENT = 30  # above it, TFLite has no factor that is right
+LARGEST_FACTOR = 2.0**LARGEST_EXPONENT * (1 - 2.0**-20)  # also where scales round to float32
 _HALF = np.int64(1) << (MULTIPLIER_BITS - 1)
 _LOWEST32, _HIGHEST32 = -(2**31), 2**31 - 1
 

@@ -6,12 +6,11 @@ input overflows the accumulator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.device import shiftable_scales
 from npuconv.arithmetic.encoding import (
     SMALLEST_SCALE,
     Encoding,
@@ -270,77 +269,3 @@ def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDA
             return scales, load
         # Rounding does not shrink in proportion; the extra 5 % make every turn count.
         scales[over] *= (1.05 * load[over] / 2**30).astype(np.float32)
-
-
-_HALF_INPUT = 64  # at most, of rounding one weight, in steps of the sum
-
-
-def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
-    layer: EncodedLayer,
-    weight: ArrayLike,
-    bias: ArrayLike | None,
-    source: Encoding,
-    result: Encoding,
-    group: int = 1,
-    *,
-    bits: int = 16,
-    max_shift: int = 62,
-) -> EncodedLayer:
-    """Return the layer for a device that multiplies by an integer and shifts.
-
-    Its weight scales lead to factors that such a device can apply. A scale changes by at most
-    ``2**-bits``, except where its factor is below the smallest or above the largest that there
-    is; from 8 bits on that moves no weight to another integer, but it moves a bias, which has
-    many more steps.
-
-    Args:
-        layer: result of ``encode_layer`` for the other arguments.
-        weight: float [M,C/g,kH,kW].
-        bias: float [M] or None; that of ``RoundedWeights``, if there is one.
-        source: of the input.
-        result: of the output.
-        group: of the convolution.
-        bits: a multiplier is below ``2**bits``.
-        max_shift: the largest shift of the device.
-
-    Raises:
-        ModelError: a factor is not finite, or far too small for such a multiplier.
-    """
-    used = _used(layer, source, result)
-    unit = float(result.nominal) / float(source.nominal)
-    # Beyond the largest factor every sum but 0 saturates, under the largest as well.
-    largest = np.float32((2.0**bits - 1) * unit)
-    beyond, used = used > largest, np.minimum(used, largest)
-    # Below the smallest, weights count larger steps: shifted that far, no sum is a step less exact.
-    exact_sums = layer.weight[0].size * _HALF_INPUT <= 2**max_shift
-    least = np.float32(2.0**-max_shift * unit if exact_sums else 0.0)
-    near = np.maximum(used, least)
-    scales = shiftable_scales(source.nominal, near, result.nominal, bits=bits, max_shift=max_shift)
-    ratios = (used / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
-    steps = np.clip(np.rint(layer.weight * ratios), -127, 127).astype(np.int8)
-    if layer.bias is None:
-        return replace(layer, weight=steps, weight_scales=scales)
-    gain = float(result.nominal) / result.scales.astype(np.float64)
-    own = np.asarray(np.zeros(len(steps)) if bias is None else bias, np.float32)
-    exact = encode_layer(
-        weight,
-        bias,
-        source,
-        result,
-        group,
-        rounded=RoundedWeights(steps, np.asarray(scales / gain, np.float32), own),
-    )
-    # A channel whose weights are now all 0 steps got a scale for its bias alone.
-    alone = ~steps.reshape(len(steps), -1).any(axis=1)
-    moved = np.rint(exact.bias * np.where(alone, exact.weight_scales / scales, 1.0))
-    kept = np.where(beyond, layer.bias, moved).astype(np.int32)
-    return replace(layer, weight=steps, weight_scales=scales, bias=kept)
-
-
-def _used(layer: EncodedLayer, source: Encoding, result: Encoding) -> NDArray[np.float32]:
-    """Return weight scales, neutral for channels of zeros, whose own may be out of reach."""
-    unused = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
-    if layer.bias is not None:
-        unused &= layer.bias == 0
-    neutral = float(result.nominal) / float(source.nominal)
-    return np.where(unused, np.float32(neutral), layer.weight_scales).astype(np.float32)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.gemmlowp import (
+    LARGEST_FACTOR,
     Multipliers,
     divided,
-    multipliers,
     of_factors,
     scaled,
 )
@@ -62,9 +62,6 @@ def compute(op: str, attributes: Attributes, values: Sequence[W], scales: Scales
             a PRelu with its slopes as ``alpha``.
         values: int8 values that it reads.
         scales: of these, and of the result.
-
-    Raises:
-        ModelError: a factor that no multiplier comes near.
     """
     *read, wanted = scales
     made = made_at(op, scales)
@@ -76,7 +73,8 @@ def requantized(x: W, x_at: TensorScale, y_at: TensorScale) -> W:
     """Return values under another scale: QUANTIZE of int8."""
     if x_at == y_at:
         return x
-    whole = scaled(_centred(x_at), multipliers(x_at.scale, 1.0, y_at.scale))
+    factor = np.float64(np.float32(x_at.scale)) / np.float64(np.float32(y_at.scale))
+    whole = scaled(_centred(x_at), _by(factor))
     return x.looked_up(_stored(whole, y_at).values)
 
 
@@ -98,7 +96,8 @@ def _product(*scales: float) -> np.float64:
 
 
 def _by(factor: np.float64) -> Multipliers:
-    return of_factors(np.asarray(factor))
+    """Return the multiplier of a factor; beyond the largest all but 0 saturates, as with it."""
+    return of_factors(np.minimum(np.asarray(factor), LARGEST_FACTOR))
 
 
 def _add(_: Attributes, values: Sequence[W], scales: Scales, sign: int = 1) -> W:

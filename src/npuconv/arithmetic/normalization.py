@@ -14,8 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from npuconv.arithmetic.device import saturated, shifts
-from npuconv.arithmetic.operators import FLOAT, Rescaling, Scales, Stored, TensorScale
+from npuconv.arithmetic.device import saturated
+from npuconv.arithmetic.operators import (
+    FLOAT,
+    Rescaling,
+    Scales,
+    Stored,
+    TensorScale,
+    places_of,
+)
 from npuconv.arithmetic.whole import W, WholeArray, shifted_right
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
@@ -76,10 +83,7 @@ def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
         x: the stored integers, with extents that are known along the axes.
         wanted: the operator.
         at: scales of the input and of the result.
-        how: the requantization of the device.
-
-    Raises:
-        ModelError: a scale that no multiplier comes near.
+        how: the requantization of the device; factors out of reach get the nearest multiplier.
     """
     (x_at, y_at), axes = at, list(wanted.axes(len(x.shape)))
     count = int(np.prod([x.shape[axis] or 1 for axis in axes]))
@@ -95,8 +99,8 @@ def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
     normal = apart.times(2).plus(apart.sign().times(root)).over(root.times(2))
     factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
     offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
-    largest = float(np.abs(factors).max()) or 1.0
-    place = int(shifts(largest, bits=how.bits, max_shift=how.max_shift).shift)
+    factors = np.clip(factors, -(2.0**how.bits - 1), 2.0**how.bits - 1)
+    place = int(places_of(float(np.abs(factors).max()) or 1.0, how))
     place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
     scaled = normal.times(np.rint(np.ldexp(factors, place)).astype(np.int64))
     moved = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))

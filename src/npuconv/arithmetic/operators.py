@@ -59,11 +59,7 @@ Scales = Sequence[TensorScale]  # of what an operator reads, in order, then of i
 def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Stored:
     """Return ``saturate(round(sum(whole * factor)) + zero)``.
 
-    Without float all terms share one shift, that of the largest factor; the numbers of a single
-    term have a shift each. A term whose multiplier would be 0 is below half a step everywhere.
-
-    Raises:
-        ModelError: a factor is too large or too small for an integer multiplier.
+    Without float the sum is ``shifted``.
     """
     wholes = [np.asarray(whole, np.int64) for whole, _ in terms]
     factors = [np.asarray(factor, np.float32) for _, factor in terms]
@@ -78,13 +74,11 @@ def shifted(terms: Sequence[tuple[W, ArrayLike]], how: Rescaling) -> W:
     """Return ``round(sum(whole * factor))`` by integer multipliers and a shift to the right.
 
     All terms share one shift, that of the largest factor; the numbers of a single term have a
-    shift each.
-
-    Raises:
-        ModelError: a factor is too large or too small for an integer multiplier.
+    shift each. Factors out of reach get the nearest multiplier: with the largest every whole
+    number but 0 saturates, as with any beyond it, and with 0 a term counts for nothing.
     """
-    factors = [np.asarray(factor, np.float32) for _, factor in terms]
-    places = [shifts(f, bits=how.bits, max_shift=how.max_shift).shift for f in factors]
+    factors = [np.minimum(np.asarray(factor, np.float32), 2.0**how.bits - 1) for _, factor in terms]
+    places = [places_of(f, how) for f in factors]
     if len(terms) > 1:
         places = [np.asarray(min(int(p.min()) for p in places))] * len(terms)
     multipliers = [
@@ -95,6 +89,15 @@ def shifted(terms: Sequence[tuple[W, ArrayLike]], how: Rescaling) -> W:
     for other in others:
         total = total.plus(other)
     return shifted_right(total, places[0], how.rounding)
+
+
+def places_of(factors: ArrayLike, how: Rescaling) -> Integers:
+    """Return how far products with integer multipliers for these factors are shifted right.
+
+    Of factors out of reach it is that of the nearest multiplier: none, or as far as there is.
+    """
+    near = np.clip(np.asarray(factors, np.float64), 2.0**-how.max_shift, 2.0**how.bits - 1)
+    return shifts(near, bits=how.bits, max_shift=how.max_shift).shift
 
 
 def _total(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -109,7 +112,8 @@ def ratio(*scales: float, over: float) -> np.float32:
     product = np.float32(1.0)
     for scale in scales:
         product = np.float32(product * np.float32(scale))
-    return np.float32(product / np.float32(over))
+    with np.errstate(over="ignore"):
+        return np.float32(product / np.float32(over))
 
 
 def requantize(x: Stored, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT) -> Stored:

@@ -41,10 +41,7 @@ def compute(
             ``scale`` and, if it has one, its ``bias``.
         values: int8 values that it reads.
         scales: of these, and of the result.
-        how: the requantization of the device.
-
-    Raises:
-        ModelError: a factor that no multiplier comes near.
+        how: the requantization of the device; factors out of reach get the nearest multiplier.
     """
     found: W = _RUN[op](attributes, values, scales, how)
     return found.plus(scales[-1].zero).clipped(LOWEST, HIGHEST)

@@ -6,7 +6,7 @@ of the output's divide the weights' scales. A bias has the scale input times wei
 holds the zero points; where it would overflow int32, the channel's weight scale is
 raised and the report says so. Without activation scales the bias stays float. For a
 device that multiplies by integers and shifts, scales are moved to the nearest that such
-a multiplier can say.
+a multiplier can say; for the kernels of TFLite, to the largest where they are beyond it.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ def _shiftable(
     ends: tuple[Encoding, Encoding],
 ) -> EncodedLayer:
     """The layer as a device can scale it that knows no factors but integers and shifts."""
-    from npuconv.arithmetic.layer import shiftable_layer
+    from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
 
     how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
+    if how.kind == "gemmlowp":
+        return gemmlowp_layer(layer, *ends)
     if how.kind != "shift":
         return layer
     try:

@@ -1,4 +1,4 @@
-"""Layers of devices that multiply by integers and shift."""
+"""Layers whose scales lead to factors of a device without float."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from npuconv.arithmetic.device import (
     shifts,
 )
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.arithmetic.layer import (
-    RoundedWeights,
-    encode_layer,
-    shiftable_layer,
-)
+from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
+from npuconv.arithmetic.gemmlowp import multipliers
+from npuconv.arithmetic.layer import RoundedWeights, encode_layer
 from npuconv.errors import ModelError
 
 WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 4, 3, 3)).astype(np.float32)
@@ -147,3 +145,15 @@ def test_below_the_smallest():
     ]
     wanted = sums[0] * float_factors(1e-3, first.weight_scales, 1.0)
     assert np.abs(sums[1] * factors - wanted).max() < 0.5
+
+
+def test_factors_of_tflite_stay_within_its_multipliers():
+    """The kernels of TFLite have no factor of 2**30 or more; others stay as they are."""
+    layer = encode_layer(WEIGHT, BIAS, SOURCE, RESULT)
+    assert np.array_equal(gemmlowp_layer(layer, SOURCE, RESULT).weight_scales, layer.weight_scales)
+    for scale in (1e-30, 1e-38):
+        tiny = Encoding.plain(scale)
+        moved = gemmlowp_layer(layer, SOURCE, tiny)
+        found = multipliers(SOURCE.nominal, moved.weight_scales, tiny.nominal)
+        assert (found.exponent == 30).any()
+        assert np.array_equal(moved.weight, layer.weight)
