@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     )
     from npuconv.evaluate.entry import verify
     from npuconv.pipeline.check import check
-    from npuconv.pipeline.convert import Conversion, convert
+    from npuconv.pipeline.conversion import Conversion
+    from npuconv.pipeline.convert import convert
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
     from npuconv.schemas.verify import VerifyReport
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BatchReport": "npuconv.schemas.batch",
-    "Conversion": "npuconv.pipeline.convert",
+    "Conversion": "npuconv.pipeline.conversion",
     "check": "npuconv.pipeline.check",
     "convert": "npuconv.pipeline.convert",
     "Report": "npuconv.schemas.report",

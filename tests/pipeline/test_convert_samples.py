@@ -7,12 +7,15 @@ import pytest
 from onnx import helper
 
 import npuconv
+from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate.interval import INTERVAL
+from npuconv.samples import InputSpec, open_samples
 from support.builders import Net, digits, images
 
 CAL = {"x": images(16, 1, 8, 8)}
 X = (1, 4, 8, 8)
+F32 = np.dtype(np.float32)
 
 
 def test_synthetic_calibration_is_warned_of_first():
@@ -143,3 +146,25 @@ def test_a_stated_batch_that_the_samples_contradict():
     samples = [{"x": images(2, 3, 15)}]
     assert npuconv.check(proto, calibration=samples).summary.exit_code == 0
     assert npuconv.convert(proto, calibration=samples).report.accuracy.sqnr_db > 20
+
+
+def test_made_up_samples_that_a_model_does_not_take():
+    """Built-in ones are left out, as nobody can mend them; a user's own end the conversion."""
+    specs = [InputSpec("x", F32, (1, 5, 8, 8))]
+    made = [feed["x"] for feed in open_samples(None, specs, Preprocess())]
+    sign = np.sign(made[0].mean())
+    bad = sum(np.sign(x.mean()) != sign for x in made)
+    assert 0 < bad < len(made)
+    net = Net(x=(1, 5, 8, 8)).conv("x", (4, 5, 1, 1), to="y").op("ReduceMean", "x", to="m")
+    net.op("Mul", "m", net.constant(sign)).op("Sqrt").op("Mul", net.last, "y")
+    model = net.conv("", (4, 4, 1, 1)).model()
+    assert npuconv.check(model).summary.not_judged == ()
+    report = npuconv.convert(model).report
+    said = f"{bad} of 32 built-in samples are left out, which the model does not take"
+    assert said in report.summary.warnings
+    assert report.quantization.samples + report.accuracy.samples == 32 - bad
+    own = {"x": np.concatenate([made[0], -made[0]])}
+    left = npuconv.check(model, calibration=own).summary.not_judged
+    assert left == ("all samples but the first of 2: only convert runs them",)
+    with pytest.raises(CalibrationError, match=r"sample 1: .* not finite"):
+        npuconv.convert(model, calibration=own)

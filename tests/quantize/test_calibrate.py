@@ -127,3 +127,19 @@ def test_whose_fault_it_is():
         with pytest.raises(CalibrationError, match="test: ") as caught:
             found(planned(read(net.model())), values)
         assert hint in caught.value.hint
+
+
+def test_samples_that_are_refused():
+    """Numbers of the others stay those in the source; if none is taken, the first says why."""
+    graph = planned(read(Net(x=X).op("Log", "x", to="l").conv("l", (4, 3, 1, 1)).model()))
+    values = np.ones((5, 3, 8, 8), np.float32)
+    inputs, _ = sample_inputs(graph.model, graph.proto(), {"x": values})
+    every = open_samples({"x": values}, inputs, Preprocess())
+    assert calibration.without_refused(graph, graph.proto(), every) is every
+    values[[1, 4]] *= -1
+    taken = calibration.without_refused(graph, graph.proto(), every)
+    assert taken.indices == (0, 2, 3)
+    assert taken.notes[-1].startswith("2 of 5 built-in samples are left out")
+    values[:] = -1
+    with pytest.raises(CalibrationError, match="sample 0"):
+        calibration.without_refused(graph, graph.proto(), every)

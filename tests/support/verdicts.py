@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import npuconv
 from npuconv.errors import NpuconvError, UnsupportedModelError
+from npuconv.report.builder.notices import LATER
 from support.odd_models import OddCase
 
 BUG = 70
@@ -19,13 +21,13 @@ class End:
         code: exit code.
         ok: whether it found nothing against a conversion.
         said: the verdict, or the error.
-        open: whether it named what it cannot tell.
+        left: what it named as not judged.
     """
 
     code: int
     ok: bool
     said: str
-    open: bool = False
+    left: tuple[str, ...] = ()
 
 
 def _failed(error: Exception) -> End:
@@ -41,7 +43,7 @@ def of_check(case: OddCase) -> End:
     except Exception as error:  # as the command line has it: what is not ours is a bug
         return _failed(error)
     ok = summary.verdict == "convertible"
-    return End(summary.exit_code, ok, summary.headline, bool(summary.not_judged))
+    return End(summary.exit_code, ok, summary.headline, summary.not_judged)
 
 
 def of_convert(case: OddCase) -> End:
@@ -55,6 +57,15 @@ def of_convert(case: OddCase) -> End:
     return End(0, True, summary.headline)
 
 
+def _named(checked: End, converted: End) -> bool:
+    """Return whether check named what ended the conversion: a finding, or a later sample."""
+    later = [one for one in checked.left if one.startswith(LATER)]
+    if converted.code == 1:
+        return len(checked.left) > len(later)
+    sample = re.search(r"sample (\d+)", converted.said)
+    return bool(later) and converted.code == 2 and sample is not None and int(sample[1]) > 0
+
+
 def disagreement(case: OddCase) -> tuple[End, str]:
     """Run both.
 
@@ -65,7 +76,7 @@ def disagreement(case: OddCase) -> tuple[End, str]:
     both = f"check {checked.code} {checked.said!r}, convert {converted.code} {converted.said!r}"
     if BUG in (checked.code, converted.code):
         return converted, f"a bug: {both}"
-    if checked.open and converted.code == 1:  # it said that only data can tell
+    if _named(checked, converted):  # it said that only data can tell
         return converted, ""
     never = case.options.get("fail_on") == "never" and not checked.ok and checked.code == 0
     same = checked.ok == converted.ok and (checked.code == converted.code or never)

@@ -24,7 +24,7 @@ from npuconv.schemas.report import Report
 from npuconv.target import builtin_names
 
 if TYPE_CHECKING:
-    from npuconv.pipeline.convert import Conversion
+    from npuconv.pipeline.conversion import Conversion
 
 
 @click.command(cls=GroupedCommand)

@@ -96,8 +96,12 @@ def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
         return NOTHING
     crossing = traffic(legal.model, legal.plan)
     row = data.row if legal.plan.device else None
-    left = notices.sums_not_judged(legal.target, legal.plan.device)
-    return Outcome(row, not_judged=(*notices.not_judged(legal.options, crossing), *left))
+    left = (
+        *notices.not_judged(legal.options, crossing),
+        *notices.sums_not_judged(legal.target, legal.plan.device),
+        *notices.samples_not_judged(data.samples),
+    )
+    return Outcome(row, not_judged=left)
 
 
 def _tried(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
 import onnx
 
-from npuconv import emit, files, limits
+from npuconv import emit, limits
 from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
-from npuconv.errors import InternalError, ModelError, UnsupportedModelError, of_model
+from npuconv.errors import (
+    CalibrationError,
+    InternalError,
+    ModelError,
+    UnsupportedModelError,
+    of_model,
+)
 from npuconv.evaluate import matching, preparation, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
@@ -24,8 +30,8 @@ from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
-from npuconv.model.store import Store
 from npuconv.pipeline import findings, prepare
+from npuconv.pipeline.conversion import Conversion
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate
 from npuconv.quantize.clipping import clip_ranges
@@ -57,38 +63,6 @@ from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
 
 ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A converted model and its report.
-
-    Attributes:
-        model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
-            are there as long as the conversion is, and ``save`` writes them beside the model.
-        report: what was found and done.
-        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
-        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
-    """
-
-    model: onnx.ModelProto
-    report: schema.Report
-    _store: Store | None = field(default=None, repr=False)
-    tflite: TfliteFile | None = field(default=None, repr=False)
-    next_command: str = ""
-
-    def save(self, path: str | Path) -> None:
-        """Write the model whole or not at all.
-
-        A path that ends in .onnx gets ONNX also where the form is TFLite.
-
-        Raises:
-            OutputError: the destination cannot be written.
-        """
-        if self.tflite is not None and Path(path).suffix != ".onnx":
-            files.write(path, self.tflite.data)
-        else:
-            save.save(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -239,7 +213,7 @@ def _quantize(
     with clock.measured("calibration data"):
         data = _open_data(legal, source, progress)
     clock.expect(prepare.expected_costs(legal, len(data.used), len(data.measured_on())))
-    steps = _run_steps(legal, data, clock)
+    data, steps = _steps_of_taken(legal, data, clock)
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
@@ -264,9 +238,7 @@ def _quantize(
     quantization = quality.Quantization(
         format=form.name,
         method=legal.options.method,
-        samples=len(data.used),
-        source=data.samples.description,
-        synthetic=data.samples.synthetic,
+        **data.record,
         tensors=tensors,
         layers=with_shares(layer_rows, layers, shares, steps.state.roundings, weights),
         budget=budget,
@@ -300,6 +272,19 @@ class _Steps:
     state: QuantState  # scales, zero points, integer weights
     errors: Sensitivity | None  # of the outputs, by each rounding; None where unknown
     padding: quality.HostPadding | None  # by the host, of tensors that cross for it
+
+
+def _steps_of_taken(
+    legal: LegalModel, data: prepare.CalibrationData, clock: Timings
+) -> tuple[prepare.CalibrationData, _Steps]:
+    """Run the steps, on fewer built-in samples where the model does not take all of them."""
+    try:
+        return data, _run_steps(legal, data, clock)
+    except CalibrationError:
+        fewer = prepare.without_refused(legal, data)
+        if fewer is None:
+            raise
+    return fewer, _run_steps(legal, fewer, clock)
 
 
 def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:

@@ -1,13 +1,15 @@
 """Checks of the float model and the samples before anything is quantized.
 
 Check and convert share them, and fail with the same message. ``try_sample`` is only for check:
-convert runs all samples.
+convert runs all samples. Of built-in ones it leaves out those that the model does not take, since
+no user can mend them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import onnx
 
@@ -15,13 +17,13 @@ from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.config import Options
-from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.errors import CalibrationError, InternalError, ModelError, UsageError
 from npuconv.evaluate import preparation
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
+from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.quantize import kept
-from npuconv.quantize.calibrate import try_sample as calibrate_one
+from npuconv.quantize import calibrate, kept
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
@@ -54,6 +56,15 @@ class CalibrationData:
     def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return the rows of the report on the samples, as keywords of ``quality.Quantization``."""
+        return {
+            "samples": len(self.used),
+            "source": self.samples.description,
+            "synthetic": self.samples.synthetic,
+        }
 
     @property
     def used(self) -> Samples:
@@ -224,7 +235,25 @@ def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     Raises:
         CalibrationError: the model does not run on it, or makes numbers that are not finite.
     """
-    calibrate_one(DeviceGraph.of(legal), proto, samples)
+    calibrate.try_sample(DeviceGraph.of(legal), proto, samples)
+
+
+def without_refused(legal: LegalModel, data: CalibrationData) -> CalibrationData | None:
+    """Leave out the built-in samples that the model does not take.
+
+    Returns:
+        None where nothing can be left out: the samples are the user's, the model takes all of
+        them, or not even the first, with which check ends as well.
+    """
+    if not data.samples.builtin:
+        return None
+    proto = save.to_proto(legal.model)
+    try:
+        taken = calibrate.without_refused(DeviceGraph.of(legal), proto, data.samples)
+    except CalibrationError:
+        return None
+    fewer = len(taken) < len(data.samples) and taken.indices[0] == data.samples.indices[0]
+    return replace(data, samples=taken) if fewer else None
 
 
 def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:

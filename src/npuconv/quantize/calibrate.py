@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -122,6 +122,29 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
         raise _named(graph, samples, error) from None
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
+
+
+def without_refused(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> Samples:
+    """Return the samples that ``try_sample`` takes, with a note on how many it does not.
+
+    Raises:
+        CalibrationError: it takes none of them.
+    """
+    taken, refused = [], None
+    for place, number in enumerate(samples.indices):
+        try:
+            try_sample(graph, proto, samples[place : place + 1])
+        except CalibrationError as error:
+            refused = refused or error
+        else:
+            taken.append(number)
+    if refused is None:
+        return samples
+    if not taken:
+        raise refused
+    left = len(samples) - len(taken)
+    said = f"{left} of {len(samples)} built-in samples are left out, which the model does not take"
+    return replace(samples, indices=tuple(taken), notes=(*samples.notes, said))
 
 
 def _values(graph: DeviceGraph, tensors: Collection[str], feed: Feed) -> float:

@@ -34,6 +34,7 @@ TOO_FEW = (
     "too few samples to hold some out: accuracy is measured on those that chose the ranges, and"
     f" looks better than it is; give {HELD_OUT_LEAST} or more"
 )
+LATER = "all samples but the first"
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
@@ -187,6 +188,13 @@ def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
         if limit is not None and not all(limit.allows(one, {}) for one in (0, most)):
             return (f"{_SUMS}, {limit.text()}: only convert knows the integer weights",)
     return ()
+
+
+def samples_not_judged(samples: Samples) -> tuple[str, ...]:
+    """Name the samples that check only counts: of built-in ones convert leaves out some."""
+    if samples.builtin or len(samples) < 2:
+        return ()
+    return (f"{LATER} of {len(samples)}: only convert runs them",)
 
 
 def _crossings(options: Options, crossing: int | None) -> str:

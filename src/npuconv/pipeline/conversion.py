@@ -1,0 +1,46 @@
+"""Result of a conversion: the model, its report, and how both become files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from npuconv import files
+from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.model import save
+from npuconv.model.store import Store
+from npuconv.schemas import report as schema
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model and its report.
+
+    Attributes:
+        model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
+            are there as long as the conversion is, and ``save`` writes them beside the model.
+        report: what was found and done.
+        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
+        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
+    """
+
+    model: onnx.ModelProto
+    report: schema.Report
+    _store: Store | None = field(default=None, repr=False)
+    tflite: TfliteFile | None = field(default=None, repr=False)
+    next_command: str = ""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model whole or not at all.
+
+        A path that ends in .onnx gets ONNX also where the form is TFLite.
+
+        Raises:
+            OutputError: the destination cannot be written.
+        """
+        if self.tflite is not None and Path(path).suffix != ".onnx":
+            files.write(path, self.tflite.data)
+        else:
+            save.save(self.model, path)
