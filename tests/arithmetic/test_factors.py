@@ -147,6 +147,19 @@ def test_below_the_smallest():
     assert np.abs(sums[1] * factors - wanted).max() < 0.5
 
 
+def test_far_below_the_smallest():
+    """A channel that a device cannot tell from 0 is 0, but for its bias."""
+    source, result = Encoding.plain(1e-3), Encoding.plain(1.0)
+    bias = np.arange(6, dtype=np.float32)
+    moved = shiftable_layer(
+        encode_layer(1e-6 * WEIGHT, bias, source, result),
+        1e-6 * WEIGHT, bias, source, result, bits=8, max_shift=4,
+    )  # fmt: skip
+    assert not moved.weight.any()
+    factors = float_factors(1e-3, moved.weight_scales, 1.0)
+    np.testing.assert_allclose(moved.bias * factors, bias, atol=2**-5)
+
+
 def test_factors_of_tflite_stay_within_its_multipliers():
     """The kernels of TFLite have no factor of 2**30 or more; others stay as they are."""
     layer = encode_layer(WEIGHT, BIAS, SOURCE, RESULT)

@@ -17,7 +17,6 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import EncodedLayer, RoundedWeights, encode_layer
 
 _LARGEST = float(np.finfo(np.float32).max)
-_HALF_INPUT = 64  # at most, of rounding one weight, in steps of the sum
 
 
 def gemmlowp_layer(layer: EncodedLayer, source: Encoding, result: Encoding) -> EncodedLayer:
@@ -59,17 +58,15 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
         max_shift: the largest shift of the device.
 
     Raises:
-        ModelError: a factor is not finite, or far too small for such a multiplier.
+        ModelError: a factor is not finite.
     """
     used = _used(layer, source, result)
     unit = float(result.nominal) / float(source.nominal)
     # Beyond the largest factor every sum but 0 saturates, under the largest as well.
     largest = np.float32((2.0**bits - 1) * unit)
     beyond, used = used > largest, np.minimum(used, largest)
-    # Below the smallest, weights count larger steps: shifted that far, no sum is a step less exact.
-    exact_sums = layer.weight[0].size * _HALF_INPUT <= 2**max_shift
-    least = np.float32(2.0**-max_shift * unit if exact_sums else 0.0)
-    near = np.maximum(used, least)
+    # Below the smallest, weights count larger steps, half of which is shifted out of sight.
+    near = np.maximum(used, np.float32(2.0**-max_shift * unit))
     scales = shiftable_scales(source.nominal, near, result.nominal, bits=bits, max_shift=max_shift)
     ratios = (used / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
     steps = np.clip(np.rint(layer.weight * ratios), -127, 127).astype(np.int8)
