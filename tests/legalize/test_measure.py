@@ -187,6 +187,17 @@ def test_a_comparison_in_parts(monkeypatch, most):
             _measure._difference(record, "y", c[::-1], a[::-1])
 
 
+def test_large_inputs_repeat_but_no_row_is_alike(monkeypatch):
+    """Drawing takes longer than running where a volume has millions of values."""
+    monkeypatch.setattr(_measure, "PERIOD", 97)
+    rng = np.random.default_rng(0)
+    small = _measure._random(rng, np.dtype(np.float32), (97,))
+    assert len(np.unique(small)) == 97
+    large = _measure._random(rng, np.dtype(np.float32), (1, 3, 16, 32))
+    assert len(np.unique(large)) == 97
+    assert len(np.unique(large.reshape(48, 32), axis=0)) == 48
+
+
 @pytest.mark.parametrize(("dtype", "taken"), [(np.float16, True), (np.float32, False)])
 def test_a_result_in_float16_is_rounded_to_it(dtype: type, taken: bool):
     """Each step of the two rounds, so that one in thousand is no difference there."""
