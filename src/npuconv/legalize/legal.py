@@ -114,14 +114,14 @@ def legalize(
     # with others, rewrites may mend.
     if malformed := engine.lint_malformed(rules):
         legal.source.record_costs(legal.model, legal.target, malformed)
-        return _conclude(legal, Tracker(malformed), malformed, rules)
+        return _conclude(legal, Tracker(malformed), malformed, rules, timings)
     before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(legal.model, contradiction)
     tracker = Tracker(before)
     _rewrite(legal, tracker, timings)
     rules = legal.rules()
-    return _conclude(legal, tracker, engine.lint(rules), rules)
+    return _conclude(legal, tracker, engine.lint(rules), rules, timings)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
@@ -145,13 +145,17 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
 
 
 def _conclude(
-    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext
+    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext, timings: Timings
 ) -> LegalModel:
     """Partition the graph, and add up the findings."""
     model = legal.model
     legal = replace(legal, needs=tuple(needs(rules)))
+
+    def after_pass(item: Pass, seconds: float) -> None:
+        timings.add(item.name, seconds)
+
     joined = legal.options.format in INTEGER_FORMS
-    if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx):
+    if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx, after_pass):
         # The device runs the convolutions as they were, but none of what cut and added them.
         rules = legal.rules()
         others = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
