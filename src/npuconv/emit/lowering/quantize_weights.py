@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.emit.context import EmitContext
-from npuconv.errors import ModelError
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import EncodedLayer
-
-_COARSE = "look at requantize in the target file, or keep the node float with --keep-float"
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
@@ -100,18 +97,15 @@ def _shiftable(
         return gemmlowp_layer(layer, *ends)
     if how.kind != "shift":
         return layer
-    try:
-        return shiftable_layer(
-            layer,
-            weight,
-            rounded.bias if rounded is not None else bias,
-            *ends,
-            int(query.attribute(conv, "group", 1)),
-            bits=how.multiplier_bits,
-            max_shift=how.max_shift,
-        )
-    except ModelError as error:
-        raise ModelError(f"{conv.name!r}: {error.message}", hint=_COARSE) from None
+    return shiftable_layer(
+        layer,
+        weight,
+        rounded.bias if rounded is not None else bias,
+        *ends,
+        int(query.attribute(conv, "group", 1)),
+        bits=how.multiplier_bits,
+        max_shift=how.max_shift,
+    )
 
 
 def _dequantize(
