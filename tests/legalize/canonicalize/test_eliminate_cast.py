@@ -22,11 +22,14 @@ FIRES = [
     lambda: cast(Net(x=(1, 3, 8, 8)).op("Relu")).op("Neg").model(),
     lambda: cast(Net(x=(1, 3, 8, 8)).conv()).model(),
     lambda: cast(cast(Net(x=("N", 4)).op("Relu"))).model(),
+    lambda: cast(cast(Net(x=("N", 4)), TensorProto.DOUBLE)).op("Relu").model(),
 ]
 SILENT = [
     lambda: cast(cast(Net(x=(1, 4)), TensorProto.DOUBLE)).model(),
     lambda: cast(Net(x=(1, 4))).model(),
     lambda: Net(x=(1, 4)).op("Relu").model(),
+    lambda: cast(cast(Net(x=(1, 4)), TensorProto.FLOAT16)).op("Relu").model(),
+    lambda: cast(cast(Net(x=(1, 4)), TensorProto.INT64)).op("Relu").model(),
 ]
 
 
@@ -46,6 +49,19 @@ def test_a_chain_goes_at_once():
     assert run_pass(NAME, model, ctx) == 2
     assert [r.before for r in ctx.rewrites] == ["Cast to float32"] * 2
     assert [r.difference for r in ctx.rewrites] == [0.0, 0.0]
+
+
+def test_a_wider_type_and_back():
+    """Numbers are not rounded on the way; others may still read the wider tensor."""
+    net = cast(Net(x=(1, 4)), TensorProto.DOUBLE)
+    wide = net.last
+    proto = cast(net).op("Relu", to="y").op("Neg", wide, to="z").output("y").model()
+    proto.graph.output.append(helper.make_tensor_value_info("z", TensorProto.DOUBLE, [1, 4]))
+    model, ctx = read(proto), context()
+    assert run_pass(NAME, model, ctx) == 1
+    assert [n.op for n in model.nodes()] == ["Cast", "Relu", "Neg"]
+    assert [r.before for r in ctx.rewrites] == ["Cast to float64 and back"]
+    same_numbers(proto, model)
 
 
 def test_an_input_that_is_also_an_output_keeps_its_cast():

@@ -1,4 +1,4 @@
-"""Take out Casts to the type a tensor already has.
+"""Take out Casts to the type a tensor already has, and back to it from a wider one.
 
 Exporters leave them behind; each stands between two operators that could fuse.
 """
@@ -6,26 +6,57 @@ Exporters leave them behind; each stands between two operators that could fuse.
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
+from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
+from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
 def eliminate_cast(model: Model, ctx: PassContext) -> int:
-    return sum(
+    fired = sum(
         eliminate(model, ctx, node, f"Cast to {node.inputs[0].dtype}")
         for node in model.nodes("Cast")
-        if _is_noop(node)
+        if _becomes(node, node.inputs[0])
     )
+    left = [node for node in model.nodes("Cast") if len(node.outputs)]
+    return fired + sum(_cancel(model, ctx, node) for node in left)
 
 
-def _is_noop(node: Node) -> bool:
+def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
+    """Take out a Cast back from a wider type; the first stays where something else reads it."""
+    first, result = query.producer(node.inputs[0]), node.outputs[0]
+    if first is None or first.op != "Cast" or model.is_output(result):
+        return 0
+    source = first.inputs[0]
+    if not (_becomes(node, source) and _is_wider(first.outputs[0], source)):
+        return 0
+    before = f"Cast to {first.outputs[0].dtype} and back"
+    with ctx.rewrite(model, [first, node], before, "nothing", outputs=[result]) as record:
+        if record.old is not None:
+            record.new = identity(record.old, source.name)
+        edit.redirect(result, source)
+        edit.disconnect(node)
+    return 1
+
+
+def _becomes(node: Node, tensor: Tensor) -> bool:
+    """Return whether a Cast is to the type of a tensor."""
     import onnx
 
-    dtype = node.inputs[0].dtype
     try:
-        return dtype is not None and onnx.helper.np_dtype_to_tensor_dtype(dtype) == node.attrs["to"]
+        known = tensor.dtype is not None
+        return known and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]
     except (KeyError, ValueError, TypeError):
         return False  # a type numpy has no name for
+
+
+def _is_wider(tensor: Tensor, other: Tensor) -> bool:
+    """Return whether the type of a tensor holds every number of another's, both of one kind."""
+    import numpy as np
+
+    if not all(isinstance(t.dtype, np.dtype) for t in (tensor, other)):
+        return False
+    return tensor.dtype.kind == other.dtype.kind and np.can_cast(other.dtype, tensor.dtype)

@@ -1,0 +1,70 @@
+"""Make one Reshape of two in a row, or none where they lead back to the shape a tensor had.
+
+A Flatten, Squeeze or Unsqueeze beside a Reshape counts as one. Exporters write ``view`` after
+``view``, and operators that these keep apart can fuse. Nothing is done where something else reads
+what lies between the two, or where dimensions are open that only the shape between them tells.
+"""
+
+from __future__ import annotations
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.region import identity
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+
+_SQUEEZES = frozenset({"Squeeze", "Unsqueeze"})  # two of these are for cancel-squeezes
+_OPS = ("Reshape", "Flatten", *sorted(_SQUEEZES))
+
+
+@model_pass(Phase.LEGALIZE, after=("cancel-squeezes",))
+def fuse_reshapes(model: Model, ctx: PassContext) -> int:
+    return sum(_fuse(model, ctx, node) for node in model.nodes(*_OPS))
+
+
+def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
+    first = query.producer(node.inputs[0])
+    if first is None or not _is_pair(model, first, node):
+        return 0
+    dims = _target(node)
+    if dims is None:
+        return 0
+    source, result = first.inputs[0], node.outputs[0]
+    is_back = dims == query.static_shape(source) and not model.is_output(result)
+    before, after = f"{first.op} and {node.op}", "nothing" if is_back else "Reshape"
+    with ctx.rewrite(model, [first, node], before, after, outputs=[result], modulus=None) as record:
+        if is_back:
+            if record.old is not None:
+                record.new = identity(record.old, source.name)
+            edit.redirect(result, source)
+            edit.disconnect(node)
+        else:
+            edit.disconnect(node)
+            shape = edit.constant(model, f"{result.name}/shape", np.asarray(dims, np.int64))
+            edit.add_node(model, "Reshape", [source, shape], [result], origin=[first, node])
+    return 1
+
+
+def _is_pair(model: Model, first: Node, node: Node) -> bool:
+    between = node.inputs[0]
+    return (
+        first.op in _OPS
+        and query.is_standard(first)
+        and not {first.op, node.op} <= _SQUEEZES
+        and not model.is_output(between)
+        and len(query.consumers(between)) == 1
+    )
+
+
+def _target(node: Node) -> tuple[int, ...] | None:
+    """Return the shape to give to a Reshape; None if it depends on what the node reads."""
+    dims = query.static_shape(node.outputs[0])
+    if dims is not None:
+        return None if 0 in dims else dims
+    wanted = query.value(node.inputs[1]) if node.op == "Reshape" else None
+    if wanted is None or (wanted == 0).any():  # 0 copies a dimension
+        return None
+    return tuple(int(n) for n in wanted)
