@@ -286,6 +286,25 @@ def test_same_of_a_transposed_convolution(kernel, stride, extra):
     assert shape_of(net.model()) == (1, 3, 4 * stride, 4 * stride)
 
 
+@pytest.mark.parametrize("op", ["ConvTranspose", "Conv", "MaxPool"])
+@pytest.mark.parametrize("batch", [1, "N"])
+def test_a_shape_that_is_stated_wrongly(op, batch):
+    """Batch and channels that another export has left inside are put right, as extents are."""
+    net = Net(x=(batch, 4, 8, 7))
+    if op == "MaxPool":
+        net.op("MaxPool", kernel_shape=[1, 2], ceil_mode=1, strides=[1, 2], to="made")
+    else:
+        net.conv("x", (4, 4, 1, 3), op=op, to="made")
+    proto = net.op("Relu").model()
+    wanted = out_shape(read(proto))
+    stated = helper.make_tensor_value_info("made", TensorProto.FLOAT, [7, 9, 5, 5])
+    proto.graph.value_info.append(stated)
+    model = read(proto)
+    assert wanted is not None
+    assert out_shape(model) == wanted
+    assert out_shape(model, 1) == wanted
+
+
 def test_nothing_is_said_of_what_is_not_known():
     """A symbolic extent, or attributes that mean nothing."""
     open_extent = Net(x=(1, 2, "H", "W")).op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)

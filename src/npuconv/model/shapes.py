@@ -328,7 +328,9 @@ def _shape(node: Node) -> Dims | None:
         return None  # rules report it
     found = [_extent(win, axis) for axis in range(win.axes)]
     kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(found)]
-    return [*dims[:2], *kept]
+    # What a file states of batch and channels may be left over from another export.
+    first, channels = (query.shape(node.inputs[0]) or (None,))[0], win.out_channels
+    return [dims[0] if first is None else first, dims[1] if channels is None else channels, *kept]
 
 
 def _extent(win: Window, axis: int) -> int | None:
