@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 
@@ -42,6 +44,17 @@ def test_an_operator_that_is_newer():
     assert [(r.node, r.reason) for r in ctx.refusals] == [
         ("swish", "Swish of opset 24 is not in 21")
     ]
+
+
+def test_axes_that_are_inputs():
+    """A ReduceMax has had its axes as an attribute up to opset 17."""
+    net = image(18)
+    proto = net.op("ReduceMax", "x", net.constant(np.asarray([1])), name="max").model()
+    model, ctx = read(proto), context(opset=17)
+    assert run_pass(NAME, model, ctx) == 0
+    assert [r.node for r in ctx.refusals] == ["max"]
+    whole = read(image(18).op("ReduceMax", "x").model())  # over all axes it reads the same
+    assert run_pass(NAME, whole, context(opset=17)) == 1
 
 
 def test_the_opset_of_the_option():

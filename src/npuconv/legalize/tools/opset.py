@@ -47,6 +47,8 @@ def _extends(older: defs.OpSchema, newer: defs.OpSchema, node: Node) -> bool:
     names, old_names = ([_RENAMED.get(i.name, i.name) for i in s.inputs] for s in (newer, older))
     if old_names != names[: len(old_names)]:
         return False
+    if max((k for k, t in enumerate(node.inputs) if t.name), default=-1) >= older.max_input:
+        return False  # what was an attribute then, such as axes, is an input of this node
     if len(older.outputs) > len(newer.outputs) and len(node.outputs) > len(newer.outputs):
         return False
     for name in node.attrs:
