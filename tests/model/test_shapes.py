@@ -105,6 +105,11 @@ def test_a_number_beats_a_name():
     assert query.shape(tensor) == (1, "n", 5)
 
 
+def unnumbered(dims: tuple[object, ...]) -> tuple[object, ...]:
+    """Return a shape without the numbers that ONNX counts unknown extents by."""
+    return tuple(d.partition("__")[0] if isinstance(d, str) else d for d in dims)
+
+
 @pytest.mark.parametrize("height", [9, "h"])
 @pytest.mark.parametrize("lost", range(4))
 def test_infer_unknown(height, lost):
@@ -120,8 +125,9 @@ def test_infer_unknown(height, lost):
             node.outputs[0].shape = None
     shapes.infer_unknown(part)
     shapes.infer(whole)
-    assert [out_shape(part, i) for i in range(6)] == [out_shape(whole, i) for i in range(6)]
-    assert out_shape(part, 4) == (1, 4, 42 if height == 9 else out_shape(whole, 4)[2])
+    found = [[unnumbered(out_shape(model, i)) for i in range(6)] for model in (part, whole)]
+    assert found[0] == found[1]
+    assert found[0][4] == (1, 4, 42 if height == 9 else "unk")
 
 
 def test_infer_leaves_alone_what_is_known(monkeypatch):
