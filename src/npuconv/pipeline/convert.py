@@ -16,7 +16,6 @@ from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.errors import (
-    CalibrationError,
     InternalError,
     ModelError,
     UnsupportedModelError,
@@ -33,7 +32,7 @@ from npuconv.model import save, store
 from npuconv.pipeline import findings, prepare
 from npuconv.pipeline.conversion import Conversion
 from npuconv.quantize.budget import spend_budget
-from npuconv.quantize.calibrate import Calibration, calibrate
+from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
@@ -213,7 +212,8 @@ def _quantize(
     with clock.measured("calibration data"):
         data = _open_data(legal, source, progress)
     clock.expect(prepare.expected_costs(legal, len(data.used), len(data.measured_on())))
-    data, steps = _steps_of_taken(legal, data, clock)
+    steps = _run_steps(legal, data, clock)
+    data = steps.data
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
@@ -267,24 +267,12 @@ def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare
 class _Steps:
     """Quantization of a float graph, before a budget is spent."""
 
+    data: prepare.CalibrationData  # without built-in samples that the model does not take
     graph: DeviceGraph  # with what the host pads
     seen: Calibration  # statistics of the float pass
     state: QuantState  # scales, zero points, integer weights
     errors: Sensitivity | None  # of the outputs, by each rounding; None where unknown
     padding: quality.HostPadding | None  # by the host, of tensors that cross for it
-
-
-def _steps_of_taken(
-    legal: LegalModel, data: prepare.CalibrationData, clock: Timings
-) -> tuple[prepare.CalibrationData, _Steps]:
-    """Run the steps, on fewer built-in samples where the model does not take all of them."""
-    try:
-        return data, _run_steps(legal, data, clock)
-    except CalibrationError:
-        fewer = prepare.without_refused(legal, data)
-        if fewer is None:
-            raise
-    return fewer, _run_steps(legal, fewer, clock)
 
 
 def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:
@@ -293,11 +281,11 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
     brought = legal.options.keep_scales and bool(legal.ctx.source_scales.tensors)
     off_grid = data.samples.synthetic or brought  # scales of the source are on no such grid
     without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
-    used = data.used
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(DeviceGraph.of(legal), used, without, clock.step)
+        graph, grids = prepare_host(DeviceGraph.of(legal), data.used, without, clock.step)
     with clock.measured("calibrate"):
-        seen = calibrate(graph, graph.proto(), used, clock.step)
+        data, seen = prepare.calibrate(graph, data, clock.step)
+    used = data.used
     with clock.measured("choose ranges"):
         state = choose_encodings(graph, seen, grids, without)
     with clock.measured("clip ranges"):
@@ -310,7 +298,7 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
     with clock.measured("host padding"):
         graph, seen, state, errors = pad_between_layers(graph, seen, state, errors, without)
     padding = padding_report(before, Crossing.of(graph, state, errors))
-    return _Steps(graph, seen, state, errors, padding)
+    return _Steps(data, graph, seen, state, errors, padding)
 
 
 def _sensitivity(

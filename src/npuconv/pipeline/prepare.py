@@ -21,9 +21,9 @@ from npuconv.errors import CalibrationError, InternalError, ModelError, UsageErr
 from npuconv.evaluate import preparation
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
-from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.quantize import calibrate, kept
+from npuconv.quantize import calibrate as calibration
+from npuconv.quantize import kept
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
@@ -31,6 +31,7 @@ from npuconv.samples import Feed, Samples, Source, open_samples
 from npuconv.samples.feeds import HELD_OUT_LEAST, spread
 from npuconv.schemas import quality
 from npuconv.target import Target
+from npuconv.timings import Step
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
@@ -235,25 +236,29 @@ def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     Raises:
         CalibrationError: the model does not run on it, or makes numbers that are not finite.
     """
-    calibrate.try_sample(DeviceGraph.of(legal), proto, samples)
+    calibration.try_sample(DeviceGraph.of(legal), proto, samples)
 
 
-def without_refused(legal: LegalModel, data: CalibrationData) -> CalibrationData | None:
-    """Leave out the built-in samples that the model does not take.
+def calibrate(
+    graph: DeviceGraph, data: CalibrationData, step: Step
+) -> tuple[CalibrationData, calibration.Calibration]:
+    """Calibrate; where the model does not take some built-in samples, on the others.
 
-    Returns:
-        None where nothing can be left out: the samples are the user's, the model takes all of
-        them, or not even the first, with which check ends as well.
+    Raises:
+        CalibrationError: samples of the user's that cannot be used, or the first of the built-in
+            ones, with which check ends as well.
     """
-    if not data.samples.builtin:
-        return None
-    proto = save.to_proto(legal.model)
+    proto = graph.proto()
     try:
-        taken = calibrate.without_refused(DeviceGraph.of(legal), proto, data.samples)
+        return data, calibration.calibrate(graph, proto, data.used, step)
     except CalibrationError:
-        return None
-    fewer = len(taken) < len(data.samples) and taken.indices[0] == data.samples.indices[0]
-    return replace(data, samples=taken) if fewer else None
+        if not data.samples.builtin:
+            raise
+        fewer = calibration.without_refused(graph, proto, data.samples)
+        if fewer is data.samples or fewer.indices[0] != data.samples.indices[0]:
+            raise
+    data = replace(data, samples=fewer)
+    return data, calibration.calibrate(graph, proto, data.used, step)
 
 
 def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
