@@ -6,10 +6,9 @@ Exporters leave them behind; each stands between two operators that could fuse.
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import edit, query
+from npuconv.legalize.tools.replace import cancel, eliminate
+from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
@@ -26,20 +25,14 @@ def eliminate_cast(model: Model, ctx: PassContext) -> int:
 
 
 def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
-    """Take out a Cast back from a wider type; the first stays where something else reads it."""
-    first, result = query.producer(node.inputs[0]), node.outputs[0]
-    if first is None or first.op != "Cast" or model.is_output(result):
+    """Take out a Cast back from a wider type."""
+    first = query.producer(node.inputs[0])
+    if first is None or first.op != "Cast" or not query.is_standard(first):
         return 0
-    source = first.inputs[0]
-    if not (_becomes(node, source) and _is_wider(first.outputs[0], source)):
+    source, wider = first.inputs[0], first.outputs[0]
+    if not (_becomes(node, source) and _is_wider(wider, source)):
         return 0
-    before = f"Cast to {first.outputs[0].dtype} and back"
-    with ctx.rewrite(model, [first, node], before, "nothing", outputs=[result]) as record:
-        if record.old is not None:
-            record.new = identity(record.old, source.name)
-        edit.redirect(result, source)
-        edit.disconnect(node)
-    return 1
+    return cancel(model, ctx, first, node)
 
 
 def _becomes(node: Node, tensor: Tensor) -> bool:

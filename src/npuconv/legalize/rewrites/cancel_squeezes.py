@@ -8,7 +8,6 @@ convolution. Other inputs of such an operator get the axes put in.
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import (
     BROADCASTING,
@@ -22,6 +21,7 @@ from npuconv.legalize.tools.layout import (
     unsqueeze,
     widened,
 )
+from npuconv.legalize.tools.replace import cancel
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -53,16 +53,7 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
     axes = squeezed_axes(node)
     if axes is None or axes != squeezed_axes(first):
         return 0
-    source, result = first.inputs[0], node.outputs[0]
-    if model.is_output(result):
-        return 0
-    before = f"{first.op} and {node.op}"
-    with ctx.rewrite(model, [first, node], before, "nothing", outputs=[result]) as record:
-        if record.old is not None:
-            record.new = identity(record.old, source.name)
-        edit.redirect(result, source)
-        edit.disconnect(node)
-    return 1
+    return cancel(model, ctx, first, node)
 
 
 def _move(model: Model, ctx: PassContext, node: Node) -> int:

@@ -8,8 +8,8 @@ what lies between the two, or where dimensions are open that only the shape betw
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.replace import cancel
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -33,18 +33,13 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     if dims is None:
         return 0
     source, result = first.inputs[0], node.outputs[0]
-    is_back = dims == query.static_shape(source) and not model.is_output(result)
-    before, after = f"{first.op} and {node.op}", "nothing" if is_back else "Reshape"
-    with ctx.rewrite(model, [first, node], before, after, outputs=[result], modulus=None) as record:
-        if is_back:
-            if record.old is not None:
-                record.new = identity(record.old, source.name)
-            edit.redirect(result, source)
-            edit.disconnect(node)
-        else:
-            edit.disconnect(node)
-            shape = edit.constant(model, f"{result.name}/shape", np.asarray(dims, np.int64))
-            edit.add_node(model, "Reshape", [source, shape], [result], origin=[first, node])
+    if dims == query.static_shape(source) and cancel(model, ctx, first, node, modulus=None):
+        return 1
+    before = f"{first.op} and {node.op}"
+    with ctx.rewrite(model, [first, node], before, "Reshape", outputs=[result], modulus=None):
+        edit.disconnect(node)
+        shape = edit.constant(model, f"{result.name}/shape", np.asarray(dims, np.int64))
+        edit.add_node(model, "Reshape", [source, shape], [result], origin=[first, node])
     return 1
 
 

@@ -31,6 +31,30 @@ def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
     return 1
 
 
+def cancel(
+    model: Model, ctx: PassContext, first: Node, node: Node, *, modulus: int | None = 1
+) -> int:
+    """Remove two nodes that undo each other, measured; the first stays if something else reads it.
+
+    ``modulus`` is that of ``PassContext.rewrite``.
+
+    Returns:
+        1, or 0 where the second makes an output of the model.
+    """
+    source, result = first.inputs[0], node.outputs[0]
+    if model.is_output(result):
+        return 0
+    before, kept = f"{first.op} and {node.op}", [result]
+    with ctx.rewrite(
+        model, [first, node], before, "nothing", outputs=kept, modulus=modulus
+    ) as record:
+        if record.old is not None:
+            record.new = identity(record.old, source.name)
+        edit.redirect(result, source)
+        edit.disconnect(node)
+    return 1
+
+
 def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
     """Append the activation that a fused ``node`` names, which must have one.
 
