@@ -330,21 +330,3 @@ def test_pools_side_by_side_are_put_right_at_once(monkeypatch):
     proto = net.op("Concat", *(f"p{number}" for number in range(9)), axis=1).model()
     assert shape_of(proto) == run(proto)[0].shape
     assert len(rounds) < 6
-
-
-@pytest.mark.parametrize("step", [1, -1])
-@pytest.mark.parametrize("before", [False, True])
-def test_a_slice_of_what_a_window_leaves_nothing_of(step: int, before: bool):
-    """ONNX would end the process; the window is found, and what reads it stays open."""
-    net = Net(x=(1, 2, 5, 5))
-    ends = [net.constant(np.asarray([value], np.int64)) for value in (0, 9999, 2, step)]
-    if before:  # what a window makes is sliced there, too, and is none of these
-        net.conv("x", (2, 2, 2, 2), kernel_shape=[2, 2]).op("Slice", net.last, *ends[:3])
-    net.conv("", (2, 2, 3, 3), dilations=[4, 4], kernel_shape=[3, 3], to="w")
-    proto = net.op("Identity", "w", to="y").output().model()
-    proto.graph.node[-1].op_type = "Slice"  # now that its shape has been inferred
-    proto.graph.node[-1].input.extend(ends)
-    del proto.graph.output[0].type.tensor_type.shape.dim[:]
-    model = load.load(proto)
-    assert shapes.infer(model) == ""
-    assert query.shape(model.graph.tensors()["w"]) == (1, 2, None, None)

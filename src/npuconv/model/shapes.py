@@ -19,11 +19,10 @@ from npuconv.model.conv import SAME, Window, pool_output, transpose_output, wind
 from npuconv.model.core import Model, subgraphs, with_inner
 from npuconv.model.proto import TensorType, Types
 from npuconv.model.skeleton import skeleton
+from npuconv.model.slices import before_slices
 from npuconv.model.types import Node, Tensor
 
 Dims = list[int | str | None]
-
-_WINDOWS = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", *query.POOLS})
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -211,7 +210,7 @@ def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str
 
 def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
     """Infer strictly if possible, else leniently; return the result and the strict error."""
-    if (partial := _before_slices(proto)) is not None:
+    if (partial := before_slices(proto)) is not None:
         return partial, ""  # a rule reports what leaves no cells
     try:
         return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True), ""
@@ -223,64 +222,6 @@ def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True), reason
     except Exception:
         return None, reason
-
-
-def _before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Infer up to each Slice of what a window makes, which may be of negative extent.
-
-    ONNX does not compare a window with what it slides over, and ends the process in such a Slice.
-    One more inference for every Slice that has such windows before it in a row.
-
-    Returns:
-        The result where an extent is negative; else None.
-    """
-    known: set[str] = set()  # tensors of no negative extent
-    while any(node.op_type == "Slice" for node in proto.graph.node):
-        kept = _safe(proto, known)
-        if len(kept) == len(proto.graph.node):
-            return None
-        partial = onnx.ModelProto()
-        partial.CopyFrom(proto)
-        del partial.graph.node[:]
-        partial.graph.node.extend(kept)
-        try:
-            found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
-        except Exception:
-            return None
-        types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
-        if any(dim.dim_value < 0 for one in types.values() for dim in one.shape.dim):
-            return found
-        new = {name for name, one in types.items() if one.HasField("shape")} - known
-        if not new:
-            return None
-        known |= new
-    return None
-
-
-def _safe(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
-    """Return the nodes but for each Slice that may read a negative extent."""
-    kept, doubtful = list[onnx.NodeProto](), set[str]()
-    for node in proto.graph.node:
-        behind = not doubtful.isdisjoint(node.input)
-        if behind or _may_leave_nothing(node):
-            doubtful.update(name for name in node.output if name not in known)
-        if not behind or node.op_type != "Slice":
-            kept.append(node)
-    return kept
-
-
-def _may_leave_nothing(node: onnx.NodeProto) -> bool:
-    """Return whether a window may be larger than an input of one cell with its pads."""
-    if node.op_type not in _WINDOWS:
-        return False
-    attrs = {a.name: list(a.ints) for a in node.attribute}
-    kernel, pads = attrs.get("kernel_shape", []), attrs.get("pads", [])
-    if node.op_type == "ConvTranspose":  # whose pads crop
-        return any(pads)
-    steps = attrs.get("dilations") or [1] * len(kernel)
-    added = [a + b for a, b in zip(pads, pads[len(kernel) :], strict=False)] or [0] * len(kernel)
-    axes = zip(kernel, steps, added, strict=False)
-    return not kernel or any((size - 1) * step > more for size, step, more in axes)
 
 
 def _update(tensor: Tensor, found: TensorType) -> None:

@@ -1,0 +1,128 @@
+"""Inference up to a Slice of what may be of negative extent, where ONNX ends the process.
+
+ONNX does not compare a window with what it slides over; its Slice takes negative extents for
+impossible. onnxruntime infers shapes in the same way, so that it must not load such a model either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import onnx
+
+from npuconv.errors import ModelError
+from npuconv.model import query
+
+_WINDOWS = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", *query.POOLS})
+
+
+def before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Infer up to each Slice of what a window makes, which may be of negative extent.
+
+    Returns:
+        The result where an extent is negative; else None.
+
+    Raises:
+        ModelError: an extent in the body of a node is negative, which no rule looks into.
+    """
+    bare = _without_inner_slices(proto)
+    found = _before_own_slices(bare)
+    if found is not None or bare is proto:
+        return found
+    try:
+        found = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+    except Exception:
+        return None
+    if _negative(found.graph) is not None:
+        return found
+    for body in _bodies(found.graph):
+        if (name := _negative(body)) is not None:
+            raise ModelError(
+                f"tensor {name!r}, in a body of an If, Loop or Scan: a kernel is larger than what "
+                "it slides over with its pads, so that nothing is left",
+                hint="mend kernel or pads, or take the node out",
+            )
+    return None
+
+
+def _without_inner_slices(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model without the Slices in bodies, if these may read what a window makes."""
+    bodies = list(_bodies(proto.graph))
+    nodes = [node for graph in (proto.graph, *bodies) for node in graph.node]
+    sliced = any(node.op_type == "Slice" for body in bodies for node in body.node)
+    if not (sliced and any(map(_may_leave_nothing, nodes))):
+        return proto
+    bare = onnx.ModelProto()
+    bare.CopyFrom(proto)
+    for body in _bodies(bare.graph):
+        kept = [node for node in body.node if node.op_type != "Slice"]
+        del body.node[:]
+        body.node.extend(kept)
+    return bare
+
+
+def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of nodes, and those inside of them."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield body
+                yield from _bodies(body)
+
+
+def _negative(graph: onnx.GraphProto) -> str | None:
+    """Return a tensor of negative extent, if there is one."""
+    infos = (*graph.value_info, *graph.output)
+    shapes = ((info.name, info.type.tensor_type.shape) for info in infos)
+    return next((name for name, one in shapes if any(d.dim_value < 0 for d in one.dim)), None)
+
+
+def _before_own_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Infer without bodies: once more for every Slice that has such windows before it in a row."""
+    known: set[str] = set()  # tensors of no negative extent
+    while any(node.op_type == "Slice" for node in proto.graph.node):
+        kept = _safe(proto, known)
+        if len(kept) == len(proto.graph.node):
+            return None
+        partial = onnx.ModelProto()
+        partial.CopyFrom(proto)
+        del partial.graph.node[:]
+        partial.graph.node.extend(kept)
+        try:
+            found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
+        except Exception:
+            return None
+        if _negative(found.graph) is not None:
+            return found
+        types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
+        new = {name for name, one in types.items() if one.HasField("shape")} - known
+        if not new:
+            return None
+        known |= new
+    return None
+
+
+def _safe(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
+    """Return the nodes but for each Slice that may read a negative extent."""
+    kept, doubtful = list[onnx.NodeProto](), set[str]()
+    for node in proto.graph.node:
+        behind = not doubtful.isdisjoint(node.input)
+        if behind or _may_leave_nothing(node):
+            doubtful.update(name for name in node.output if name not in known)
+        if not behind or node.op_type != "Slice":
+            kept.append(node)
+    return kept
+
+
+def _may_leave_nothing(node: onnx.NodeProto) -> bool:
+    """Return whether a window may be larger than an input of one cell with its pads."""
+    if node.op_type not in _WINDOWS:
+        return False
+    attrs = {a.name: list(a.ints) for a in node.attribute}
+    kernel, pads = attrs.get("kernel_shape", []), attrs.get("pads", [])
+    if node.op_type == "ConvTranspose":  # whose pads crop
+        return any(pads)
+    steps = attrs.get("dilations") or [1] * len(kernel)
+    added = [a + b for a, b in zip(pads, pads[len(kernel) :], strict=False)] or [0] * len(kernel)
+    axes = zip(kernel, steps, added, strict=False)
+    return not kernel or any((size - 1) * step > more for size, step, more in axes)
