@@ -42,7 +42,7 @@ def body(kernel: int, *given: onnx.ValueInfoProto, inner: bool = False) -> onnx.
             *((key, np.asarray([n], np.int64)) for key, n in (("s", 0), ("e", 9), ("a", 2))),
         )
     ]
-    nodes.append(helper.make_node("Conv", ["x", f"{prefix}w"], [f"{prefix}c"]))
+    nodes.append(helper.make_node("Conv", ["x", f"{prefix}w"], [f"{prefix}c"], name=f"{prefix}n"))
     sliced = [f"{prefix}{key}" for key in "csea"]
     nodes.append(helper.make_node("Slice", sliced, [f"{prefix}o"]))
     results = [helper.make_tensor_value_info(f"{prefix}o", TensorProto.FLOAT, [None] * 4)]
@@ -79,7 +79,7 @@ def model(op: str, kernel: int) -> onnx.ModelProto:
 def test_a_slice_in_a_body(op: str):
     """onnxruntime would end the process as well, so that the model is refused before it."""
     for command in (npuconv.check, npuconv.convert):
-        with pytest.raises(ModelError, match="tensor 'b5c', in a body of an If, Loop or Scan"):
+        with pytest.raises(ModelError, match="Conv 'b5n', which makes 'b5c' in a body of an If"):
             command(model(op, 5))
     found = npuconv.check(model(op, 3)).findings
     assert {one.code for one in found if one.severity == Severity.ERROR} == {"MDL004"}

@@ -14,7 +14,7 @@ import onnx
 
 from npuconv.errors import UsageError
 from npuconv.fleet import UnknownInputError
-from npuconv.model import query, stated
+from npuconv.model import query, value_info
 from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner
 from npuconv.model.proto import TensorType, Types
@@ -96,15 +96,14 @@ def forget(model: Model) -> None:
 def infer(model: Model) -> str:
     """Infer shapes and types of all tensors, as far as ONNX can.
 
-    What a file states of inner tensors counts only where nothing is inferred, as in
-    ``npuconv.model.stated``.
+    The ``value_info`` of a file counts only where nothing is inferred.
 
     Returns:
         The contradiction between shapes, in ONNX's words; '' if there is none.
     """
-    said = stated.set_aside(model)
+    said = value_info.set_aside(model)
     contradiction = _infer_corrected(model, model.nodes())
-    if stated.fill(model, said):
+    if value_info.fill(model, said):
         contradiction = _infer_corrected(model, model.nodes())
     if contradiction:  # runtimes ignore stated shapes of results
         forget(model)

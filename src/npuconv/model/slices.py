@@ -33,16 +33,24 @@ def before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
         found = onnx.shape_inference.infer_shapes(bare, data_prop=True)
     except Exception:
         return None
-    if _negative(found.graph) is not None:
+    if _negative(found.graph):
         return found
     for body in _bodies(found.graph):
-        if (name := _negative(body)) is not None:
+        _refuse_negative(body)
+    return None
+
+
+def _refuse_negative(body: onnx.GraphProto) -> None:
+    """Raise ModelError for the first node of a body that makes a tensor of negative extent."""
+    negative = _negative(body)
+    for node in body.node:
+        if not negative.isdisjoint(node.output):
+            called = f"{node.op_type} {node.name!r}" if node.name else node.op_type
             raise ModelError(
-                f"tensor {name!r}, in a body of an If, Loop or Scan: a kernel is larger than what "
-                "it slides over with its pads, so that nothing is left",
+                f"{called}, which makes {node.output[0]!r} in a body of an If, Loop or Scan: a "
+                "kernel is larger than what it slides over with its pads, so that nothing is left",
                 hint="mend kernel or pads, or take the node out",
             )
-    return None
 
 
 def _without_inner_slices(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -70,15 +78,15 @@ def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
                 yield from _bodies(body)
 
 
-def _negative(graph: onnx.GraphProto) -> str | None:
-    """Return a tensor of negative extent, if there is one."""
+def _negative(graph: onnx.GraphProto) -> set[str]:
+    """Return the tensors of negative extent."""
     infos = (*graph.value_info, *graph.output)
     shapes = ((info.name, info.type.tensor_type.shape) for info in infos)
-    return next((name for name, one in shapes if any(d.dim_value < 0 for d in one.dim)), None)
+    return {name for name, one in shapes if any(d.dim_value < 0 for d in one.dim)}
 
 
 def _before_own_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Infer without bodies: once more for every Slice that has such windows before it in a row."""
+    """Infer up to Slices outside of bodies: once more for each that has such windows before it."""
     known: set[str] = set()  # tensors of no negative extent
     while any(node.op_type == "Slice" for node in proto.graph.node):
         kept = _safe(proto, known)
@@ -92,7 +100,7 @@ def _before_own_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
             found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
         except Exception:
             return None
-        if _negative(found.graph) is not None:
+        if _negative(found.graph):
             return found
         types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
         new = {name for name, one in types.items() if one.HasField("shape")} - known

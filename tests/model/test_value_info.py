@@ -1,4 +1,4 @@
-"""Stated shapes of inner tensors: what counts of them, and what is inferred in their place."""
+"""Shapes that a file states of inner tensors: what counts, and what is inferred in their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stated shapes of inner tensors, which count only where ONNX infers nothing.
+"""Shapes that a file states of inner tensors, its ``value_info``: for where ONNX infers nothing.
 
 Runtimes ignore them, and tools that open the batch of an export leave them as they were: a graph
 that was cut or reshaped by what they say would not run for other batches.
@@ -55,7 +55,11 @@ def _name_open(tensor: Tensor) -> list[str]:
 
 
 def fill(model: Model, said: Stated) -> bool:
-    """Give tensors what was stated of them and is not inferred; return whether there was some."""
+    """Give tensors what was stated of them and is not inferred; leave open what was named for it.
+
+    Returns:
+        Whether there was something to give.
+    """
     is_open = any(not isinstance(d, int) for t in model.graph.inputs for d in _batch(t))
     filled = [_fill(tensor, dims, said.names, is_open) for tensor, dims in said.shapes]
     tensors = (t for node in model.nodes() for t in node.outputs)
