@@ -297,7 +297,7 @@ class Options(Strict):
     )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
-        256, ge=1, description="MiB of a folded constant; larger ones are not folded"
+        256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"
     )
     max_model_bytes: int = Field(
         DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"

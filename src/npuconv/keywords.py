@@ -108,7 +108,7 @@ class CommonKeywords(TypedDict, total=False):
     verify: bool
     # calibration samples read at most
     max_samples: int
-    # MiB of a folded constant
+    # MiB of a constant that npuconv makes
     max_folded_mib: int
     # bytes of a model with its external data
     max_model_bytes: int
