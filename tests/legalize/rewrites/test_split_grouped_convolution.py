@@ -162,6 +162,7 @@ def test_very_many_groups_become_dense():
         Net(x=(1, 6, 16)).conv("x", (4, 3, 3), group=2),
         Net(x=(1, 6, 1, 8, 8)).conv("x", (4, 3, 1, 3, 3), group=2),
         Net(x=(1, 6, 4, 8, 8)).conv("x", (4, 3, 4, 3, 3), group=2),
+        Net(x=(1, 6, 4, 8, 8)).conv("x", (6, 2, 1, 3, 3), op="ConvTranspose", group=2),
         Net(x=X).conv("x", (6, 2, 3, 3), op="ConvTranspose", group=2),
         Net(x=X).conv("x", (6, 2, 2, 2), op="ConvTranspose", group=2, strides=[2, 2]),
         Net(x=X).conv("x", (6, 1, 3, 3), op="ConvTranspose", group=6, auto_pad="SAME_UPPER"),
@@ -177,6 +178,21 @@ def test_other_convolutions(net):
     assert not legal.model.nodes("Split")
     assert not legal.model.nodes("Concat")
     assert not legal.findings.refuse
+
+
+@pytest.mark.parametrize("target", ["npu-int8", "mediatek-mdla2"])
+def test_groups_cross_once(target):
+    """A layer of 32 groups between two others: the image goes in, and the result comes out."""
+    net = Net(x=(1, 8, 8, 8)).conv("x", (64, 8, 1, 1)).conv("", (64, 2, 3, 3), group=32)
+    proto = net.conv("", (8, 64, 1, 1)).model()
+    checked = npuconv.check(proto, target=target)
+    done = npuconv.convert(proto, target=target, format="qoperator", verify=False).report
+    split = npuconv.check(proto, target=target, prefer=("split",))
+    crossings = [
+        r.device.to_device.tensors + r.device.to_host.tensors for r in (checked, done, split)
+    ]
+    assert crossings[:2] == [2, 2]
+    assert crossings[2] > 30
 
 
 @pytest.mark.parametrize(

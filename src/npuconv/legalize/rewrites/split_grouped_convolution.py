@@ -35,7 +35,12 @@ from npuconv.partition.costs import choose, chosen
 
 @model_pass(
     Phase.LEGALIZE,
-    after=("resolve-auto-pad", "rewrite-1d-as-2d", "rewrite-conv-transpose-as-conv"),
+    after=(
+        "resolve-auto-pad",
+        "remove-3d-axis",
+        "rewrite-1d-as-2d",
+        "rewrite-conv-transpose-as-conv",
+    ),
 )
 def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
     if model.opset < 13:
