@@ -38,7 +38,7 @@ def complete(name: str, text: str) -> dict[str, Any]:
 
 def make(name: str) -> str:
     """Return the text of a schema file, from the models that define it."""
-    from npuconv.batch.jobsfile import JobsFile
+    from npuconv.batch.expand import JobsFile
     from npuconv.config import Options
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report

@@ -14,7 +14,8 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, small, tree, wait_for
-from npuconv.batch.local import Watcher
+from npuconv.batch.entry import Watcher
+from npuconv.batch.lock import tools
 from npuconv.errors import UsageError
 from support.jobs import run_in_process
 
@@ -168,10 +169,8 @@ def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
 
 def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
-    monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: {"npuconv": "9", **versions})
-    from npuconv.batch.lock import tools
-
-    versions = {name: text for name, text in tools().items() if name != "npuconv"}
+    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # of the batch, of its worker
+    monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: next(answers))
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
     assert [job.status for job in report.jobs] == ["failed"]
     assert f"has npuconv {npuconv.__version__}, not 9" in report.jobs[0].message
@@ -203,7 +202,7 @@ def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said
         tries.append(1)
         do(*arguments)
 
-    monkeypatch.setattr("npuconv.batch.remote.do", counted)
+    monkeypatch.setattr("npuconv.batch.cluster.run_on_worker", counted)
     path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
     (job,) = npuconv.run_batch(path, scheduler=near).jobs
     assert (job.status, job.message) == (status, said)
