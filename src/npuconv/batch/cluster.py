@@ -16,11 +16,13 @@ import hashlib
 import queue
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
+from weakref import WeakValueDictionary
 
 from npuconv import files
 from npuconv.batch import local
@@ -31,6 +33,7 @@ from npuconv.target import builtin_names
 
 _CONNECT_TIMEOUT = "30 s"
 _MAX_RUNS = 2  # of a job, or a block, whose workers die
+_MAX_SHIPPED = 64  # jobs whose files are on the scheduler at the same time
 _MAX_SUBMISSIONS = 10  # of a job, if other jobs may be the cause of the deaths of its workers
 _FOLDER = "npuconv"  # in the folder of the worker
 _PARTS = ".npuconv-calibration"  # folder of the calibrated parts of a shipped job
@@ -106,25 +109,26 @@ class _ClusterRun:
         self._blocks, self._ship = blocks, ship
         # Pairs of a job and its completed future, and messages of workers.
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._running: dict[str, tuple[Job, Any]] = {}  # jobs and futures by name of the job
+        self._running: dict[str, tuple[Job, list[Any]]] = {}  # with futures, by name of the job
         self._submissions: Counter[str] = Counter()  # by name of the job
         self._calibrated: dict[str, set[int]] = {}  # numbers of blocks by name of a started job
-        self._parcels: dict[tuple[str, ...], Any] = {}  # futures by the paths of the files
+        # Futures of files by their paths; the scheduler drops those that no running job needs.
+        self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 
     def events(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """Submit the jobs and yield their events until all have ended."""
         self._client.subscribe_topic(self._batch, lambda event: self._queue.put(event[1]))
-        try:
-            for job in jobs:
-                self._submit(job)
-            while self._running:
-                item = self._queue.get()
-                if isinstance(item, tuple):
-                    yield from self._complete(*item)
-                elif item["job"] in self._running:
-                    yield from self._progress(item)
-        finally:
-            self._client.unsubscribe_topic(self._batch)
+        pending = deque(jobs)
+        limit = _MAX_SHIPPED if self._ship else len(jobs)
+        while pending or self._running:
+            while pending and len(self._running) < limit:
+                self._submit(pending.popleft())
+            item = self._queue.get()
+            if isinstance(item, tuple):
+                yield from self._complete(*item)
+            elif item["job"] in self._running:
+                yield from self._progress(item)
+        if self._client.status == "running":
             self._client.set_metadata(self._batch, {})
 
     def _submit(self, job: Job) -> None:
@@ -137,29 +141,33 @@ class _ClusterRun:
             "batch": self._batch,
             "ship": self._ship,
         }
-        results = self._ship_files(job) if self._ship else []
-        tasks = [job]
+        parcels = self._ship_files(job) if self._ship else []
+        blocks = []
         if split and self._submissions[job.name] == 1:  # later the job calibrates by itself
-            tasks = [replace(job, block=(n, self._blocks)) for n in range(self._blocks)] + tasks
-        blocks: list[Any] = []
-        for task in tasks:
-            dependencies = results if task.block else [*results, *blocks]
-            blocks.append(self._client.submit(
-                run_on_worker, {**request, "job": to_json(task)}, *dependencies, pure=False
-            ))  # fmt: skip
-        future = blocks[-1]
-        self._running[job.name] = job, future
+            for number in range(self._blocks):
+                data = to_json(replace(job, block=(number, self._blocks)))
+                blocks.append(self._task(run_on_worker, {**request, "job": data}, *parcels))
+        request["job"] = to_json(job)
+        future = self._task(run_on_worker, request, *parcels, *blocks)
+        self._running[job.name] = job, [*parcels, future]
         future.add_done_callback(lambda future: self._queue.put((job, future)))
 
+    def _task(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # of shipped files
+            return self._client.submit(function, *arguments, pure=False)
+
     def _ship_files(self, job: Job) -> list[Any]:
-        """Send the files of a job to the workers, each set of files once; return futures."""
+        """Submit the files of a job, each set of files once; return futures.
+
+        They are results of tasks, which Dask runs again if their worker dies. Scattered data
+        would be lost.
+        """
         futures = []
         for paths in map(tuple, required_files(job, self._place.root)):
             future = self._parcels.get(paths)
-            if future is None or future.status != "finished":
-                parcel = {"files": read_files(paths, self._place.root)}
-                # On every worker, so that none is lost when a worker dies.
-                (future,) = self._client.scatter([parcel], broadcast=True, hash=False)
+            if future is None or future.status not in ("pending", "finished"):
+                future = self._task(dict, {"files": read_files(paths, self._place.root)})
                 self._parcels[paths] = future
             futures.append(future)
         return futures
@@ -176,7 +184,7 @@ class _ClusterRun:
             yield Event(job)
 
     def _complete(self, job: Job, future: Any) -> Iterator[Event]:
-        """Yield the end of a job, or submit it again if its workers or files were lost."""
+        """Yield the end of a job, or submit it again if its workers died."""
         from distributed import KilledWorker
 
         error = future.exception() if future.status == "error" else None
@@ -188,6 +196,8 @@ class _ClusterRun:
         elif error and not isinstance(error, KilledWorker):  # no npuconv there, or a full disk
             text = " ".join(f"{type(error).__name__}: {error}".split())
             outcome = Outcome("failed", f"its worker could not run it: {text}")
+        elif self._client.status not in ("running", "connecting"):
+            outcome = Outcome("lost", "the connection to the scheduler was lost")
         elif self._submissions[job.name] < _MAX_SUBMISSIONS:
             self._submit(job)
             return
