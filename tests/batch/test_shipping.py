@@ -63,6 +63,7 @@ def test_a_file_that_is_missing(root):
 
 def test_absolute_paths(root):
     """Absolute paths are refused."""
-    (_, paths) = required_files(job("m", calibration=str(root / "list.txt")), root)
-    with pytest.raises(UsageError, match="relative to the jobs file"):
-        read_files(paths, root)
+    (root / "other.txt").write_text("/elsewhere/a.png\n")
+    for calibration in (str(root / "list.txt"), "other.txt"):
+        with pytest.raises(UsageError, match="relative to the jobs file"):
+            required_files(job("m", calibration=calibration), root)

@@ -12,8 +12,8 @@ import pytest
 import npuconv
 from batch.conftest import has_ended, job, place, tree, wait_for
 from npuconv.batch.cluster import count_blocks, parts_folder
-from npuconv.batch.job import Job, Place, from_json, to_json
 from npuconv.batch.entry import Watcher
+from npuconv.batch.job import Job, Place, from_json, to_json
 from support.builders import digits, images
 from support.jobs import run_in_process
 

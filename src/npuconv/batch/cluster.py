@@ -68,15 +68,10 @@ def _connect(settings: Settings) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         address: Any = settings.scheduler
         if settings.local_cluster:
-            address = stack.enter_context(
-                LocalCluster(
-                    n_workers=settings.local_cluster,
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs="CRITICAL",
-                )
-            )
+            address = stack.enter_context(LocalCluster(
+                n_workers=settings.local_cluster, threads_per_worker=1, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
+            ))  # fmt: skip
         try:
             client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -112,12 +107,15 @@ class _ClusterRun:
         self._running: dict[str, tuple[Job, list[Any]]] = {}  # with futures, by name of the job
         self._submissions: Counter[str] = Counter()  # by name of the job
         self._calibrated: dict[str, set[int]] = {}  # numbers of blocks by name of a started job
+        self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files by name of the job
         # Futures of files by their paths; the scheduler drops those that no running job needs.
         self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 
     def events(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """Submit the jobs and yield their events until all have ended."""
         self._client.subscribe_topic(self._batch, lambda event: self._queue.put(event[1]))
+        if self._ship:  # an absolute path is refused before any job runs
+            self._sets = {job.name: required_files(job, self._place.root) for job in jobs}
         pending = deque(jobs)
         limit = _MAX_SHIPPED if self._ship else len(jobs)
         while pending or self._running:
@@ -164,7 +162,7 @@ class _ClusterRun:
         would be lost.
         """
         futures = []
-        for paths in map(tuple, required_files(job, self._place.root)):
+        for paths in map(tuple, self._sets[job.name]):
             future = self._parcels.get(paths)
             if future is None or future.status not in ("pending", "finished"):
                 future = self._task(dict, {"files": read_files(paths, self._place.root)})
@@ -289,36 +287,28 @@ def _provide_place(
 
 
 def required_files(job: Job, root: Path) -> list[list[str]]:
-    """Return the files of a job: model, target, and each set of files that its options name."""
-    sets = {job.model: [root / job.model, *external_files(root / job.model)]}
-    if job.options.target not in builtin_names():
-        sets[job.options.target] = [root / job.options.target]
-    for name in filter(None, (getattr(job.options, key) for key in NAMES_A_FILE)):
-        sets[name] = data_files(root / name)
-
-    def portable_path(name: str, path: Path) -> str:
-        is_inside = path.is_relative_to(root) and not Path(name).is_absolute()
-        return (path.relative_to(root) if is_inside else path).as_posix()
-
-    return [[portable_path(name, path) for path in paths] for name, paths in sets.items()]
-
-
-def read_files(paths: Iterable[str], root: Path) -> dict[str, bytes]:
-    """Read files to send; a missing one is left out, and the job reports it.
+    """Return the files of a job: model, target, and each set of files that its options name.
 
     Raises:
         UsageError: a path is absolute.
     """
-    contents = {}
-    for path in paths:
-        if Path(path).is_absolute():
-            raise UsageError(
-                f"{path}: an absolute path means another file on another machine",
-                hint="write it relative to the jobs file, or leave out --ship",
-            )
-        if (root / path).is_file():
-            contents[path] = (root / path).read_bytes()
-    return contents
+    names = [] if job.options.target in builtin_names() else [job.options.target]
+    names += [name for key in NAMES_A_FILE if (name := getattr(job.options, key))]
+    sets = [[root / job.model, *external_files(root / job.model)]]
+    sets += [data_files(root / name) for name in names]
+    absolute = [name for name in (job.model, *names) if Path(name).is_absolute()]
+    absolute += [str(path) for paths in sets for path in paths if not path.is_relative_to(root)]
+    if absolute:
+        raise UsageError(
+            f"{absolute[0]}: an absolute path means another file on another machine",
+            hint="write it relative to the jobs file, or leave out --ship",
+        )
+    return [[path.relative_to(root).as_posix() for path in paths] for paths in sets]
+
+
+def read_files(paths: Iterable[str], root: Path) -> dict[str, bytes]:
+    """Read files to send; a missing one is left out, and the job reports it."""
+    return {path: (root / path).read_bytes() for path in paths if (root / path).is_file()}
 
 
 def write_files(contents: Mapping[str, bytes], folder: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import IO, Any, Unpack
 
 from pydantic import ValidationError
 
@@ -54,33 +54,32 @@ def directory_lock(folder: Path, shown: str) -> Iterator[None]:
     Raises:
         OutputError: another batch has it, or it cannot be written.
     """
-    path = folder / LOCK_NAME
+    path = files.make_folder(folder) / LOCK_NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{shown}: cannot be made: {error.strerror}") from None
-    with contextlib.ExitStack() as stack:
-        is_removed = True
-        while is_removed:
-            try:
-                stream = stack.enter_context(path.open("a+", encoding="utf-8"))
-            except OSError as error:
-                raise OutputError(f"{shown}: cannot be written: {error.strerror}") from None
-            if not files.hold(stream.fileno(), wait=False):
-                stream.seek(0)
-                raise OutputError(
-                    f"{shown}: another npuconv batch writes there ({stream.read()})",
-                    hint="wait until it has ended, or give another output",
-                )
-            # Its last holder may have removed the file since it was opened.
-            is_removed = not os.fstat(stream.fileno()).st_nlink
+        stream = _open_locked(path, shown)
         stream.truncate(0)
         stream.write(f"process {os.getpid()} on {socket.gethostname()}")
         stream.flush()
+    except OSError as error:
+        raise OutputError(f"{shown}: cannot be written: {error.strerror}") from None
+    with stream:
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
+
+
+def _open_locked(path: Path, shown: str) -> IO[str]:
+    while True:
+        stream = path.open("a+", encoding="utf-8")
+        if not files.hold(stream.fileno(), wait=False):
+            with stream:
+                stream.seek(0)
+                text = f"{shown}: another npuconv batch writes there ({stream.read()})"
+            raise OutputError(text, hint="wait until it has ended, or give another output")
+        if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
+            return stream
+        stream.close()
 
 
 class Batch:
@@ -110,15 +109,14 @@ class Batch:
         self.place = Place(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
-        self.jobs = tuple(map(self._with_settings, self.expanded.jobs))
+        common = self.settings.limits
+        self.jobs = tuple(
+            replace(job, limits=JobLimits(
+                job.limits.timeout or common.timeout, job.limits.memory or common.memory
+            ))
+            for job in self.expanded.jobs
+        )  # fmt: skip
         self.locks = Locks(self.root, self.settings.threads)
-
-    def _with_settings(self, job: Job) -> Job:
-        limits, defaults = job.limits, self.settings.limits
-        return replace(
-            job,
-            limits=JobLimits(limits.timeout or defaults.timeout, limits.memory or defaults.memory),
-        )
 
     @property
     def folders(self) -> set[Path]:
@@ -154,21 +152,16 @@ class Batch:
         """
         watcher = watcher or Watcher()
         with directory_lock(self.output, self.expanded.output):
-            done = self._finished_outcomes() if self.settings.resume else {}
+            done: dict[str, Outcome] = {}
+            for job in self.jobs if self.settings.resume else ():
+                outcome = self.locks.outcome(job)
+                if outcome and _read_report(self.root, job):
+                    done[job.name] = outcome
             watcher.skipped(len(done))
             todo = [job for job in self.jobs if job.name not in done]
             outcomes = done | self._run_jobs(todo, watcher)
             rows = (_row(self.root, job, outcomes[job.name], job.name in done) for job in self.jobs)
             return _report(self.expanded.file, tuple(rows))
-
-    def _finished_outcomes(self) -> dict[str, Outcome]:
-        """Return the outcomes of jobs that are done and unchanged, by name of the job."""
-        outcomes = {}
-        for job in self.jobs:
-            outcome = self.locks.outcome(job)
-            if outcome and _read_report(self.root, job):
-                outcomes[job.name] = outcome
-        return outcomes
 
     def _run_jobs(self, jobs: Sequence[Job], watcher: Watcher) -> dict[str, Outcome]:
         """Run jobs, and write the lock of each finished one; return outcomes by name."""
@@ -268,22 +261,16 @@ def _read_report(root: Path, job: Job) -> Report | None:
 
 def _row(root: Path, job: Job, outcome: Outcome, unchanged: bool) -> BatchJob:
     report = _read_report(root, job) if outcome.finished else None
+    accuracy, quantization = (report.accuracy, report.quantization) if report else (None, None)
+    written = sorted(outcome.files.items())
     row = BatchJob(
-        name=job.name,
-        model=portable(job.model),
-        target=job.target,
-        format=job.options.format,
-        status=outcome.status,
-        exit_code=EXIT_CODES[outcome.status],
-        message=outcome.message,
+        name=job.name, model=portable(job.model), target=job.target, format=job.options.format,
+        status=outcome.status, exit_code=EXIT_CODES[outcome.status], message=outcome.message,
         by_severity=report.summary.by_severity if report else None,
-        sqnr_db=report.accuracy.sqnr_db if report and report.accuracy else None,
-        synthetic=bool(report and report.quantization and report.quantization.synthetic),
-        files=tuple(
-            JobFile(path=portable(path), sha256=digest)
-            for path, digest in sorted(outcome.files.items())
-        ),
-    )
+        sqnr_db=accuracy.sqnr_db if accuracy else None,
+        synthetic=bool(quantization and quantization.synthetic),
+        files=tuple(JobFile(path=portable(path), sha256=digest) for path, digest in written),
+    )  # fmt: skip
     return row.with_report(report, unchanged=unchanged)
 
 

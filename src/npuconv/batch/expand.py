@@ -13,7 +13,6 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
 from pathlib import Path, PurePosixPath
@@ -156,12 +155,12 @@ def expand(
     defaults = content.defaults.model_dump(exclude_unset=True)
     flags, below = read_outside_options(root, options, config)
     expansion = _Expansion(document, root, output, merge(below, defaults), flags)
-    expansion.check_codes(("defaults",), document.data.get("defaults", {}))
+    errors = list(_unknown_codes(document, ("defaults",), document.data.get("defaults", {})))
     for number, entry in enumerate(content.jobs):
-        expansion.check_codes(("jobs", number), document.data["jobs"][number])
+        errors += _unknown_codes(document, ("jobs", number), document.data["jobs"][number])
         expansion.add(("jobs", number), entry.model_dump(exclude_unset=True))
     jobs = expansion.claim_outputs()
-    raise_together(expansion.errors)
+    raise_together(errors + expansion.errors)
     return Expanded(Path(path), root, output, jobs)
 
 
@@ -298,22 +297,12 @@ class _Expansion:
         self._named_outputs: set[str] = set()  # files that the jobs file names
         self.errors: list[ConfigError] = []  # all of them, for one message
 
-    @contextmanager
-    def _collect_errors(self) -> Iterator[None]:
-        """Note an error and continue with the next part of the file."""
-        try:
-            yield
-        except ConfigError as error:
-            self.errors.append(error)
-
-    def check_codes(self, at: KeyPath, options: Mapping[str, Any]) -> None:
-        """Note the codes and names that no rule has."""
-        self.errors += _unknown_codes(self._document, at, options)
-
     def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
         """Add all jobs of one entry."""
-        with self._collect_errors():
+        try:
             self._add(at, self._models(at, entry), entry)
+        except ConfigError as error:
+            self.errors.append(error)
 
     def _add(self, at: KeyPath, models: list[Match], entry: dict[str, Any]) -> None:
         place = entry.pop("output", None)
@@ -356,25 +345,18 @@ class _Expansion:
                 output = PurePosixPath(job.output)
                 path = str(output.parent / _UNSAFE.sub("_", folder) / output.name)
                 job = replace(job, name=self._name(path), output=path)
-            with self._collect_errors():
-                self._claim(job, at, writers)
-                jobs.append(job)
+            jobs.append(job)
             if job.output in sources:
                 self.errors.append(self._error(at, f"{job.output}: would overwrite a model"))
+            if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in job.files[-1].split("/")):
+                self.errors.append(self._error(at, "a name in the path of the output is too long"))
+            taken = [file for file in job.files if file in writers]
+            if taken:
+                line = self._document.mark(writers[taken[0]])[0]
+                text = f"{taken[0]}: two jobs would write it, the other is on line {line}"
+                self.errors.append(self._error(at, text, "give one of them another output"))
+            writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
-
-    def _claim(self, job: Job, at: KeyPath, writers: dict[str, KeyPath]) -> None:
-        for file in job.files:
-            if max(len(os.fsencode(part)) for part in PurePosixPath(file).parts) > _MAX_NAME_BYTES:
-                raise self._error(at, "a name in the path of the output is too long")
-            if file in writers:
-                line = self._document.mark(writers[file])[0]
-                raise self._error(
-                    at,
-                    f"{file}: two jobs would write it, the other is on line {line}",
-                    "give one of them another output",
-                )
-            writers[file] = at
 
     def _models(self, at: KeyPath, entry: dict[str, Any]) -> list[Match]:
         matches = self._matches((*at, "model"), entry.pop("model"))

@@ -118,16 +118,11 @@ class JobProcess:
         limits = self.job.limits
         if limits.timeout is not None and time.monotonic() - self._start > limits.timeout:
             self.kill("timeout", f"took more than {limits.timeout:g} s and was ended")
-        elif limits.memory is not None and self._memory() > limits.memory:
-            text = f"took more memory than {words.size(limits.memory)} and was ended"
-            self.kill("out-of-memory", text)
-
-    def _memory(self) -> int:
-        """Return the resident bytes: onnxruntime reserves far more address space than it uses."""
-        try:
-            return int(self._tree.memory_info().rss)
-        except psutil.Error:  # it has just ended
-            return 0
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            # Resident bytes: onnxruntime reserves far more address space than it uses.
+            if limits.memory is not None and self._tree.memory_info().rss > limits.memory:
+                text = f"took more memory than {words.size(limits.memory)} and was ended"
+                self.kill("out-of-memory", text)
 
     def kill(self, status: Status = "lost", message: str = "was ended") -> None:
         """End the process and its children now."""

@@ -111,13 +111,16 @@ class Locks:
 
     def _inputs(self, job: Job) -> dict[str, Any]:
         """Return everything that the output of a job depends on."""
+        options = job.options.model_dump(mode="json", exclude_defaults=True)
+        for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
+            options.pop(key, None)
         return {
             "tools": tools(),
             "threads": self._threads,
             "model": self.digests.model(job),
             "target": self.digests.target(job),
             "data": self.digests.data(job),
-            "options": self.digests.options(job),
+            "options": options,
         }
 
 
@@ -163,13 +166,6 @@ class Digests:
     def _digest_of_set(self, name: str) -> str:
         path = self._root / name
         return self._together(data_files(path), path.parent)
-
-    def options(self, job: Job) -> dict[str, object]:
-        """Return all other options that differ from their defaults, as plain data."""
-        data = job.options.model_dump(mode="json", exclude_defaults=True)
-        for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
-            data.pop(key, None)
-        return data
 
     def _together(self, paths: Iterable[Path], base: Path) -> str:
         digests = [[os.path.relpath(path, base), self.file(path)] for path in paths]

@@ -97,12 +97,11 @@ def _convert(job: Job, progress: Progress) -> Outcome:
     try:
         result = convert_with(job.model, job.options, job.options.calibration, progress)
     except UnsupportedModelError as error:
-        return _outcome("refused", error.report, _write_reports(job, error.report))
+        return _write_reports(job, "refused", error.report, {})
     result.save(job.output)
     with Path(job.output).open("rb") as file:  # weights of more than 2 GB are not in it
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    digests = {job.output: digest, **_write_reports(job, result.report)}
-    return _outcome("converted", result.report, digests)
+    return _write_reports(job, "converted", result.report, {job.output: digest})
 
 
 def _calibrate(job: Job, progress: Progress) -> Outcome:
@@ -116,19 +115,14 @@ def _calibrate(job: Job, progress: Progress) -> Outcome:
     return Outcome("converted", "its share of the calibration is done")
 
 
-def _write_reports(job: Job, report: Report) -> dict[str, str]:
+def _write_reports(job: Job, status: Status, report: Report, digests: dict[str, str]) -> Outcome:
     from npuconv import files
     from npuconv.report import format_of, render
 
-    digests = {}
     for path in job.reports:
         data = render(report, format_of(path)).encode()
         files.write(path, data)
         digests[path] = hashlib.sha256(data).hexdigest()
-    return digests
-
-
-def _outcome(status: Status, report: Report, digests: dict[str, str]) -> Outcome:
     return Outcome(status, report.summary.headline, report.model.sha256, digests)
 
 
