@@ -46,7 +46,7 @@ class Watcher:
 
 
 @contextlib.contextmanager
-def directory_lock(folder: Path, shown: str) -> Iterator[None]:
+def directory_lock(folder: Path, name: str) -> Iterator[None]:
     """Lock a folder against other batches within a with statement.
 
     The system releases the lock of a process that ends, however it ends.
@@ -56,12 +56,12 @@ def directory_lock(folder: Path, shown: str) -> Iterator[None]:
     """
     path = files.make_folder(folder) / LOCK_NAME
     try:
-        stream = _open_locked(path, shown)
+        stream = _open_locked(path, name)
         stream.truncate(0)
         stream.write(f"process {os.getpid()} on {socket.gethostname()}")
         stream.flush()
     except OSError as error:
-        raise OutputError(f"{shown}: cannot be written: {error.strerror}") from None
+        raise OutputError(f"{name}: cannot be written: {error.strerror}") from None
     with stream:
         try:
             yield
@@ -69,13 +69,13 @@ def directory_lock(folder: Path, shown: str) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _open_locked(path: Path, shown: str) -> IO[str]:
+def _open_locked(path: Path, name: str) -> IO[str]:
     while True:
         stream = path.open("a+", encoding="utf-8")
         if not files.hold(stream.fileno(), wait=False):
             with stream:
                 stream.seek(0)
-                text = f"{shown}: another npuconv batch writes there ({stream.read()})"
+                text = f"{name}: another npuconv batch writes there ({stream.read()})"
             raise OutputError(text, hint="wait until it has ended, or give another output")
         if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
             return stream
@@ -126,22 +126,22 @@ class Batch:
 
     def differences(self) -> dict[str, list[str]]:
         """Return how jobs differ from their locks, by job name; only jobs that differ."""
-        found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
-        return {name: said for name, said in found.items() if said}
+        differences = {job.name: list(self.locks.differences(job)) for job in self.jobs}
+        return {name: texts for name, texts in differences.items() if texts}
 
     def to_do(self) -> dict[str, list[str]]:
         """Return why each job would run, by its name; only jobs that would run."""
-        found = self.differences()
+        differences = self.differences()
         if self.settings.resume:
-            return found
+            return differences
         again = ["done and unchanged, but all are to be done again"]
-        return {job.name: found.get(job.name, again) for job in self.jobs}
+        return {job.name: differences.get(job.name, again) for job in self.jobs}
 
     def missing(self) -> dict[str, str]:
         """Return calibration samples that do not exist, by name of the job."""
-        wanted = {job.name: job.options.calibration for job in self.jobs if job.calibrates}
+        paths = {job.name: job.options.calibration for job in self.jobs if job.calibrates}
         return {
-            name: path for name, path in wanted.items() if path and not (self.root / path).exists()
+            name: path for name, path in paths.items() if path and not (self.root / path).exists()
         }
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:

@@ -350,10 +350,10 @@ class _Expansion:
                 self.errors.append(self._error(at, f"{job.output}: would overwrite a model"))
             if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in job.files[-1].split("/")):
                 self.errors.append(self._error(at, "a name in the path of the output is too long"))
-            taken = [file for file in job.files if file in writers]
-            if taken:
-                line = self._document.mark(writers[taken[0]])[0]
-                text = f"{taken[0]}: two jobs would write it, the other is on line {line}"
+            shared = [file for file in job.files if file in writers]
+            if shared:
+                line = self._document.mark(writers[shared[0]])[0]
+                text = f"{shared[0]}: two jobs would write it, the other is on line {line}"
                 self.errors.append(self._error(at, text, "give one of them another output"))
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
