@@ -178,7 +178,7 @@ def gather(
     cells = [_cells(layer, samples) for layer in layers]
     try:
         session = executor.Session(
-            _tapped(model, layers, samples), threads=1, eager=True, fuse_int8=False
+            _tapped(model, layers, samples), threads=1, eager=True
         )
         for number, values in enumerate(in_order(session.run, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
