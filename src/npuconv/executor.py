@@ -6,9 +6,11 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
@@ -54,6 +56,18 @@ def available() -> int:
 def cores() -> int:
     """Return the number of cores that this process may use at once."""
     return _limit or available()
+
+
+@cache
+def saturates() -> bool:
+    """Return whether a sum of products of uint8 and int8 saturates on this processor."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 13]>
+        probe (uint8[1, 2] a, int8[2, 1] b) => (int32[1, 1] y) { y = MatMulInteger(a, b) }"""
+    )
+    session = _load(model.SerializeToString(), ort.SessionOptions(), [])
+    a, b = np.full((1, 2), 255, np.uint8), np.full((2, 1), 127, np.int8)
+    return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
 
 
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:

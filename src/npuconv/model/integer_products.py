@@ -1,13 +1,12 @@
-"""Integer weights of the type of the activations that they are multiplied by.
+"""Integer products whose sums saturate in onnxruntime on x86 processors without VNNI.
 
-On x86 processors without VNNI, onnxruntime adds pairs of products of uint8 and int8 in 16 bits,
-where they saturate. Products of two uint8 or of two int8 are exact on every processor.
+There it adds pairs of products of uint8 and int8 in 16 bits. Products of two uint8 or of two int8
+are exact on every processor, whatever their zero points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import onnx
 from onnx import TensorProto, helper
@@ -15,15 +14,12 @@ from onnx import TensorProto, helper
 from npuconv.model.load import inlined
 from npuconv.model.proto import all_nodes, inner_graphs
 
-_Pair = tuple[int, int]  # indices of a tensor and of its zero point among the inputs of a node
-_Types = Mapping[str, int]  # element types of tensors by name
-_MIXED = {TensorProto.UINT8, TensorProto.INT8}
-_OFFSET = 128  # between uint8 and int8
-# Activations and weights of each operator; float activations are quantized to uint8.
-_OPERANDS: Mapping[str, tuple[_Pair | None, tuple[_Pair, ...]]] = {
+_UINT8, _INT8, _INT32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
+_Operand = tuple[int, ...]  # inputs of a node: a tensor, and its zero point
+_OPERANDS: Mapping[str, tuple[_Operand, tuple[_Operand, ...]]] = {  # activations and weights
     "ConvInteger": ((0, 2), ((1, 3),)),
-    "DynamicQuantizeLSTM": (None, ((1, 9), (2, 11))),
-    "DynamicQuantizeMatMul": (None, ((1, 3),)),
+    "DynamicQuantizeLSTM": ((), ((1, 9), (2, 11))),  # float activations become uint8
+    "DynamicQuantizeMatMul": ((), ((1, 3),)),
     "MatMulInteger": ((0, 2), ((1, 3),)),
     "MatMulIntegerToFloat": ((0, 4), ((1, 5),)),
     "QAttention": ((0, 6), ((1, 7),)),
@@ -31,91 +27,89 @@ _OPERANDS: Mapping[str, tuple[_Pair | None, tuple[_Pair, ...]]] = {
     "QLinearConv": ((0, 2), ((3, 5),)),
     "QLinearMatMul": ((0, 2), ((3, 5),)),
 }
-
-
-class _Product(NamedTuple):
-    """Weights of a node, with the element types of both operands; 0 if unknown."""
-
-    graph: onnx.GraphProto
-    position: int  # of the node in the graph
-    node: onnx.NodeProto
-    weights: _Pair
-    dtypes: tuple[int, int]  # of activations and weights
-
-
-def has_mixed_products(model: onnx.ModelProto) -> bool:
-    """Return whether a node multiplies uint8 activations by int8 weights, or the reverse."""
-    return bool(_mixed_products(_flat(model)))
+_FUSED = frozenset({"Conv", "Gemm", "MatMul"})  # between conversions
+_Types = Mapping[str, int]  # element types of tensors by name
+_Weights = tuple[onnx.GraphProto, int, onnx.NodeProto, _Operand, int]  # of node i; their type
 
 
 def with_equal_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with weights of the type of their activations, shifted by 128.
 
-    A model without mixed products is returned itself.
+    A model without products of uint8 and int8 is returned itself.
     """
-    flat = _flat(model)
-    if not _mixed_products(flat):
+    bodies = (model.graph, *model.functions)
+    if not any(node.op_type in _OPERANDS for body in bodies for node in all_nodes(body.node)):
         return model
-    shifted = onnx.ModelProto()
-    shifted.CopyFrom(flat)
-    for product in reversed(_mixed_products(shifted)):
-        _shift(product)
-    return shifted
+    typed = onnx.shape_inference.infer_shapes(inlined(model))
+    mixed = list(_mixed(typed.graph, {}))
+    for weights in reversed(mixed):
+        _shift(*weights)
+    return typed if mixed else model
 
 
-def _flat(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with functions inlined if a function has integer products."""
-    nodes = (node for function in model.functions for node in all_nodes(function.node))
-    return inlined(model) if any(node.op_type in _OPERANDS for node in nodes) else model
+def may_saturate(model: onnx.ModelProto) -> bool:
+    """Return whether onnxruntime multiplies uint8 by int8 at its default settings.
+
+    So it also computes what is between QuantizeLinear and DequantizeLinear with int8 weights.
+    """
+    graph = onnx.shape_inference.infer_shapes(inlined(model)).graph
+    types, nodes = _types(graph, {}), list(graph.node)
+    signed = {
+        node.output[0]
+        for node in nodes
+        if node.op_type == "DequantizeLinear" and _dtype(node, (0, 2), types) == _INT8
+    }
+    fused = any(node.op_type in _FUSED and node.input[1] in signed for node in nodes)
+    quantized = any(node.op_type == "QuantizeLinear" for node in nodes)
+    return (fused and quantized) or any(_mixed(graph, {}))
 
 
-def _mixed_products(model: onnx.ModelProto) -> list[_Product]:
-    """Return the products of uint8 and int8; activations of unknown type count as uint8."""
-    products = list(_products(model.graph, model.graph, {}))
-    if any(0 in product.dtypes for product in products):
-        typed = onnx.shape_inference.infer_shapes(model)
-        products = list(_products(model.graph, typed.graph, {}))
-    return [p for p in products if {p.dtypes[0] or TensorProto.UINT8, p.dtypes[1]} == _MIXED]
+def _mixed(graph: onnx.GraphProto, outer: _Types) -> Iterator[_Weights]:
+    """Yield weights of another type than their activations, also of subgraphs.
 
-
-def _products(graph: onnx.GraphProto, typed: onnx.GraphProto, outer: _Types) -> Iterator[_Product]:
-    """Yield the products of a graph and its subgraphs; ``typed`` has the element types."""
-    infos = (*typed.input, *typed.value_info, *typed.output)
-    dtypes = {info.name: info.type.tensor_type.elem_type for info in infos}
-    dtypes |= {tensor.name: tensor.data_type for tensor in typed.initializer}
-    types = {**outer, **{name: dtype for name, dtype in dtypes.items() if dtype}}
+    Activations of unknown type count as uint8.
+    """
+    types = _types(graph, outer)
     for position, node in enumerate(graph.node):
-        for pair in zip(inner_graphs(node), inner_graphs(typed.node[position]), strict=True):
-            yield from _products(*pair, types)
-        activations, weights = _OPERANDS.get(node.op_type, (None, ()))
-        x = _dtype(node, activations, types) if activations else TensorProto.UINT8
-        for w in weights:
-            yield _Product(graph, position, node, w, (x, _dtype(node, w, types)))
+        for body in inner_graphs(node):
+            yield from _mixed(body, types)
+        activations, weights = _OPERANDS.get(node.op_type, ((), ()))
+        x = _dtype(node, activations, types) or _UINT8
+        for operand in weights:
+            dtype = _dtype(node, operand, types)
+            if {x, dtype} == {_UINT8, _INT8}:
+                yield graph, position, node, operand, dtype
 
 
-def _dtype(node: onnx.NodeProto, operand: _Pair, types: _Types) -> int:
-    """Return the element type of an operand, which its zero point has, too."""
-    return next((types[name] for i in operand for name in node.input[i : i + 1] if name in types), 0)
+def _types(graph: onnx.GraphProto, outer: _Types) -> _Types:
+    infos = (*graph.input, *graph.value_info, *graph.output)
+    types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
+    types += [(tensor.name, tensor.data_type) for tensor in graph.initializer]
+    return {**outer, **{name: dtype for name, dtype in types if dtype}}
 
 
-def _shift(product: _Product) -> None:
-    """Insert nodes that convert weights and zero point to the type of the activations."""
-    graph, position, node, weights, (_, dtype) = product
+def _dtype(node: onnx.NodeProto, operand: _Operand, types: _Types) -> int:
+    """Return the element type of an operand, which its zero point has, too; 0 if unknown."""
+    names = [node.input[index] for index in operand if index < len(node.input)]
+    return next((types[name] for name in names if name in types), 0)
+
+
+def _shift(
+    graph: onnx.GraphProto, position: int, node: onnx.NodeProto, weights: _Operand, dtype: int
+) -> None:
+    """Insert nodes that add 128 to int8 weights and zero point, or subtract it from uint8."""
+    offset, result = (128, _UINT8) if dtype == _INT8 else (-128, _INT8)
+    prefix = f"{next(filter(None, node.output))}/{weights[0]}/shifted"
+    value = helper.make_tensor("", _INT32, [], [offset])
+    nodes = [helper.make_node("Constant", [], [f"{prefix}/offset"], value=value)]
     node.input.extend([""] * (1 + weights[1] - len(node.input)))
-    prefix = f"{next(filter(None, node.output))}/shifted/{weights[0]}"
-    signed = dtype == TensorProto.INT8
-    to = TensorProto.UINT8 if signed else TensorProto.INT8
-    offset = helper.make_tensor("", TensorProto.INT32, [], [_OFFSET if signed else -_OFFSET])
-    nodes = [helper.make_node("Constant", [], [f"{prefix}/offset"], value=offset)]
     for index in weights:
-        name, total = f"{prefix}/{index}", f"{prefix}/offset"
-        if node.input[index]:  # else its zero point is 0
-            total = f"{name}/sum"
-            nodes.append(
-                helper.make_node("Cast", [node.input[index]], [f"{name}/int32"], to=TensorProto.INT32)
-            )
-            nodes.append(helper.make_node("Add", [f"{name}/int32", f"{prefix}/offset"], [total]))
-        nodes.append(helper.make_node("Cast", [total], [name], to=to))
+        name, shifted = f"{prefix}/{index}", f"{prefix}/offset"
+        if node.input[index]:  # else the zero point is 0
+            integers, shifted = f"{name}/int32", f"{name}/sum"
+            nodes.append(helper.make_node("Cast", [node.input[index]], [integers], to=_INT32))
+            nodes.append(helper.make_node("Add", [integers, f"{prefix}/offset"], [shifted]))
+        nodes.append(helper.make_node("Cast", [shifted], [name], to=result))
         node.input[index] = name
-    for made in reversed(nodes):
-        graph.node.insert(position, made)
+    for added in reversed(nodes):
+        graph.node.insert(position, added)
