@@ -106,6 +106,8 @@ def test_inputs_that_are_refused(capfd):
 class TooLarge:
     """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
 
+    graph, functions = onnx.GraphProto(), ()
+
     def SerializeToString(self):  # noqa: N802
         """Fail as protobuf does."""
         raise EncodeError("Failed to serialize proto")
