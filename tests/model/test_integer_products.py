@@ -14,7 +14,7 @@ from npuconv.model.integer_products import may_saturate, with_equal_types
 
 TYPES = {"uint8": np.uint8, "int8": np.int8}
 X_ZERO = {"uint8": 120, "int8": 13}
-MIXED = [("uint8", "int8"), ("int8", "uint8")]
+PAIRS = [(x, w) for x in TYPES for w in TYPES]
 CONTRIB = helper.make_opsetid("com.microsoft", 1)
 
 
@@ -103,7 +103,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("optimize", [True, False])
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("types", MIXED)
+@pytest.mark.parametrize("types", PAIRS)
 @pytest.mark.parametrize(("op", "domain"), PRODUCTS)
 def test_a_product_is_exact(op, domain, types, constant, optimize):
     """Also with weights that are no constant; int8 by uint8, for which kernels lack, runs, too."""
