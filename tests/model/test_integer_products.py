@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from npuconv.executor import Session
+from npuconv.executor import Session, saturates
 from npuconv.model.integer_products import may_saturate, with_equal_types
 
 TYPES = {"uint8": np.uint8, "int8": np.int8}
@@ -113,6 +114,16 @@ def test_a_product_is_exact(op, domain, types, constant, optimize):
         )
         found = Session(model, threads=1, optimize=optimize).run(feeds)["y"]
         np.testing.assert_array_equal(found, exact(op, feeds, arrays))
+
+
+def test_saturation_is_recognized():
+    """By a product of its own; onnxruntime alone computes a larger one wrongly there."""
+    model, feeds, arrays = product("MatMulInteger", "uint8", "int8")
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    differs = (
+        session.run(None, {"x": feeds["x"]})[0] != exact("MatMulInteger", feeds, arrays)
+    ).any()
+    assert saturates() == differs
 
 
 def operand_types(model):
