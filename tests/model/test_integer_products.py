@@ -240,14 +240,40 @@ def conversions(x_type, w_type, *, quantize=True):
     return model, weights
 
 
+def activations(dtype, weights):
+    """Inputs of a MatMul between conversions, and its result."""
+    integers = extremes(np.uint8, (2, 64)) >> (dtype == "int8")
+    wanted = integers.astype(np.int64) @ weights.astype(np.int64) / 256
+    return integers.astype(np.float32) / 16, wanted
+
+
 @pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
 def test_conversions_are_not_fused_into_products(types):
     """Their optimizer makes uint8 of int8 activations, and then multiplies by int8."""
     model, weights = conversions(*types)
-    integers = extremes(np.uint8, (2, 64)) >> (types[0] == "int8")
-    x = integers.astype(np.float32) / 16
-    wanted = integers.astype(np.int64) @ weights.astype(np.int64) / 256
+    x, wanted = activations(types[0], weights)
     np.testing.assert_array_equal(Session(model).run({"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("types", "option"),
+    [
+        (("int8", "int8"), "session.x64quantprecision"),
+        (("int8", "int8"), "session.qdqisint8allowed"),
+        (("int8", "int8"), "session.disable_quant_qdq"),
+        (("uint8", "int8"), "session.x64quantprecision"),
+        (("uint8", "int8"), "session.disable_quant_qdq"),
+    ],
+)
+def test_session_options_of_the_guide(types, option):
+    """With each onnxruntime is exact; without, not on a processor that saturates."""
+    model, weights = conversions(*types)
+    x, wanted = activations(types[0], weights)
+    options = ort.SessionOptions()
+    for expected in (saturates(), False):
+        session = ort.InferenceSession(model.SerializeToString(), options)
+        assert (session.run(None, {"x": x})[0] != wanted).any() == expected
+        options.add_session_config_entry(option, "1")
 
 
 @pytest.mark.parametrize(
