@@ -181,7 +181,7 @@ FUNCTION = parsed("""
     ids=["subgraph", "function"],
 )
 def test_products_inside(model, expected):
-    """In bodies and functions, whose types are inferred; a missing zero point is added."""
+    """Types in bodies and functions are inferred; a missing zero point is added."""
     before = model.SerializeToString(deterministic=True)
     made = with_equal_types(model)
     found = operand_types(made)
@@ -217,7 +217,7 @@ def test_several_weights_of_a_node():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_products_of_one_type_stay(dtype):
-    """They are exact as they are, and faster."""
+    """Both kinds are exact, and faster."""
     model, _, _ = product("QLinearConv", dtype, dtype)
     assert with_equal_types(model) is model
 
@@ -266,7 +266,7 @@ def test_conversions_are_not_fused_into_products(types):
     ],
 )
 def test_session_options_of_the_guide(types, option):
-    """With each onnxruntime is exact; without, not on a processor that saturates."""
+    """Each makes onnxruntime exact, which it is not by default where sums saturate."""
     model, weights = conversions(*types)
     x, wanted = activations(types[0], weights)
     options = ort.SessionOptions()

@@ -76,20 +76,15 @@ def say_if_saturating(*paths: str | Path, quiet: bool) -> None:
     """Print which ONNX files onnxruntime computes wrongly on this processor by default."""
     import onnx
 
-    from npuconv import executor
+    from npuconv.executor import saturates
     from npuconv.model.integer_products import may_saturate
 
-    if quiet or not executor.saturates():
-        return
-    for path in map(Path, paths):
-        if path.suffix.lower() != ".tflite" and may_saturate(
-            onnx.load(path, load_external_data=False)
-        ):
+    for path in map(str, paths) if not quiet and saturates() else ():
+        if not path.endswith(".tflite") and may_saturate(onnx.load(path, load_external_data=False)):
             say(
-                f"{path}: on this processor, which has no VNNI, onnxruntime adds products of uint8 "
-                "and int8 in 16 bits and saturates: it computes other numbers than the model says, "
-                "and than npuconv reports. Set its session option session.x64quantprecision to 1, "
-                "or for Q/DQ session.disable_quant_qdq (docs/verify.md)"
+                f"{path}: on this processor, which has no VNNI, sums of onnxruntime saturate, and "
+                "it computes other numbers than the model says and npuconv reports, unless its "
+                "option session.x64quantprecision is 1: see docs/verify.md"
             )
 
 

@@ -6,7 +6,7 @@ are exact on every processor, whatever their zero points.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import onnx
 from onnx import TensorProto, helper
@@ -17,19 +17,15 @@ from npuconv.model.proto import all_nodes, inner_graphs
 _UINT8, _INT8, _INT32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 _Operand = tuple[int, ...]  # inputs of a node: a tensor, and its zero point
 _OPERANDS: Mapping[str, tuple[_Operand, tuple[_Operand, ...]]] = {  # activations and weights
-    "ConvInteger": ((0, 2), ((1, 3),)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), ((0, 2), ((1, 3),))),
+    **dict.fromkeys(("QGemm", "QLinearConv", "QLinearMatMul"), ((0, 2), ((3, 5),))),
     "DynamicQuantizeLSTM": ((), ((1, 9), (2, 11))),  # float activations become uint8
     "DynamicQuantizeMatMul": ((), ((1, 3),)),
-    "MatMulInteger": ((0, 2), ((1, 3),)),
     "MatMulIntegerToFloat": ((0, 4), ((1, 5),)),
     "QAttention": ((0, 6), ((1, 7),)),
-    "QGemm": ((0, 2), ((3, 5),)),
-    "QLinearConv": ((0, 2), ((3, 5),)),
-    "QLinearMatMul": ((0, 2), ((3, 5),)),
 }
 _FUSED = frozenset({"Conv", "Gemm", "MatMul"})  # between conversions
 _Types = Mapping[str, int]  # element types of tensors by name
-_Weights = tuple[onnx.GraphProto, int, onnx.NodeProto, _Operand, int]  # of node i; their type
 
 
 def with_equal_types(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -41,44 +37,41 @@ def with_equal_types(model: onnx.ModelProto) -> onnx.ModelProto:
     if not any(node.op_type in _OPERANDS for body in bodies for node in all_nodes(body.node)):
         return model
     typed = onnx.shape_inference.infer_shapes(inlined(model))
-    mixed = list(_mixed(typed.graph, {}))
-    for weights in reversed(mixed):
-        _shift(*weights)
-    return typed if mixed else model
+    return typed if _equalize(typed.graph, {}) else model
 
 
 def may_saturate(model: onnx.ModelProto) -> bool:
-    """Return whether onnxruntime multiplies uint8 by int8 at its default settings.
-
-    So it also computes what is between QuantizeLinear and DequantizeLinear with int8 weights.
-    """
+    """Return whether onnxruntime by default multiplies uint8 by int8, also between conversions."""
     graph = onnx.shape_inference.infer_shapes(inlined(model)).graph
-    types, nodes = _types(graph, {}), list(graph.node)
-    signed = {
-        node.output[0]
-        for node in nodes
-        if node.op_type == "DequantizeLinear" and _dtype(node, (0, 2), types) == _INT8
-    }
-    fused = any(node.op_type in _FUSED and node.input[1] in signed for node in nodes)
-    quantized = any(node.op_type == "QuantizeLinear" for node in nodes)
-    return (fused and quantized) or any(_mixed(graph, {}))
+    types, signed = _types(graph, {}), set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and _dtype(node, (0, 2), types) == _INT8:
+            signed.add(node.output[0])
+    fused = any(node.op_type in _FUSED and node.input[1] in signed for node in graph.node)
+    quantized = any(node.op_type == "QuantizeLinear" for node in graph.node)
+    return (fused and quantized) or with_equal_types(model) is not model
 
 
-def _mixed(graph: onnx.GraphProto, outer: _Types) -> Iterator[_Weights]:
-    """Yield weights of another type than their activations, also of subgraphs.
+def _equalize(graph: onnx.GraphProto, outer: _Types) -> bool:
+    """Shift weights in a graph and its subgraphs; return whether there are any to shift.
 
     Activations of unknown type count as uint8.
     """
-    types = _types(graph, outer)
-    for position, node in enumerate(graph.node):
+    types, nodes, changed = _types(graph, outer), list[onnx.NodeProto](), False
+    for node in graph.node:
         for body in inner_graphs(node):
-            yield from _mixed(body, types)
+            changed |= _equalize(body, types)
         activations, weights = _OPERANDS.get(node.op_type, ((), ()))
         x = _dtype(node, activations, types) or _UINT8
         for operand in weights:
-            dtype = _dtype(node, operand, types)
-            if {x, dtype} == {_UINT8, _INT8}:
-                yield graph, position, node, operand, dtype
+            if {x, _dtype(node, operand, types)} == {_UINT8, _INT8}:
+                nodes += _shift(node, operand, x)
+                changed = True
+        nodes.append(node)
+    if changed:
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return changed
 
 
 def _types(graph: onnx.GraphProto, outer: _Types) -> _Types:
@@ -94,22 +87,18 @@ def _dtype(node: onnx.NodeProto, operand: _Operand, types: _Types) -> int:
     return next((types[name] for name in names if name in types), 0)
 
 
-def _shift(
-    graph: onnx.GraphProto, position: int, node: onnx.NodeProto, weights: _Operand, dtype: int
-) -> None:
-    """Insert nodes that add 128 to int8 weights and zero point, or subtract it from uint8."""
-    offset, result = (128, _UINT8) if dtype == _INT8 else (-128, _INT8)
+def _shift(node: onnx.NodeProto, weights: _Operand, dtype: int) -> list[onnx.NodeProto]:
+    """Let a node read weights and zero point shifted to a type; return the nodes that shift."""
     prefix = f"{next(filter(None, node.output))}/{weights[0]}/shifted"
-    value = helper.make_tensor("", _INT32, [], [offset])
-    nodes = [helper.make_node("Constant", [], [f"{prefix}/offset"], value=value)]
+    offset = helper.make_tensor("", _INT32, [], [128 if dtype == _UINT8 else -128])
+    nodes = [helper.make_node("Constant", [], [f"{prefix}/offset"], value=offset)]
     node.input.extend([""] * (1 + weights[1] - len(node.input)))
     for index in weights:
-        name, shifted = f"{prefix}/{index}", f"{prefix}/offset"
+        name, total = f"{prefix}/{index}", f"{prefix}/offset"
         if node.input[index]:  # else the zero point is 0
-            integers, shifted = f"{name}/int32", f"{name}/sum"
+            integers, total = f"{name}/int32", f"{name}/sum"
             nodes.append(helper.make_node("Cast", [node.input[index]], [integers], to=_INT32))
-            nodes.append(helper.make_node("Add", [integers, f"{prefix}/offset"], [shifted]))
-        nodes.append(helper.make_node("Cast", [shifted], [name], to=result))
+            nodes.append(helper.make_node("Add", [integers, f"{prefix}/offset"], [total]))
+        nodes.append(helper.make_node("Cast", [total], [name], to=dtype))
         node.input[index] = name
-    for added in reversed(nodes):
-        graph.node.insert(position, added)
+    return nodes
