@@ -45,7 +45,7 @@ def test_text(cli, pair):
 
 @pytest.mark.parametrize("saturates", [True, False])
 def test_a_processor_that_saturates(cli, pair, monkeypatch, saturates):
-    """It is said on stderr, of conversions with int8 weights; what is reported stays the same."""
+    """A note on stderr names conversions with int8 weights; the report stays the same."""
     monkeypatch.setattr(executor, "saturates", lambda: saturates)
     assert cli(*pair).err == "", "int8 by int8 is exact"
     onnx.save(explicit_model(), "q.onnx")

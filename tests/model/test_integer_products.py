@@ -107,7 +107,7 @@ PRODUCTS = [
 @pytest.mark.parametrize("types", PAIRS)
 @pytest.mark.parametrize(("op", "domain"), PRODUCTS)
 def test_a_product_is_exact(op, domain, types, constant, optimize):
-    """Also with weights that are no constant; int8 by uint8, for which kernels lack, runs, too."""
+    """Constants and inputs as weights; int8 by uint8, which lacks kernels, runs as well."""
     for channels in (False, True) if op != "ConvInteger" else (False,):
         model, feeds, arrays = product(
             op, *types, channels=channels, constant=constant, domain=domain
@@ -117,7 +117,7 @@ def test_a_product_is_exact(op, domain, types, constant, optimize):
 
 
 def test_saturation_is_recognized():
-    """By a product of its own; onnxruntime alone computes a larger one wrongly there."""
+    """A tiny product shows whether onnxruntime alone computes a larger one wrongly."""
     model, feeds, arrays = product("MatMulInteger", "uint8", "int8")
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     differs = (
