@@ -33,12 +33,7 @@ def run(jobs: Sequence[Job], place: Place, watcher: Watcher, *, settings: Settin
         UsageError: Dask is not installed, the scheduler cannot be reached, or a path cannot
             be shipped.
     """
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "a cluster needs Dask, which is not installed", hint="pip install npuconv[distributed]"
-        ) from None
+    require_dask()
     with _client(settings) as client:
         splitter = Splitter(client, settings, place, len(jobs))
         work = _Submissions(client, splitter, watcher, settings.ship)
@@ -46,6 +41,20 @@ def run(jobs: Sequence[Job], place: Place, watcher: Watcher, *, settings: Settin
             work.run(jobs)
         finally:
             work.close()
+
+
+def require_dask() -> None:
+    """Import Dask.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "a cluster needs Dask, which is not installed", hint="pip install npuconv[distributed]"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -175,7 +175,7 @@ class _Reader:
         for model, (chosen, target) in product(models, targets):
             if target is None:
                 continue
-            chosen = chosen.for_container(target.container)
+            chosen = chosen.for_target(target.container, target.opset)
             parts = {"target": target.name, "format": chosen.format}
             suffix = suffix_of(chosen.format)
             output = self._destination(model, place, [parts[key] for key in many], suffix)

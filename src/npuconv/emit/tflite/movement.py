@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
@@ -19,6 +20,7 @@ from npuconv.errors import ModelError
 
 _AXES = ((1, 2), (2, 3))  # where height and width are stored, and where ONNX has them
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
+_PRODUCT = "BatchMatMulOptions"
 
 
 def transpose(draft: Draft, node: onnx.NodeProto) -> None:
@@ -69,7 +71,7 @@ def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(node.input[0], CHANNELS_LAST)
     stored = draft.graph.tensors[source]
     if any(d != 1 for d in attrs.get("dilations", (1, 1))):
-        raise ModelError(f"{node.name!r}: TFLite has no MaxPool with dilation")
+        raise ModelError("TFLite has no MaxPool with dilation")
     kind = stored.dtype
     lowest = np.iinfo(kind).min if kind.kind == "i" else np.finfo(kind).min
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
@@ -110,7 +112,7 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
         return
     if mode != "constant" or (ends < 0).any():
         raise ModelError(
-            f"{node.name!r}: TFLite has no Pad of mode {mode!r}, or with negative pads"
+            f"TFLite has no Pad of mode {mode!r}, or with negative pads"
         )
     append_pad(draft, source, made, ends, _fill(draft, node, source))
 
@@ -157,7 +159,7 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
     name, result = node.input[0], node.output[0]
     indices, shape = draft.constant(node.input[1]), draft.shape(name)
     if indices is None:
-        raise ModelError(f"{node.name!r}: indices are not constant")
+        raise ModelError("indices are not constant")
     axis = int(attributes_of(node).get("axis", 0)) % len(shape)
     rank = len(draft.shape(result))
     order = draft.order([name], len(shape)) if rank == len(shape) else same(len(shape))
@@ -179,7 +181,7 @@ def slice_(draft: Draft, node: onnx.NodeProto) -> None:
     shape, rank = draft.shape(name), len(draft.shape(name))
     values = [draft.constant(n) if n else None for n in (*node.input[1:5], "", "")][:4]
     if values[0] is None or values[1] is None:
-        raise ModelError(f"{node.name!r}: starts or ends are not constant")
+        raise ModelError("starts or ends are not constant")
     axes = np.arange(len(values[0])) if values[2] is None else values[2] % rank
     steps = np.ones(len(values[0]), int) if values[3] is None else values[3]
     parts = [slice(None)] * rank
@@ -251,24 +253,21 @@ def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def resize(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a RESIZE_NEAREST_NEIGHBOR or RESIZE_BILINEAR, or a GATHER along each axis.
+    """Append the operator of TFLite that resizes so; else a GATHER or a product for each axis.
 
     Raises:
-        ModelError: a mode that TFLite does not have.
+        ModelError: of other axes than height and width, or by a region.
     """
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     if len(before) != 4 or before[:2] != after[:2]:
-        raise ModelError(f"{node.name!r}: TFLite resizes height and width only")
+        raise ModelError("TFLite resizes height and width only")
+    if attrs.get("mode", "nearest") != "nearest":
+        _interpolate(draft, node)
+        return
     source = draft.read(node.input[0], CHANNELS_LAST)
     made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    mode = attrs.get("mode", "nearest")
-    if mode == "linear":
-        _bilinear(draft, node, source, made)
-        return
-    if mode != "nearest":
-        raise ModelError(f"{node.name!r}: TFLite has no Resize of mode {mode!r}")
-    places = [_places(draft, node, before[k], after[k], k) for _, k in _AXES]
+    places = [_nearest(draft, node, before[k], after[k], k) for _, k in _AXES]
     plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
         _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, made)
@@ -285,36 +284,81 @@ def _to_size(draft: Draft, code: str, table: str, source: int, made: int, **opti
     draft.emit(code, [source, size], [made], table, **options)
 
 
-def _bilinear(draft: Draft, node: onnx.NodeProto, source: int, made: int) -> None:
-    mode = attributes_of(node).get("coordinate_transformation_mode", "half_pixel")
-    if mode not in (*_SYMMETRIC, "align_corners", "asymmetric"):
-        raise ModelError(f"{node.name!r}: TFLite has no bilinear Resize with {mode!r}")
-    corners, half = mode == "align_corners", mode in _SYMMETRIC
-    options = {"AlignCorners": corners, "HalfPixelCenters": half}
-    _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RESIZE_BILINEAR, or products with the weights of rows and of columns.
 
-
-def _places(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
-    """Return the places that nearest values come from, int64 [after], by ONNX's formulas."""
-    attrs = attributes_of(node)
-    out, scale = np.arange(after, dtype=np.float64), _scale(draft, node, before, after, axis)
+    RESIZE_BILINEAR takes the scale from the extents, and knows neither cubic nor antialias.
+    """
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    corners, half = mode == "align_corners", mode in _SYMMETRIC
+    exact = [_weights(draft, node, before[k], after[k], k) for _, k in _AXES]
+    plain = {"mode": "linear", "coordinate_transformation_mode": mode}
+    simple = helper.make_node("Resize", [name], [result], **plain)
+    found = [_weights(draft, simple, before[k], after[k], k) for _, k in _AXES]
+    named = corners or half or mode == "asymmetric"
+    same_weights = all(np.allclose(a, b, atol=1e-6) for a, b in zip(exact, found, strict=True))
+    if named and (same_weights or draft.dtype(name) == np.int8):
+        source = draft.read(name, CHANNELS_LAST)
+        made = draft.store(result, CHANNELS_LAST, draft.quantization(source))
+        options = {"AlignCorners": corners, "HalfPixelCenters": half}
+        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+        return
+    rows, columns = (draft.number(f"{name}/weights", w[None, None]) for w in (exact[0], exact[1].T))
+    part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
+    made = draft.store(result, same(4))
+    options = {"AdjX": False, "AdjY": False}
+    draft.emit("BATCH_MATMUL", [rows, draft.read(name, same(4))], [part], _PRODUCT, **options)
+    draft.emit("BATCH_MATMUL", [part, columns], [made], _PRODUCT, **options)
+
+
+def _weights(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
+    """Return the share of each value in each result along an axis, float64 [after, before]."""
+    attrs, scale = attributes_of(node), _scale(draft, node, before, after, axis)
+    cubic = attrs["mode"] == "cubic"
+    stretch = max(1 / scale, 1) if attrs.get("antialias", 0) else 1
+    reach = int(np.ceil((2 if cubic else 1) * stretch))
+    places = _coordinates(draft, node, before, after, axis)[:, None]
+    taps = np.floor(places).astype(int) + np.arange(1 - reach, 1 + reach)
+    x, a = np.abs(taps - places) / stretch, attrs.get("cubic_coeff_a", -0.75)
+    shares = np.maximum(1 - x, 0)
+    if cubic:
+        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
+        shares = np.where(x <= 1, near, np.where(x < 2, far, 0))
+    if attrs.get("exclude_outside", 0):
+        shares = np.where((taps >= 0) & (taps < before), shares, 0)
+    found = np.zeros((after, before))
+    rows = np.broadcast_to(np.arange(after)[:, None], taps.shape)
+    np.add.at(found, (rows, np.clip(taps, 0, before - 1)), shares / shares.sum(1, keepdims=True))
+    return found
+
+
+def _coordinates(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
+    """Return the places that values come from, float64 [after], by ONNX's formulas."""
+    out, scale = np.arange(after, dtype=np.float64), _scale(draft, node, before, after, axis)
+    mode = attributes_of(node).get("coordinate_transformation_mode", "half_pixel")
     if mode == "asymmetric":
-        found = out / scale
-    elif mode in _SYMMETRIC:
-        found = (out + 0.5) / scale - 0.5 if after > 1 or mode == "half_pixel" else out * 0
-    elif mode == "align_corners":
-        found = out * (before - 1) / max(after - 1, 1)
-    else:
-        raise ModelError(f"{node.name!r}: TFLite has no nearest Resize with {mode!r}")
+        return out / scale
+    if mode in (*_SYMMETRIC, "half_pixel_symmetric"):
+        moved = (1 - after / (before * scale)) * before / 2 if mode not in _SYMMETRIC else 0
+        return (out + 0.5) / scale - 0.5 + moved if after > 1 or mode != _SYMMETRIC[1] else out * 0
+    if mode == "align_corners":
+        return out * (before - 1) / max(after - 1, 1)
+    raise ModelError(f"TFLite has no Resize with {mode!r}")
+
+
+def _nearest(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
+    """Return the places that nearest values come from, int64 [after]."""
     rounding: dict[str, Any] = {
         "round_prefer_floor": lambda x: np.ceil(x - 0.5),
         "round_prefer_ceil": lambda x: np.floor(x + 0.5),
         "floor": np.floor,
         "ceil": np.ceil,
     }
-    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](found)
-    return np.clip(nearest, 0, before - 1).astype(np.int64)
+    round_ = rounding[attributes_of(node).get("nearest_mode", "round_prefer_floor")]
+    places = round_(_coordinates(draft, node, before, after, axis))
+    return np.clip(places, 0, before - 1).astype(np.int64)
 
 
 def _scale(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> float:

@@ -88,7 +88,7 @@ def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
     """Return what is padded before and after each axis, int64 [rank, 2]."""
     pads = draft.constant(node.input[1])
     if pads is None:
-        raise ModelError(f"{node.name!r}: pads are not constant")
+        raise ModelError("pads are not constant")
     axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     places = np.arange(rank) if axes is None else axes % rank
     found = np.zeros((rank, 2), np.int64)

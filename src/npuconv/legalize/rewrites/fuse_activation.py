@@ -3,7 +3,8 @@
 HardSwish and HardSigmoid as Add, Clip, Mul and Div, GELU by an Erf or a Tanh, SiLU as
 Sigmoid and Mul, Mish: whatever their spelling, operators that together are a function
 of one value are compared with these by their values. Only where the target lists the
-whole operator, nothing else reads a value in between, and the opset has it.
+whole operator, nothing else reads a value in between, and the opset has it. A GELU by
+an Erf is written so for TFLite, too, which has no other operator for it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # of 1 + |x|: what constants rounded to a few digits may make
 _REACH = 12.0  # beyond, every activation here is 0, 1 or a line
 
+_GELU = Whole("Gelu", 20)
 _KNOWN = (
     Whole("HardSwish", 14),
     Whole("HardSigmoid", 6, {"alpha": 1 / 6, "beta": 0.5}),
     Whole("HardSigmoid", 6, {"alpha": 0.2, "beta": 0.5}),
-    Whole("Gelu", 20),
+    _GELU,
     Whole("Gelu", 20, {"approximate": "tanh"}),
     Whole("Swish", 24),
     Whole("Mish", 18),
@@ -37,19 +39,28 @@ _KNOWN = (
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, ctx: PassContext) -> int:
-    wanted = [one for one in _KNOWN if ctx.target.operator(one.op) is not None]
-    if not wanted:
+    wanted = [whole for whole in _KNOWN if ctx.target.operator(whole.op) is not None]
+    by_erf = [_GELU] if ctx.options.format == "tflite" and model.nodes("Erf") else []
+    if not wanted and not by_erf:
         return 0
     place = places(model)
     ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, ctx, node, place, wanted) for node in ends if len(node.outputs))
+    return sum(_fuse(model, ctx, n, place, wanted, by_erf) for n in ends if len(n.outputs))
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, wanted: list[Whole]) -> int:
+def _fuse(  # noqa: PLR0913 - what is wanted depends on the region
+    model: Model,
+    ctx: PassContext,
+    node: Node,
+    place: Places,
+    wanted: list[Whole],
+    by_erf: list[Whole],
+) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
-        found = next((one for one in wanted if _is_same(region, source, one)), None)
-        if found is not None:
-            return write(model, ctx, region, [source], found)
+        operators = [*wanted, *by_erf] if any(n.op == "Erf" for n in region) else wanted
+        whole = next((op for op in operators if _is_same(region, source, op)), None)
+        if whole is not None:
+            return write(model, ctx, region, [source], whole)
     return 0
 
 
