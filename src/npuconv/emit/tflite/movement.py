@@ -155,18 +155,28 @@ def _highest(dtype: np.dtype[Any]) -> float:
 
 
 def gather(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a GATHER of constant indices."""
-    name, result = node.input[0], node.output[0]
-    indices, shape = draft.constant(node.input[1]), draft.shape(name)
-    if indices is None:
-        raise ModelError("indices are not constant")
-    axis = int(attributes_of(node).get("axis", 0)) % len(shape)
-    rank = len(draft.shape(result))
-    order = draft.order([name], len(shape)) if rank == len(shape) else same(len(shape))
-    source = draft.read(name, order)
-    made = draft.store(result, order if rank == len(shape) else same(rank))
+    """Append a GATHER or GATHER_ND; ONNX counts negative indices from the end."""
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
+    if attrs.get("batch_dims", 0):
+        raise ModelError("TFLite has no GatherND with batch_dims")
+    order = draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
+    source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
+    extents = np.asarray(shape[: draft.shape(node.input[1])[-1]] if several else shape[axis])
+    indices = draft.constant(node.input[1])
+    if indices is not None:
+        places = draft.number("indices", (indices % extents).astype(np.int32))
+    else:
+        given = draft.read(node.input[1])
+        extents = extents.astype(draft.graph.tensors[given].dtype)
+        inputs = [given, draft.number("extents", extents)]
+        places = draft.step("FLOOR_MOD", inputs, given, table="FloorModOptions")
+    made = draft.store(result, order if rank == len(shape) and not several else same(rank))
     draft.graph.tensors[made].quantization = draft.quantization(source)
-    take(draft, source, made, order.index(axis), indices % shape[axis])
+    if several:
+        draft.emit("GATHER_ND", [source, places], [made], "GatherNdOptions")
+    else:
+        draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=order.index(axis))
 
 
 def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:

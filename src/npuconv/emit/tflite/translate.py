@@ -40,7 +40,7 @@ HANDLERS: dict[str, Handler] = {
     "MaxPool": movement.max_pool,
     "Pad": movement.pad,
     "Clip": movement.clip,
-    "Gather": movement.gather,
+    **dict.fromkeys(("Gather", "GatherND"), movement.gather),
     "Slice": movement.slice_,
     "Split": movement.split,
     "DepthToSpace": movement.depth_to_space,

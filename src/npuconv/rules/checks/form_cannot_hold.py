@@ -27,10 +27,12 @@ from npuconv.rules.context import RuleContext
     message="{form} cannot hold it: {problem}",
     example=Example(
         fires="""
+            opset 18
             input x: float[1,3,8,8]
             y = Erf (x)
         """,
         silent="""
+            opset 18
             input x: float[1,3,8,8]
             y = Mish (x)
         """,
