@@ -154,7 +154,9 @@ def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[
 
     The findings are all there are, also those that nobody selected.
     """
-    calibrated = {rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")}
+    calibrated = {
+        rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")
+    }
     there = {_key(f) for f in findings if _is_open(f)}
     gone = [key for key in listed if key not in there and key[0] not in calibrated]
     if not gone:

@@ -213,7 +213,10 @@ FLOATS = {
     ),
     "gelu": ([one("Gelu", approximate="tanh")], {}),
     "not a number": (
-        [helper.make_node("IsNaN", ["x"], ["n"]), helper.make_node("Where", ["n", "c", "x"], ["y"])],
+        [
+            helper.make_node("IsNaN", ["x"], ["n"]),
+            helper.make_node("Where", ["n", "c", "x"], ["y"]),
+        ],
         {"c": np.float32(0)},
     ),
     "linear": ([one("Resize", "", "s", mode="linear")], {"s": TWICE}),

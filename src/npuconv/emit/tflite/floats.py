@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
 from npuconv.emit.tflite.flatbuffer import enumerator
 from npuconv.emit.tflite.movement import pool_options
 from npuconv.emit.tflite.windows import named_padding, pads_of

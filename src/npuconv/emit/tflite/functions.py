@@ -7,7 +7,7 @@ ONNX overflow, or subtract squares of large numbers, or do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 import onnx
@@ -15,7 +15,6 @@ from onnx import defs, helper, inliner, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from npuconv.emit.tflite.draft import Draft
-from npuconv.emit.tflite.flatbuffer import Array
 from npuconv.errors import ModelError
 from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
@@ -140,43 +139,42 @@ def _body(
     inputs = list(dict.fromkeys(name for name in node.input if name))
     if not defs.has(node.op_type, opset) or not all(map(draft.knows, inputs)):
         return None
-    model = helper.make_model(_alone(draft, node, inputs, opset), ir_version=10)
-    model.opset_import[0].version = opset
+    whole, given = onnx.NodeProto(), {attribute.name for attribute in node.attribute}
+    whole.CopyFrom(node)  # with all attributes: the inliner knows no defaults
+    attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
+    defaults = [a.default_value for a in attributes if a.name not in given]
+    whole.attribute.extend(value for value in defaults if value.name)
+    values = {name: draft.constant(name) for name in inputs}
+    small = {n: v for n, v in values.items() if v is not None and v.size <= MAX_SHAPE_VALUES}
+    if node.op_type == "LayerNormalization" and len(inputs) == 2:
+        whole.input[2:], small["no bias"] = ["no bias"], np.zeros((), np.float32)
+    kinds = [helper.np_dtype_to_tensor_dtype(draft.dtype(name)) for name in inputs]
+    ends = [
+        [
+            helper.make_tensor_value_info(n, k, draft.shape(n))
+            for n, k in zip(inputs, kinds, strict=True)
+        ],
+        [helper.make_empty_tensor_value_info(name) for name in node.output if name],
+    ]
+    graph = helper.make_graph(
+        [whole], "body", *ends, [numpy_helper.from_array(v, n) for n, v in small.items()]
+    )
+    texts = _FUNCTIONS.split("\n\n") if len(node.output) == 1 else []
     header = f'<domain: "", opset_import: ["" : {opset}]>\n'
-    if len(node.output) == 1:
-        model.functions.extend(
-            parser.parse_function(header + text) for text in _FUNCTIONS.split("\n\n")
-        )
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", opset)],
+        functions=[parser.parse_function(header + text) for text in texts],
+        ir_version=10,
+    )
     for _ in range(_DEPTH):
         parts = [part for part in model.graph.node if not _is_held(part, held)]
         ids = [("", op) for op in sorted({part.op_type for part in parts}.difference(_ON_SHAPES))]
         model = inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
     del model.functions[:]
     graph = _with_constants(model, held)
-    if any(part.op_type not in held for part in graph.node):
-        return None
-    return _renamed(graph, node)
-
-
-def _alone(draft: Draft, node: onnx.NodeProto, inputs: list[str], opset: int) -> onnx.GraphProto:
-    """Return a graph of the node with all its attributes: the inliner knows no defaults."""
-    whole = onnx.NodeProto()
-    whole.CopyFrom(node)
-    schema, given = defs.get_schema(node.op_type, opset, ""), {a.name for a in node.attribute}
-    defaults = [a.default_value for a in schema.attributes.values() if a.name not in given]
-    whole.attribute.extend(value for value in defaults if value.name)
-    values = {name: draft.constant(name) for name in inputs}
-    small = {n: v for n, v in values.items() if v is not None and v.size <= MAX_SHAPE_VALUES}
-    if node.op_type == "LayerNormalization" and len(inputs) == 2:
-        small["no bias"] = np.zeros((), np.float32)
-        whole.input[2:] = ["no bias"]
-    kinds = [helper.np_dtype_to_tensor_dtype(draft.dtype(name)) for name in inputs]
-    infos = [
-        helper.make_tensor_value_info(name, kind, draft.shape(name))
-        for name, kind in zip(inputs, kinds, strict=True)
-    ]
-    results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    return helper.make_graph([whole], "body", infos, results, _tensors(small))
+    lacks = any(part.op_type not in held for part in graph.node)
+    return None if lacks else _renamed(graph, node)
 
 
 def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.GraphProto:
@@ -188,16 +186,13 @@ def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.Graph
         del model.graph.node[:]
         for node in nodes:
             if fold(draft, node, held):
-                constants = {name: draft.constant(name) for name in node.output}
-                model.graph.initializer.extend(_tensors(constants))
+                values = [(name, draft.constant(name)) for name in node.output]
+                tensors = [numpy_helper.from_array(v, n) for n, v in values if v is not None]
+                model.graph.initializer.extend(tensors)
             else:
                 model.graph.node.append(node)
         if len(model.graph.node) == len(nodes):
             return model.graph
-
-
-def _tensors(values: Mapping[str, Array | None]) -> list[onnx.TensorProto]:
-    return [numpy_helper.from_array(v, name) for name, v in values.items() if v is not None]
 
 
 def _renamed(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:

@@ -111,9 +111,7 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
         draft.emit("MIRROR_PAD", [source, places], [made], "MirrorPadOptions", Mode=kind)
         return
     if mode != "constant" or (ends < 0).any():
-        raise ModelError(
-            f"TFLite has no Pad of mode {mode!r}, or with negative pads"
-        )
+        raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
     append_pad(draft, source, made, ends, _fill(draft, node, source))
 
 
@@ -160,7 +158,9 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
     shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
     if attrs.get("batch_dims", 0):
         raise ModelError("TFLite has no GatherND with batch_dims")
-    order = draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
+    order = (
+        draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
+    )
     source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
     extents = np.asarray(shape[: draft.shape(node.input[1])[-1]] if several else shape[axis])
     indices = draft.constant(node.input[1])

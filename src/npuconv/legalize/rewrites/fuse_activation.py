@@ -25,12 +25,11 @@ _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # of 1 + |x|: what constants rounded to a few digits may make
 _REACH = 12.0  # beyond, every activation here is 0, 1 or a line
 
-_GELU = Whole("Gelu", 20)
 _KNOWN = (
     Whole("HardSwish", 14),
     Whole("HardSigmoid", 6, {"alpha": 1 / 6, "beta": 0.5}),
     Whole("HardSigmoid", 6, {"alpha": 0.2, "beta": 0.5}),
-    _GELU,
+    Whole("Gelu", 20),
     Whole("Gelu", 20, {"approximate": "tanh"}),
     Whole("Swish", 24),
     Whole("Mish", 18),
@@ -39,28 +38,21 @@ _KNOWN = (
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, ctx: PassContext) -> int:
-    wanted = [whole for whole in _KNOWN if ctx.target.operator(whole.op) is not None]
-    by_erf = [_GELU] if ctx.options.format == "tflite" and model.nodes("Erf") else []
-    if not wanted and not by_erf:
+    wanted = [one for one in _KNOWN if ctx.target.operator(one.op) is not None]
+    if ctx.options.format == "tflite" and model.nodes("Erf"):
+        wanted.append(Whole("Gelu", 20))
+    if not wanted:
         return 0
     place = places(model)
     ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, ctx, n, place, wanted, by_erf) for n in ends if len(n.outputs))
+    return sum(_fuse(model, ctx, node, place, wanted) for node in ends if len(node.outputs))
 
 
-def _fuse(  # noqa: PLR0913 - what is wanted depends on the region
-    model: Model,
-    ctx: PassContext,
-    node: Node,
-    place: Places,
-    wanted: list[Whole],
-    by_erf: list[Whole],
-) -> int:
+def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, wanted: list[Whole]) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
-        operators = [*wanted, *by_erf] if any(n.op == "Erf" for n in region) else wanted
-        whole = next((op for op in operators if _is_same(region, source, op)), None)
-        if whole is not None:
-            return write(model, ctx, region, [source], whole)
+        found = next((one for one in wanted if _is_same(region, source, one)), None)
+        if found is not None:
+            return write(model, ctx, region, [source], found)
     return 0
 
 
