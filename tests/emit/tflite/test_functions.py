@@ -113,9 +113,10 @@ def test_attention_is_products_and_a_softmax():
     np.testing.assert_allclose(Session(copy).run({"x": x})["y"], wanted, atol=2e-6)
 
 
-@pytest.mark.parametrize("model", [net("Erf"), net("ReduceLogSumExp"), net("Relu"), net("Elu")])
-def test_what_stays(model):
-    """No function, one that overflows, and what TFLite holds as it is."""
+@pytest.mark.parametrize("op", ["Erf", "ReduceLogSumExp", "Relu", "Elu", "Shape"])
+def test_what_stays(op):
+    """No function, one that overflows, what TFLite holds as it is, and what will be a constant."""
+    model = net(op)
     before = model.SerializeToString()
     assert expand(model, HANDLERS) == {}
     assert model.SerializeToString() == before

@@ -249,7 +249,7 @@ RESIZED = {
 
 @pytest.mark.parametrize("name", RESIZED)
 def test_a_resize_that_tflite_lacks_is_two_products(name):
-    """With constant weights of rows and of columns; a scale is not the ratio of extents."""
+    """Constant weights of rows and of columns; a scale is not the ratio of extents."""
     *inputs, attrs, values = RESIZED[name]
     model = net([one("Resize", *inputs, **attrs)], (1, 3, 8, 6), s=values)
     model.opset_import[0].version = 19

@@ -21,7 +21,8 @@ from npuconv.model.skeleton import MAX_SHAPE_VALUES
 STANDARD = ("", "ai.onnx")
 # Operators on shapes: TFLite need not hold them, because extents are known here.
 _ON_SHAPES = ("Shape", "Constant", "ConstantOfShape", "Range", "Mod", "Size", "CastLike")
-_OVERFLOWS = ("ReduceLogSumExp",)  # exp(x) of its function is infinite from x = 89 on
+# exp(x) of the first is infinite from x = 89 on.
+_NOT_WRITTEN = ("ReduceLogSumExp", *_ON_SHAPES)
 _DEPTH = 4  # functions inside functions
 _OLDEST = 18  # opset since which reductions read their axes
 
@@ -114,7 +115,8 @@ def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
     del model.graph.node[:]
     for node in nodes:
         body = None
-        if node.domain in STANDARD and not _is_held(node, held) and node.op_type not in _OVERFLOWS:
+        known = _is_held(node, held) or node.op_type in _NOT_WRITTEN
+        if node.domain in STANDARD and not known:
             draft = draft or Draft(model)
             body = _body(draft, node, max(opset, _OLDEST), held)
         if body is None:
@@ -149,17 +151,16 @@ def _body(
     if node.op_type == "LayerNormalization" and len(inputs) == 2:
         whole.input[2:], small["no bias"] = ["no bias"], np.zeros((), np.float32)
     kinds = [helper.np_dtype_to_tensor_dtype(draft.dtype(name)) for name in inputs]
-    ends = [
-        [
-            helper.make_tensor_value_info(n, k, draft.shape(n))
-            for n, k in zip(inputs, kinds, strict=True)
-        ],
-        [helper.make_empty_tensor_value_info(name) for name in node.output if name],
-    ]
+    typed = zip(inputs, kinds, strict=True)
     graph = helper.make_graph(
-        [whole], "body", *ends, [numpy_helper.from_array(v, n) for n, v in small.items()]
+        [whole],
+        "body",
+        [helper.make_tensor_value_info(name, kind, draft.shape(name)) for name, kind in typed],
+        [helper.make_empty_tensor_value_info(name) for name in node.output if name],
+        [numpy_helper.from_array(array, name) for name, array in small.items()],
     )
-    texts = _FUNCTIONS.split("\n\n") if len(node.output) == 1 else []
+    own = len(node.output) == 1 and kinds[0] == onnx.TensorProto.FLOAT
+    texts = _FUNCTIONS.split("\n\n") if own else []
     header = f'<domain: "", opset_import: ["" : {opset}]>\n'
     model = helper.make_model(
         graph,
@@ -203,7 +204,7 @@ def _renamed(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:
         if not read.isdisjoint(part.output):
             read.update(part.input)
             made.node.insert(0, part)
-    made.initializer.extend(t for t in graph.initializer if t.name in read - ends)
+    made.initializer.extend(t for t in graph.initializer if t.name in read.difference(node.input))
     made.value_info.extend((*graph.value_info, *graph.output))
     for part in made.node:
         for names in (part.input, part.output):
