@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
 
+from npuconv.arithmetic.operators import coordinates, interpolation
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
@@ -20,7 +20,6 @@ from npuconv.errors import ModelError
 
 _AXES = ((1, 2), (2, 3))  # where height and width are stored, and where ONNX has them
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
-_PRODUCT = "BatchMatMulOptions"
 
 
 def transpose(draft: Draft, node: onnx.NodeProto) -> None:
@@ -277,7 +276,7 @@ def resize(draft: Draft, node: onnx.NodeProto) -> None:
         return
     source = draft.read(node.input[0], CHANNELS_LAST)
     made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    places = [_nearest(draft, node, before[k], after[k], k) for _, k in _AXES]
+    places = [_nearest(draft, node, axis) for _, axis in _AXES]
     plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
         _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, made)
@@ -302,79 +301,46 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     name, result, attrs = node.input[0], node.output[0], attributes_of(node)
     before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    corners, half = mode == "align_corners", mode in _SYMMETRIC
-    exact = [_weights(draft, node, before[k], after[k], k) for _, k in _AXES]
-    plain = {"mode": "linear", "coordinate_transformation_mode": mode}
-    simple = helper.make_node("Resize", [name], [result], **plain)
-    found = [_weights(draft, simple, before[k], after[k], k) for _, k in _AXES]
-    named = corners or half or mode == "asymmetric"
-    same_weights = all(np.allclose(a, b, atol=1e-6) for a, b in zip(exact, found, strict=True))
-    if named and (same_weights or draft.dtype(name) == np.int8):
+    ends = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _AXES]
+    rows, columns = (interpolation(*end, attrs) for end in ends)
+    plain = [interpolation(*end[:3]) for end in ends]
+    bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
+    if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
         source = draft.read(name, CHANNELS_LAST)
         made = draft.store(result, CHANNELS_LAST, draft.quantization(source))
-        options = {"AlignCorners": corners, "HalfPixelCenters": half}
+        options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
         _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
         return
-    rows, columns = (draft.number(f"{name}/weights", w[None, None]) for w in (exact[0], exact[1].T))
+    left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
     part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
-    made = draft.store(result, same(4))
-    options = {"AdjX": False, "AdjY": False}
-    draft.emit("BATCH_MATMUL", [rows, draft.read(name, same(4))], [part], _PRODUCT, **options)
-    draft.emit("BATCH_MATMUL", [part, columns], [made], _PRODUCT, **options)
+    made, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), made)):
+        draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
 
 
-def _weights(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
-    """Return the share of each value in each result along an axis, float64 [after, before]."""
-    attrs, scale = attributes_of(node), _scale(draft, node, before, after, axis)
-    cubic = attrs["mode"] == "cubic"
-    stretch = max(1 / scale, 1) if attrs.get("antialias", 0) else 1
-    reach = int(np.ceil((2 if cubic else 1) * stretch))
-    places = _coordinates(draft, node, before, after, axis)[:, None]
-    taps = np.floor(places).astype(int) + np.arange(1 - reach, 1 + reach)
-    x, a = np.abs(taps - places) / stretch, attrs.get("cubic_coeff_a", -0.75)
-    shares = np.maximum(1 - x, 0)
-    if cubic:
-        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
-        shares = np.where(x <= 1, near, np.where(x < 2, far, 0))
-    if attrs.get("exclude_outside", 0):
-        shares = np.where((taps >= 0) & (taps < before), shares, 0)
-    found = np.zeros((after, before))
-    rows = np.broadcast_to(np.arange(after)[:, None], taps.shape)
-    np.add.at(found, (rows, np.clip(taps, 0, before - 1)), shares / shares.sum(1, keepdims=True))
-    return found
-
-
-def _coordinates(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
-    """Return the places that values come from, float64 [after], by ONNX's formulas."""
-    out, scale = np.arange(after, dtype=np.float64), _scale(draft, node, before, after, axis)
-    mode = attributes_of(node).get("coordinate_transformation_mode", "half_pixel")
-    if mode == "asymmetric":
-        return out / scale
-    if mode in (*_SYMMETRIC, "half_pixel_symmetric"):
-        moved = (1 - after / (before * scale)) * before / 2 if mode not in _SYMMETRIC else 0
-        return (out + 0.5) / scale - 0.5 + moved if after > 1 or mode != _SYMMETRIC[1] else out * 0
-    if mode == "align_corners":
-        return out * (before - 1) / max(after - 1, 1)
-    raise ModelError(f"TFLite has no Resize with {mode!r}")
-
-
-def _nearest(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
-    """Return the places that nearest values come from, int64 [after]."""
+def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
+    """Return the places that nearest values come from along an axis, int64."""
+    attrs = attributes_of(node)
+    before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     rounding: dict[str, Any] = {
         "round_prefer_floor": lambda x: np.ceil(x - 0.5),
         "round_prefer_ceil": lambda x: np.floor(x + 0.5),
         "floor": np.floor,
         "ceil": np.ceil,
     }
-    round_ = rounding[attributes_of(node).get("nearest_mode", "round_prefer_floor")]
-    places = round_(_coordinates(draft, node, before, after, axis))
-    return np.clip(places, 0, before - 1).astype(np.int64)
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    scale = _scale(draft, node, before, after, axis)
+    places = coordinates(before[axis], after[axis], mode, scale)
+    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](places)
+    return np.clip(nearest, 0, before[axis] - 1).astype(np.int64)
 
 
-def _scale(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> float:
+def _scale(
+    draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
+) -> float:
     """Return the factor of an axis: what the node says, or that of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:
-        return after / before
+        return after[axis] / before[axis]
     return float(scales[listed.index(axis)]) if axis in listed else 1.0
