@@ -122,19 +122,19 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     log = _Log(draft, sources)
     nodes = [node for node in model.graph.node if not log.attempt(fold, node, HANDLERS)]
     _declare(draft, int8.made.values())
-    inputs = []
+    graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
     for info in _given(model):
-        with log.errors_of(onnx.NodeProto(output=[info.name])):
+        with log.errors_of("", [info.name]):
             inputs.append(_input(draft, info.name))
     for node in nodes:
-        if node.output[0] not in draft.fused | int8.inside:
+        if node.output[0] not in draft.fused and node.output[0] not in int8.inside:
             log.attempt(_write, node, int8.made.get(node.output[0]))
+    for name in filter(lambda output: output not in log.failed, draft.outputs):
+        with log.errors_of("", []):
+            taken = [view.index for _, view in (*inputs, *outputs)]
+            outputs.append(_output(draft, name, taken))
     if log.obstacles:
-        return None, list(log.obstacles.values())
-    graph, outputs = draft.graph, list[tuple[str, View]]()
-    for name in draft.outputs:
-        taken = [view.index for _, view in (*inputs, *outputs)]
-        outputs.append(_output(draft, name, taken))
+        return None, log.obstacles
     graph.inputs = tuple(view.index for _, view in inputs)
     graph.outputs = tuple(view.index for _, view in outputs)
     ends = _ends(graph, inputs), _ends(graph, outputs)
@@ -147,7 +147,7 @@ class _Log:
 
     draft: Draft
     sources: Mapping[str, str]  # user's node, by the name of a part of its function
-    obstacles: dict[str, FormObstacle] = field(default_factory=dict)  # the first of each node
+    obstacles: list[FormObstacle] = field(default_factory=list)  # one for each node
     failed: set[str] = field(default_factory=set)  # tensors of unknown shape
 
     def attempt(self, step: Callable[..., Any], node: onnx.NodeProto, *arguments: Any) -> Any:
@@ -155,25 +155,23 @@ class _Log:
         if not self.failed.isdisjoint(node.input):
             self.failed.update(node.output)
             return True
-        with self.errors_of(node):
+        with self.errors_of(self.sources.get(node.name, node.name), node.output):
             return step(self.draft, node, *arguments)
         return True
 
     @contextlib.contextmanager
-    def errors_of(self, node: onnx.NodeProto) -> Iterator[None]:
-        """Note an error within a with statement, and add tensors for the outputs of the node."""
+    def errors_of(self, name: str, outputs: Iterable[str]) -> Iterator[None]:
+        """Note the error of a node within a with statement, and add tensors for its outputs."""
         try:
             yield
         except ModelError as error:
-            name = self.sources.get(node.name, node.name)
-            self.obstacles.setdefault(name, FormObstacle(name, error.message, error.hint))
-            for result in filter(None, node.output):
-                with contextlib.suppress(ModelError):
-                    self.draft.view(result) or self.draft.store(
-                        result, same(len(self.draft.shape(result)))
-                    )
-                if self.draft.view(result) is None:
-                    self.failed.add(result)
+            if not name or name not in {obstacle.node for obstacle in self.obstacles}:
+                self.obstacles.append(FormObstacle(name, error.message, error.hint))
+            self.failed.update(filter(None, outputs))
+            for result in [tensor for tensor in self.failed if self.draft.knows(tensor)]:
+                with contextlib.suppress(ModelError):  # of its type
+                    self.draft.store(result, same(len(self.draft.shape(result))))
+                    self.failed.discard(result)
 
 
 def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
@@ -209,18 +207,15 @@ def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
-    """Return an obstacle for each input with an unknown extent that is not its first."""
-    return [
-        FormObstacle(
-            "",
-            f"input {info.name!r}: extent {axis} is {dim.dim_param or '?'}, but TFLite needs a "
-            "number",
-            f"give --input-shape {info.name}=... with all extents",
-        )
-        for info in _given(model)
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
-        if axis > 0 and not dim.HasField("dim_value")
-    ]
+    """Return an obstacle for each input with unknown extents beside its first."""
+    found = []
+    for info in _given(model):
+        dims = list(enumerate(info.type.tensor_type.shape.dim))[1:]
+        texts = [f"{k} is {d.dim_param or '?'}" for k, d in dims if not d.HasField("dim_value")]
+        problem = f"input {info.name!r}: extent {', '.join(texts)}, but TFLite needs numbers"
+        fix = f"give --input-shape {info.name}=... with all extents"
+        found += [FormObstacle("", problem, fix)] if texts else []
+    return found
 
 
 def _input(draft: Draft, name: str) -> tuple[str, View]:
