@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from npuconv.emit.tflite.functions import expand
 from npuconv.emit.tflite.translate import HANDLERS, translate
 from npuconv.executor import Session
-from support.tflite_files import reference_kernels, stored
+from support.tflite_files import operators, reference_kernels, stored
 
 C = np.linspace(0.5, 2, 4, dtype=np.float32)
 W = np.linspace(-1, 2, 6, dtype=np.float32)
@@ -105,9 +105,9 @@ def test_attention_is_products_and_a_softmax():
     model = net("Attention", 23, (1, 2, 6, 8))
     model.graph.node[0].input[:] = ["x", "x", "x"]
     copy = expanded(model)
-    operators = [node.op_type for node in copy.graph.node]
-    assert operators.count("MatMul") == 2
-    assert not {"Shape", "Constant", "ConstantOfShape"} & set(operators)
+    parts = [node.op_type for node in copy.graph.node]
+    assert parts.count("MatMul") == 2
+    assert not {"Shape", "Constant", "ConstantOfShape"} & set(parts)
     x = values(model, 1)
     wanted = Session(model).run({"x": x})["y"]
     np.testing.assert_allclose(Session(copy).run({"x": x})["y"], wanted, atol=2e-6)
@@ -120,3 +120,8 @@ def test_what_stays(op):
     before = model.SerializeToString()
     assert expand(model, HANDLERS) == {}
     assert model.SerializeToString() == before
+
+
+def test_a_cast_to_the_same_type_is_no_operator():
+    """Functions of ONNX cast to the type that they compute in."""
+    assert "CAST" not in operators(NETS["rms"])

@@ -11,8 +11,8 @@ import onnx
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
 from npuconv.emit.tflite.flatbuffer import enumerator
-from npuconv.emit.tflite.movement import pool_options
-from npuconv.emit.tflite.windows import named_padding, pads_of
+from npuconv.emit.tflite.movement import identity, pool_options
+from npuconv.emit.tflite.windows import named_padding, padded, pads_of
 from npuconv.errors import ModelError
 
 # ONNX operator -> TFLite operator and its table of options
@@ -58,9 +58,8 @@ def unary(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
     made = draft.store(node.output[0], order, draft.quantization(source))
-    tanh = attributes_of(node).get("approximate", b"none") in ("tanh", b"tanh")
-    options = {"Approximate": tanh} if code == "GELU" else {}
-    draft.emit(code, [source], [made], table, **options)
+    tanh = attributes_of(node).get("approximate") == "tanh"
+    draft.emit(code, [source], [made], table, **({"Approximate": True} if tanh else {}))
 
 
 def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
@@ -112,12 +111,10 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     pads, counted = pads_of(attrs), bool(attrs.get("count_include_pad", 0))
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], kernel, strides, pads)
-    if any(pads) and counted and named:  # TFLite must not know that it is padding
-        source = _with_zeros(draft, source, pads)
-        named = "VALID"
-    elif not named:
-        source = _with_zeros(draft, source, pads)
-    options = pool_options(kernel, strides, enumerator("Padding", named or "VALID"))
+    # TFLite must not know that counted cells are padding.
+    explicit = counted and any(pads)
+    source, padding = padded(draft, source, kernel, strides, pads, explicit=explicit)
+    options = pool_options(kernel, strides, padding)
     made = draft.store(node.output[0], CHANNELS_LAST)
     if named or counted:
         draft.emit("AVERAGE_POOL_2D", [source], [made], "Pool2DOptions", **options)
@@ -126,16 +123,6 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     shares = _shares(stored.shape[1:3], kernel, strides, pads)
     number = draft.number(f"{node.name}/shares", shares)
     draft.emit("MUL", [part, number], [made], "MulOptions")
-
-
-def _with_zeros(draft: Draft, source: int, pads: Sequence[int]) -> int:
-    """Append a PAD; return its output."""
-    stored = draft.graph.tensors[source]
-    ends = np.asarray([[0, 0], [pads[0], pads[2]], [pads[1], pads[3]], [0, 0]], np.int32)
-    shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
-    made = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
-    draft.emit("PAD", [source, draft.number("paddings", ends)], [made], "PadOptions")
-    return made
 
 
 def _shares(
@@ -221,7 +208,10 @@ def _dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
 
 
 def cast(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a CAST."""
+    """Append a CAST, or none to the type that the tensor has."""
+    if draft.dtype(node.input[0]) == draft.dtype(node.output[0]):
+        identity(draft, node)
+        return
     order: Order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
     made = draft.store(node.output[0], order)

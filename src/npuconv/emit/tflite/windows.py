@@ -51,6 +51,8 @@ def padded(
     strides: Sequence[int],
     pads: Sequence[int],
     fill: Array | None = None,
+    *,
+    explicit: bool = False,
 ) -> tuple[int, int]:
     """Return what a window slides over, and its ``Padding``; a PAD is appended where it needs one.
 
@@ -61,10 +63,11 @@ def padded(
         strides: of both axes.
         pads: top, left, bottom, right.
         fill: the value that is padded; None for the real number 0.
+        explicit: whether a PAD is wanted also where TFLite has a name for the padding.
     """
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], window, strides, pads)
-    if named:
+    if named and not explicit:
         return source, enumerator("Padding", named)
     top, left, bottom, right = pads
     ends = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)

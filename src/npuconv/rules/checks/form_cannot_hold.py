@@ -24,7 +24,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "OPS010",
     at="form",
-    message="{form} cannot hold it: {problem}",
+    message="--format {form} cannot hold {part}: {problem}",
     example=Example(
         fires="""
             opset 18
@@ -44,5 +44,6 @@ from npuconv.rules.context import RuleContext
 def form_cannot_hold(model: Model, ctx: RuleContext) -> Violations:
     nodes = {node.name: node for node in model.nodes()} if ctx.obstacles else {}
     for obstacle in ctx.obstacles:
-        values = {"form": f"--format {ctx.options.format}", "problem": obstacle.problem}
+        part = "it" if obstacle.node else "the model"
+        values = {"form": ctx.options.format, "part": part, "problem": obstacle.problem}
         yield Violation(values, fix=obstacle.fix, node=nodes.get(obstacle.node))
