@@ -73,7 +73,6 @@ GroupNormalization <num_groups: int, epsilon: float> (X, Scale, B) => (Y) {
     shape = Shape (X)  values = Reshape (standard, shape)  Y = ByChannel (values, Scale, B)
 }
 """
-_NAMES = [text.split()[0] for text in _FUNCTIONS.split("\n\n")]
 
 
 def fold(draft: Draft, node: onnx.NodeProto, held: Collection[str]) -> bool:

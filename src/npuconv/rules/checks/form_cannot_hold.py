@@ -36,9 +36,7 @@ from npuconv.rules.context import RuleContext
             input x: float[1,3,8,8]
             y = Mish (x)
         """,
-        device="""
-            container: tflite
-        """,
+        device="container: tflite",
     ),
 )
 def form_cannot_hold(model: Model, ctx: RuleContext) -> Violations:
