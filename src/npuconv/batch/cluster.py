@@ -48,16 +48,25 @@ def run(jobs: Sequence[Job], place: Place, settings: Settings) -> Generator[Even
         UsageError: Dask is not installed, the scheduler cannot be reached, or a path cannot
             be shipped.
     """
+    require_dask()
+    with _connect(settings) as client:
+        threads = sum(client.nthreads().values())
+        blocks = count_blocks(threads, len(jobs), settings.split_calibration)
+        yield from _ClusterRun(client, place, blocks, settings.ship).events(jobs)
+
+
+def require_dask() -> None:
+    """Import Dask.
+
+    Raises:
+        UsageError: it is not installed.
+    """
     try:
         import distributed  # noqa: F401
     except ImportError:
         raise UsageError(
             "a cluster needs Dask, which is not installed", hint="pip install npuconv[distributed]"
         ) from None
-    with _connect(settings) as client:
-        threads = sum(client.nthreads().values())
-        blocks = count_blocks(threads, len(jobs), settings.split_calibration)
-        yield from _ClusterRun(client, place, blocks, settings.ship).events(jobs)
 
 
 @contextlib.contextmanager

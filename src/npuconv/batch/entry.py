@@ -15,14 +15,16 @@ from pydantic import ValidationError
 
 from npuconv import files
 from npuconv.batch import cluster, local
-from npuconv.batch.expand import Expanded, expand
+from npuconv.batch.expand import Expanded, expand, locate
 from npuconv.batch.job import EXIT_CODES, Job, JobLimits, Outcome, Place, Settings, make_settings
 from npuconv.batch.lock import Locks, portable
-from npuconv.errors import OutputError
+from npuconv.errors import OutputError, UsageError
+from npuconv.evaluate import vela
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
+from npuconv.target import Target
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
@@ -138,11 +140,25 @@ class Batch:
         return {job.name: differences.get(job.name, again) for job in self.jobs}
 
     def missing(self) -> dict[str, str]:
-        """Return calibration samples that do not exist, by name of the job."""
-        paths = {job.name: job.options.calibration for job in self.jobs if job.calibrates}
-        return {
-            name: path for name, path in paths.items() if path and not (self.root / path).exists()
-        }
+        """Return what a job lacks to run, by its name: calibration samples, or Vela.
+
+        Raises:
+            UsageError: the jobs are for a cluster, and Dask is not installed.
+        """
+        if self.settings.on_cluster:
+            cluster.require_dask()
+        lacks = {}
+        for job in self.jobs:
+            path = job.options.calibration if job.calibrates else None
+            if path and not (self.root / path).exists():
+                lacks[job.name] = f"calibration: {path}: no such file or directory"
+            elif job.options.with_vela:
+                target = Target.load(locate(job.options.target, self.root))
+                try:
+                    vela.require(target.next_command, job.options.format)
+                except UsageError as error:
+                    lacks[job.name] = str(error)
+        return lacks
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Run the jobs that are not done yet.

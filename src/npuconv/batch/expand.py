@@ -319,7 +319,7 @@ class _Expansion:
         for model, (chosen, target) in product(models, targets):
             if target is None:
                 continue
-            chosen = chosen.for_container(target.container)
+            chosen = chosen.for_target(target.container, target.opset)
             parts = {"target": target.name, "format": chosen.format}
             suffix = suffix_of(chosen.format)
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
