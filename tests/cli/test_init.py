@@ -25,6 +25,23 @@ def test_found_and_named(cli, model, folder):
     assert cli("check", model, "-q") == type(done)(0, "", "")
 
 
+def test_every_command_runs_on_the_new_file(cli, model, folder, in_process):
+    """The file holds only comments, and every command that reads options takes it."""
+    assert cli("init", "-q").code == 0
+    (folder / "jobs.yaml").write_text(f"version: 1\njobs: [{{model: {model}}}]\n")
+    done = [
+        cli("check", model),
+        cli("convert", model),
+        cli("verify", model, "model.npu.onnx"),
+        cli("vectors", "model.npu.onnx", "-o", "vectors"),
+        cli("batch", "jobs.yaml"),
+        cli("target", "coverage", model),
+        cli("target", "explore", model),
+    ]
+    assert [command.code for command in done] == [0] * 7
+    assert "options of npuconv.yaml" in done[0].err
+
+
 def test_not_over_another(cli, folder):
     """An existing file stays, unless --force is given."""
     (folder / "npuconv.yaml").write_text("seed: 1\n")

@@ -108,8 +108,8 @@ def test_no_other_booleans(word):
         ("a: 1\n---\nb: 2", "but found another document", 2, 1),
         ("- 1", "top level must be a mapping", 1, 1),
         ("just text", "top level must be a mapping", 1, 1),
-        ("", "top level must be a mapping", 1, 1),
-        ("# only a comment", "top level must be a mapping", 1, 1),
+        ("''", "top level must be a mapping", 1, 1),
+        ("null", "top level must be a mapping", 1, 1),
         ("a: 1\nb: \x07", "control character", 2, 4),
         ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50", 1, 53),
     ],
@@ -119,6 +119,14 @@ def test_refused(text, message, line, column):
     error = fails(text)
     assert message in str(error)
     assert (error.file, error.line, error.column) == ("c.yaml", line, column)
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment", "---", "---\n# a: 1\n", "\n  \n"])
+def test_empty(text):
+    """A file without keys is an empty mapping, whose place is the beginning."""
+    document = read(text)
+    assert document.data == {}
+    assert document.mark(("a",)) == (1, 1)
 
 
 def test_depth_allowed():

@@ -149,7 +149,7 @@ def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
-    """Parse YAML text whose top level is a mapping.
+    """Parse YAML text whose top level is a mapping; comments alone are an empty mapping.
 
     Raises:
         error: not YAML, a duplicate key, an alias, anchor or tag, an ambiguous value, too
@@ -160,6 +160,8 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
     places: Places = {}
     try:
         node = yaml.compose(text, Loader=_Loader)
+        if _is_empty(node):
+            return Document({}, name, text, {(): ((1, 1), (1, 1))})
         if not isinstance(node, yaml.MappingNode):
             raise _fault("the top level must be a mapping of keys to values", node)
         places[()] = (_place(node), _place(node))
@@ -168,6 +170,11 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
         message, (line, column) = _describe(cause, text)
         raise error(message, file=name, line=line, column=column) from None
     return Document(data, name, text, places)
+
+
+def _is_empty(node: yaml.Node | None) -> bool:
+    """Return whether a file has no keys: nothing but comments, or only the line ``---``."""
+    return node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style))
 
 
 def validate(document: Document, model: type[ModelT], *, error: type[LocatedError]) -> ModelT:
