@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from npuconv.cli.init import starting_config
 from npuconv.config import Options, make_options
 from npuconv.config_files import read_config
@@ -25,7 +27,8 @@ def test_found_and_named(cli, model, folder):
     assert cli("check", model, "-q") == type(done)(0, "", "")
 
 
-def test_every_command_runs_on_the_new_file(cli, model, folder, in_process):
+@pytest.mark.usefixtures("in_process")
+def test_every_command_runs_on_the_new_file(cli, model, folder):
     """The file holds only comments, and every command that reads options takes it."""
     assert cli("init", "-q").code == 0
     (folder / "jobs.yaml").write_text(f"version: 1\njobs: [{{model: {model}}}]\n")
