@@ -31,7 +31,7 @@ def test_fits_a_screen(report: Report, clean: Report, width: int) -> None:
 
 
 def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary]) -> None:
-    """However much there is to say, it fits; what is cut ends in dots."""
+    """However much there is to say, it fits: fewer findings, and dots where a text is cut."""
     findings = [
         one(f"/{at}", code=f"SHP{at:03}", message=LONG, fix=LONG, value="", limit="")
         for at in range(9)
@@ -39,9 +39,18 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
     told = summary(headline=LONG, warnings=(LONG,) * 4, not_judged=(LONG,))
     lines = brief.render(make(findings=tuple(findings), summary=told), "m").splitlines()
     assert len(lines) <= brief.SCREEN_LINES
-    assert sum(line.endswith(" ...") for line in lines) >= 7
+    assert sum(line.endswith(" ...") for line in lines) >= 5
     assert lines[-3:-1] != []
     assert any(line.startswith("... and ") and line.endswith(" more: -v") for line in lines)
+
+
+def test_a_fix_is_shown_whole(make: Make, one: One) -> None:
+    """What to type stands at its end, and a rule's fix has up to four lines."""
+    fix = f"{'words that come before the option, ' * 7}--input-shape x=1,3,224,224"
+    findings = tuple(one(f"/{at}", code=f"SHP{at:03}", fix=fix) for at in range(3))
+    lines = brief.render(make(findings=findings), "m").splitlines()
+    assert sum(line.endswith("--input-shape x=1,3,224,224") for line in lines) == 3
+    assert len(lines) <= brief.SCREEN_LINES
 
 
 def test_color_adds_only_color(report: Report, clean: Report) -> None:

@@ -18,8 +18,7 @@ from npuconv import yamlio
 from npuconv.batch import jobsfile
 from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Options, make_options, merge
-from npuconv.config_files import raise_together
-from npuconv.errors import ConfigError, NpuconvError, TargetError
+from npuconv.errors import ConfigError, NpuconvError, TargetError, raise_together
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
@@ -76,7 +75,7 @@ def expand(
         reader.add(number, entry.model_dump(exclude_unset=True))
     reader.claim_outputs()
     reader.check_models()
-    raise_together(reader.errors)
+    raise_together(reader.errors, ConfigError)
     return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
 
 

@@ -20,8 +20,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from npuconv import baseline, yamlio
 from npuconv.batch.job import parse_seconds, parse_size
 from npuconv.config import Format, Options, make_options
-from npuconv.config_files import open_config, raise_together, relative_to
-from npuconv.errors import ConfigError, NpuconvError, UsageError
+from npuconv.config_files import open_config, relative_to
+from npuconv.errors import ConfigError, NpuconvError, UsageError, raise_together
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
@@ -123,7 +123,6 @@ def read(path: str | Path) -> tuple[yamlio.Document, JobsFile]:
         ConfigError: unreadable, not YAML, an unknown key or a wrong value; with line and column.
     """
     document = yamlio.load(path, error=ConfigError)
-    raise_together(yamlio.problems(document, JobsFile, error=ConfigError, causes=True))
     return document, yamlio.validate(document, JobsFile, error=ConfigError)
 
 
@@ -179,7 +178,7 @@ def _read_config(path: str | Path | None) -> dict[str, Any]:
             wrong.append(ConfigError(
                 error.message, file=document.name, line=line, column=column, hint=error.hint
             ))  # fmt: skip
-    raise_together(wrong)
+    raise_together(wrong, ConfigError)
     return given
 
 

@@ -137,7 +137,7 @@ def _document(report: Report) -> list[str]:
 def _verdict(report: Report) -> list[str]:
     summary = report.summary
     icon = "⚠️" if report.is_doubtful else _ICONS[summary.verdict]
-    title = f"{icon} {words.verdict_label(report)}: {code(report.model.path)}"
+    title = f"{icon} {groups.verdict(report)}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
         *(f"> ⚠️ not judged: {text(one)}" for one in summary.not_judged),
@@ -152,7 +152,7 @@ def _findings(report: Report) -> list[str]:
         return ["No findings."]
     head = ("severity", "rule", "findings", "fix", "source")
     return [
-        f"### Findings: {groups.tally(report)}",
+        "### Findings",
         table(head, map(_group_row, found), columns=(2,)),
         *(block for group in found for block in _nodes(group)),
     ]

@@ -167,12 +167,12 @@ def _overview(reports: Sequence[Report], view: View) -> Block:
 
 def _verdict(report: Report, view: View) -> Block:
     """Return the verdict, before it the options that are not judged, after it the warnings."""
-    label = f"{words.verdict_label(report)}  "
+    label = f"{groups.verdict(report)}  "
     target = view.safe(report.target.name)
     path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
     text = f"{path} on {target}: {report.summary.headline}"
     style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
-    lines = view.hang(text, label, " " * len(label))
+    lines = view.hang(text, label, "    ")
     return [
         *_notices(report.summary.not_judged, "not judged: ", view),
         *(view.paint(line, "bold", style) for line in lines),
