@@ -45,7 +45,7 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
 
 
 def test_a_fix_is_shown_whole(make: Make, one: One) -> None:
-    """What to type stands at its end, and a rule's fix has up to four lines."""
+    """The option to type stands at its end, and a rule's fix has up to four lines."""
     fix = f"{'words that come before the option, ' * 7}--input-shape x=1,3,224,224"
     findings = tuple(one(f"/{at}", code=f"SHP{at:03}", fix=fix) for at in range(3))
     lines = brief.render(make(findings=findings), "m").splitlines()

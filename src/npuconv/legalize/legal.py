@@ -31,7 +31,7 @@ from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
 
-LIMIT_UNKNOWN = "OPS005"
+LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,12 @@ def _conclude(
     legal = replace(legal, blocked=_blocked(model, after))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
+    device = {
+        (node.op, model.label(node))
+        for node in plan.passthrough
+        if plan.placement[id(node)] == "device"
+    }
+    after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in device]
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
     findings = legal.findings.add(every)
     if not any(map(selection.is_blocking, findings.selected)):

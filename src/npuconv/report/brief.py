@@ -271,7 +271,7 @@ def _limits(report: Report) -> str:
     kernels = [f.value for f in report.findings if f.code == kernel_covers_input.code]
     largest = max(kernels, key=lambda one: math.prod(map(int, one.split("x"))), default="")
     kernel = f", with kernels of up to {largest}" if largest else ""
-    return f"{count(needed, 'limit')} undocumented{kernel}: -v" if needed else ""
+    return f"{count(needed, 'undocumented limit')}{kernel}; -v lists them" if needed else ""
 
 
 def _left_out(report: Report) -> str:
@@ -281,7 +281,7 @@ def _left_out(report: Report) -> str:
     parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
     accepted = report.summary.accepted
     parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
-    return f"{', '.join(parts)}: -v" if parts else ""
+    return f"{', '.join(parts)}; -v shows them" if parts else ""
 
 
 def _timings(report: Report, view: View) -> Block:
@@ -297,7 +297,7 @@ def _issue_blocks(report: Report, view: View, most: int = _MAX_FINDINGS) -> Iter
         yield _issue(issue, view)
     hidden = len(found) - most
     if hidden > 0:
-        yield [view.paint(f"... and {hidden} more: -v", "dim")]
+        yield [view.paint(f"... and {hidden} more; -v shows them", "dim")]
 
 
 def _issue(issue: Issue, view: View) -> Block:

@@ -94,8 +94,9 @@ class Group:
 
     @property
     def label(self) -> str:
-        """Label of the group: its severity, or ``rewritten``."""
-        return "rewritten" if self.status is Status.REWRITTEN else self.severity.value
+        """Label of the group: its severity, ``rewritten`` or ``undocumented``."""
+        found = kind(self.findings[0])
+        return "undocumented" if found == "unknown" else found
 
     @property
     def tally(self) -> str:
@@ -103,7 +104,7 @@ class Group:
         number = count(len(self.findings), "finding")
         if self.status is Status.REWRITTEN:
             return f"{number}, was {self.severity.value}"
-        return f"{number}, unknown" if self.status is Status.UNKNOWN else number
+        return number
 
     @property
     def fixes(self) -> tuple[str, ...]:

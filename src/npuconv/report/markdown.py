@@ -159,10 +159,9 @@ def _findings(report: Report) -> list[str]:
 
 
 def _group_row(group: Group) -> list[str]:
-    status = f"{group.severity.value}, unknown" if group.status == "unknown" else group.severity
     rule = f"{text(group.code)} {text(group.name)}"
     cells = [_several(texts) for texts in (group.fixes, group.sources)]
-    return [str(status), rule, str(len(group.findings)), *cells]
+    return [group.label, rule, str(len(group.findings)), *cells]
 
 
 def _several(texts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ Why it matters:
     larger, in every inference.
 
 How to fix:
-    Nothing, if the transfer can be afforded: the host pads exactly. Otherwise train
+    Nothing, if the crossing can be afforded: the host pads exactly. Otherwise train
     with zero padding.
 """
 
