@@ -44,7 +44,7 @@ def open_config(path: str | Path, *checks: Check) -> yamlio.Document:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
-    wrong = yamlio.problems(document, Options, error=ConfigError, causes=True)
+    wrong = yamlio.problems(document, Options, error=ConfigError)
     further = [] if wrong else [error for check in checks for error in check(document)]
     raise_together([*wrong, *_unknown_target(document), *further], ConfigError)
     return document

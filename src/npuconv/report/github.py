@@ -16,7 +16,7 @@ from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
-_LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
+_LEVELS = {"error": "error", "warning": "warning"}  # of labels; the others are notices
 _MAX_NAMES = 3  # nodes, fixes or sources
 _MAX_ENTRIES = 10  # messages of an annotation
 _MAX_CHARS = 1000  # of a line of an annotation
@@ -60,7 +60,8 @@ def _rule(group: Group, path: str) -> str:
         lines.append(f"... and {len(entries) - _MAX_ENTRIES} more")
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
     lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
-    return _annotation(_LEVELS[group.severity.value], path, f"{group.code} {group.name}", lines)
+    level = _LEVELS.get(group.label, "notice")
+    return _annotation(level, path, f"{group.code} {group.name}", lines)
 
 
 def _entry(entry: Entry) -> str:

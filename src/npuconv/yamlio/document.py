@@ -197,18 +197,10 @@ def validate(document: Document, model: type[ModelT], *, error: type[LocatedErro
 
 
 def problems(
-    document: Document,
-    model: type[BaseModel],
-    *,
-    error: type[LocatedError],
-    causes: bool = False,
+    document: Document, model: type[BaseModel], *, error: type[LocatedError]
 ) -> list[LocatedError]:
-    """Return every fault that ``validate`` could raise; misspelt keys first.
-
-    With ``causes``, faults that only follow from another one are left out.
-    """
-    faults = _try(document, model)[1]
-    return _errors(document, model, _causes(faults) if causes else faults, error)
+    """Return every fault that ``validate`` would raise; misspelt keys first."""
+    return _errors(document, model, _causes(_try(document, model)[1]), error)
 
 
 def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
