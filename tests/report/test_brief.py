@@ -41,7 +41,7 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
     assert len(lines) <= brief.SCREEN_LINES
     assert sum(line.endswith(" ...") for line in lines) >= 5
     assert lines[-3:-1] != []
-    assert any(line.startswith("... and ") and line.endswith(" more: -v") for line in lines)
+    assert any(line.startswith("... and ") and line.endswith(" more; -v shows them") for line in lines)
 
 
 def test_a_fix_is_shown_whole(make: Make, one: One) -> None:
@@ -141,7 +141,7 @@ def test_limits_are_one_line(clean: Report) -> None:
         UnknownLimit(limit="bias", values=(), nodes=0, example="", source="", assumption="int32"),
     ]
     shown = brief.render(clean.model_copy(update={"unknown_limits": tuple(limits)}), "m")
-    assert "1 limit undocumented: -v\n" in shown
+    assert "1 undocumented limit; -v lists them\n" in shown
     assert "Conv.in_n" not in shown
 
 
@@ -149,7 +149,7 @@ def test_a_pool_that_became_a_large_kernel_is_named() -> None:
     """Its MACs count as the device's, although nobody says that the device takes it."""
     pooled = Net(x=(1, 3, 20, 20)).conv().op("GlobalAveragePool").model()
     shown = brief.render(npuconv.check(pooled), "m")
-    assert "19 limits undocumented, with kernels of up to 18x18: -v\n" in shown
+    assert "19 undocumented limits, with kernels of up to 18x18; -v lists them\n" in shown
 
 
 def test_many(report: Report, clean: Report) -> None:

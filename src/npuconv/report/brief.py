@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.diagnostics import Severity
 from npuconv.report import groups, words
 from npuconv.report.groups import Group
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
@@ -114,17 +114,12 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
 
 def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
-    shown = [group for group in groups.standing(report) if _counts(group)]
-    errors = [group for group in shown if group.severity is Severity.ERROR]
+    shown = [group for group in groups.standing(report) if group.label in ("error", "warning")]
+    errors = [group for group in shown if group.label == "error"]
     doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
     others = [group for group in shown if group not in errors and group not in doubts]
-    said = (_of_sentence(one) for one in report.summary.warnings)
+    said = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
     return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
-
-
-def _counts(group: Group) -> bool:
-    limit = group.status is Status.UNKNOWN and group.severity is not Severity.ERROR
-    return group.severity is not Severity.NOTE and not limit
 
 
 def _of_group(group: Group) -> Issue:
@@ -134,10 +129,6 @@ def _of_group(group: Group) -> Issue:
     title = f"{group.code} {group.name}"
     fix = next(iter(group.fixes), "")
     return Issue(group.label, title, message, node, len(group.findings) - 1, fix)
-
-
-def _of_sentence(sentence: str) -> Issue:
-    return Issue("warning", "", sentence)
 
 
 def _fails(report: Report) -> bool:
@@ -216,16 +207,13 @@ def _device(report: Report) -> str:
     return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
 
 
-def _float_parts(report: Report) -> str:
-    return "all is float" if report.quantization is None else "activations are float"
-
-
 def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
     found = report.accuracy
     if found is None:
         converted = report.summary.verdict == "converted"
-        return f"not measured: {_float_parts(report)}" if converted else ""
+        what = "all is" if report.quantization is None else "activations are"
+        return f"not measured: {what} float" if converted else ""
     text = f"SQNR {words.overall(found)}"
     if found.interval_db is not None:
         text += f" ({words.interval(found.interval_db)} expected on new samples)"
