@@ -41,7 +41,9 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
     assert len(lines) <= brief.SCREEN_LINES
     assert sum(line.endswith(" ...") for line in lines) >= 5
     assert lines[-3:-1] != []
-    assert any(line.startswith("... and ") and line.endswith(" more; -v shows them") for line in lines)
+    assert any(
+        line.startswith("... and ") and line.endswith(" more; -v shows them") for line in lines
+    )
 
 
 def test_a_fix_is_shown_whole(make: Make, one: One) -> None:

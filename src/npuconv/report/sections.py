@@ -98,7 +98,7 @@ def _accepted(report: Report) -> Section:
     for group in groups.accepted(report):
         parts += [f"{group.label} {group.code} {group.name} ({group.tally})"]
         parts += map(_item, group.entries)
-    title = f"Accepted by the baseline: {count(report.summary.accepted, 'finding')}"
+    title = f"{count(report.summary.accepted, 'finding')} accepted by the baseline"
     return Section(title, parts, folded=True)
 
 
