@@ -65,7 +65,7 @@ class Preprocess(Strict):
     preset: Preset | None = Field(
         None,
         description="normalization of images; unit: 0..1; signed: -1..1; imagenet: ImageNet mean "
-        "and std; raw: 0..255; none: nothing is assumed where no data is given",
+        "and std; raw: 0..255; none: nothing is assumed, only without --calibration",
     )
     mean: tuple[float, ...] | None = Field(
         None,

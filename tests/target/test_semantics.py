@@ -160,7 +160,7 @@ def test_lint_finds_everything():
       - {then: foo == 1}
 """
     found = lint(document(HEAD + body))
-    assert [error.line for error in found] == [7, 10, 11, 12, 14, 14, 15]
+    assert [error.line for error in found] == [7, 10, 11, 12, 14, 15]
 
 
 def test_lint_does_not_invent():

@@ -25,8 +25,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from npuconv import baseline, yamlio
 from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
-from npuconv.config_files import open_config, raise_together, relative_to
-from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
+from npuconv.config_files import open_config, relative_to
+from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
@@ -149,7 +149,6 @@ def expand(
             line and column.
     """
     document = yamlio.load(path, error=ConfigError)
-    raise_together(yamlio.problems(document, JobsFile, error=ConfigError, causes=True))
     content = yamlio.validate(document, JobsFile, error=ConfigError)
     root, output = Path(path).resolve().parent, normpath(content.output)
     defaults = content.defaults.model_dump(exclude_unset=True)
@@ -160,7 +159,7 @@ def expand(
         errors += _unknown_codes(document, ("jobs", number), document.data["jobs"][number])
         expansion.add(("jobs", number), entry.model_dump(exclude_unset=True))
     jobs = expansion.claim_outputs()
-    raise_together(errors + expansion.errors)
+    raise_together(errors + expansion.errors, ConfigError)
     return Expanded(Path(path), root, output, jobs)
 
 
@@ -203,7 +202,7 @@ def _read_config(path: str | Path) -> dict[str, Any]:
             errors.append(ConfigError(
                 error.message, file=document.name, line=line, column=column, hint=error.hint
             ))  # fmt: skip
-    raise_together(errors)
+    raise_together(errors, ConfigError)
     return options
 
 
