@@ -16,8 +16,7 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
 def raise_opset(model: Model, ctx: PassContext) -> int:
-    if model.opset >= OLDEST_OPSET:
-        return 0
     from npuconv.legalize.tools import opset as _opset
 
-    return _opset.raise_to(model, ctx, OLDEST_OPSET)
+    opset = max(model.opset, OLDEST_OPSET)
+    return _opset.raise_to(model, ctx, opset, least=opset)

@@ -19,4 +19,4 @@ def write_opset(model: Model, ctx: PassContext) -> int:
 
     if not OLDEST_OPSET <= model.opset < ctx.options.opset:
         return 0  # raise-opset could not even reach the oldest: MDL003 says so
-    return _opset.raise_to(model, ctx, ctx.options.opset)
+    return _opset.raise_to(model, ctx, ctx.options.opset, least=model.opset + 1)
