@@ -1,7 +1,7 @@
 """Conversion of a model from one opset to another.
 
 A node crosses the versions of its operator one by one. For most the two schemas say what to do:
-an attribute becomes the input of that name, a default that changes is written out. ``_STEPS``
+an attribute becomes the input of that name, a default that changes is written out. ``STEPS``
 holds the changes that schemas do not show. A node that cannot cross a version keeps the model
 below it.
 """
@@ -139,7 +139,7 @@ class _Draft(_Step):
                     raise _ObstacleError(f"npuconv does not know what opset {version} changes")
                 if runnable and self.op in _UNRUNNABLE.get(version, ()):
                     raise _ObstacleError(f"onnxruntime does not run it in opset {version}")
-                op, step = self.op, _STEPS.get((self.op, version))
+                op, step = self.op, STEPS.get((self.op, version))
                 if step is not None:
                     step(self)
                 if self.op == op:
@@ -435,7 +435,7 @@ def _count_parts(draft: _Draft) -> None:
 _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
 # Every version after which a node that looks the same means something else, is written in another
 # way than the two schemas say, or takes other inputs.
-_STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
+STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
     **{(op, 7): _broadcast for op in _BROADCASTING},
     **{(op, 13): _flatten_softmax for op in ("Softmax", "LogSoftmax", "Hardmax")},
     ("BatchNormalization", 9): _check_spatial,
