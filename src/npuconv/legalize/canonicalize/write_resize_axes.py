@@ -39,48 +39,40 @@ def _write(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     if not axes and policy == "stretch":
         return 0
-    axes = axes or range(len(dims))
-    scales = np.ones(len(dims), np.float32)
-    if index == _SCALES:
-        scales[axes] = amounts
-    elif policy != "stretch":
-        # onnxruntime applies the policy to no axis that is counted from the end.
-        scale = _common_scale(dims, [axis for axis in axes if axis >= 0], amounts, policy)
-        if scale is None:
+    axes, text = axes or range(len(dims)), f"{policy} {list(amounts)} for axes {axes}"
+    if index == _SIZES and policy != "stretch":
+        axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of the others
+        amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
+        if amounts is None:
             ctx.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
             return 0
-        scales[[axis for axis in axes if axis >= 0]] = scale
-    stretches = index == _SIZES and policy == "stretch"
-    text = f"{list(amounts)} for axes {list(axes)}, {policy}"
     with ctx.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
-        tensor = (
-            _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
-            if stretches
-            else edit.constant(model, f"{node.name}/all_axes", scales)
-        )
+        if index == _SIZES and policy == "stretch":
+            whole = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
+        else:
+            index, scales = _SCALES, np.ones(len(dims), np.float32)
+            scales[list(axes)] = amounts
+            whole = edit.constant(model, f"{node.name}/all_axes", scales)
         edit.drop_inputs(node, _SCALES)
-        edit.set_input(node, _SIZES if stretches else _SCALES, tensor)
+        edit.set_input(node, index, whole)
         for name in ("axes", "keep_aspect_ratio_policy"):
             node.attrs.pop(name, None)
     return 1
 
 
 def _common_scale(
-    dims: Sequence[int | str | None], axes: Sequence[int], bounds: np.ndarray, policy: str
-) -> np.float32 | None:
-    """Return the scale of all axes that bounds allow; None where extents would round up."""
+    dims: Sequence[int | str | None], bounds: np.ndarray, policy: str
+) -> np.ndarray | None:
+    """Return the scale that keeps the bounds; None if an extent is open or would round up."""
     import numpy as np
 
-    extents = np.asarray([dims[a] if isinstance(dims[a], int) else 0 for a in axes], np.float32)
-    if not extents.all():
-        return None
-    if not axes:
-        return np.float32(1)
+    extents = np.asarray([dim if isinstance(dim, int) else 0 for dim in dims], np.float32)
+    if not extents.size or not extents.all():
+        return None if extents.size else extents
     ratios = bounds.astype(np.float32) / extents
-    scale = np.float32(ratios.min() if policy == "not_larger" else ratios.max())
+    scale = ratios.min() if policy == "not_larger" else ratios.max()
     # A runtime may multiply in float32 or in float64.
-    exact = np.outer([1.0, 1.0], scale * extents)
-    exact[1] = float(scale) * extents.astype(np.float64)
+    exact = np.asarray([scale * extents, scale.astype(np.float64) * extents])
     return scale if (np.floor(exact) == np.floor(exact[0] + 0.5)).all() else None
 
 
@@ -88,17 +80,16 @@ def _all_sizes(model: Model, node: Node, sizes: dict[int, np.integer]) -> Tensor
     """Return the sizes of all axes: those that are given, else extents of the input."""
     import numpy as np
 
-    source, origin = node.inputs[0], [node]
-    dims = query.shape(source) or ()
+    dims, parts = query.shape(node.inputs[0]) or (), []
     whole = [sizes.get(i, sizes.get(i - len(dims), dim)) for i, dim in enumerate(dims)]
-    if all(isinstance(size, int | np.integer) for size in whole):
-        return edit.integers(model, f"{node.name}/all_axes", [int(str(size)) for size in whole])
-    parts = []
     for axis, size in enumerate(whole):
         if isinstance(size, int | np.integer):
             parts.append(edit.integers(model, f"{node.name}/size", [int(size)]))
             continue
         parts.append(edit.variable(model, f"{node.name}/extent", dtype=np.int64))
         attrs = {"start": axis, "end": axis + 1}
-        edit.add_node(model, "Shape", [source], parts[-1:], origin=origin, attrs=attrs)
-    return edit.insert(model, "Concat", parts, origin=origin, shape=[len(whole)], attrs={"axis": 0})
+        edit.add_node(model, "Shape", node.inputs[:1], parts[-1:], origin=[node], attrs=attrs)
+    if all(map(query.is_constant, parts)):
+        values = np.concatenate([part.values for part in parts])
+        return edit.constant(model, f"{node.name}/all_axes", values)
+    return edit.insert(model, "Concat", parts, origin=[node], shape=[len(dims)], attrs={"axis": 0})

@@ -31,6 +31,11 @@ class _ObstacleError(Exception):
     last = 0  # opset that it reaches
 
 
+def _require(condition: object, otherwise: str) -> None:
+    if not condition:
+        raise _ObstacleError(otherwise)
+
+
 def reads_the_same(model: Model, node: Node, target: int) -> bool:
     """Return whether the node means the same in an older opset without a change to it."""
     draft = _Draft(model, model.graph, node)
@@ -123,22 +128,18 @@ class _Draft(_Step):
         return not same or self.op != node.op or self.attrs != node.attrs
 
     def cross(self, source: int, target: int, *, runnable: bool = False) -> None:
-        """Cross every version of the operator after ``source``, up to ``target``.
+        """Cross every version after ``source`` up to ``target``; raise _ObstacleError at the last.
 
         With ``runnable`` only those that onnxruntime has a kernel for.
-
-        Raises:
-            _ObstacleError: the node cannot cross a version.
         """
         if not query.is_standard(self.node):
             return
         version = source - _schema(self.op, source).deprecated
         while version := next((v for v in _versions(self.op) if version < v <= target), 0):
             try:
-                if version > DECIDED:
-                    raise _ObstacleError(f"npuconv does not know what opset {version} changes")
-                if runnable and self.op in _UNRUNNABLE.get(version, ()):
-                    raise _ObstacleError(f"onnxruntime does not run it in opset {version}")
+                lacks = runnable and self.op in _UNRUNNABLE.get(version, ())
+                _require(version <= DECIDED, f"npuconv does not know what opset {version} changes")
+                _require(not lacks, f"onnxruntime does not run it in opset {version}")
                 op, step = self.op, STEPS.get((self.op, version))
                 if step is not None:
                     step(self)
@@ -152,26 +153,24 @@ class _Draft(_Step):
         """Write attributes as inputs, and defaults that change, as two schemas say."""
         old, new = _schema(self.op, version - 1), _schema(self.op, version)
         names = list(new.inputs)
-        if is_plain and names[: len(old.inputs)] != list(old.inputs):
-            raise _ObstacleError(f"its inputs change with opset {version}")
+        same = names[: len(old.inputs)] == list(old.inputs)
+        _require(same or not is_plain, f"its inputs change with opset {version}")
         for name in [n for n in self.attrs if n not in new.attributes]:
             value, successor = self.attrs.pop(name), _SUCCESSORS.get(name, name)
             if successor in new.attributes:
                 self.attrs[successor] = value
             elif successor in names:
                 self._write_input(names.index(successor), name, value)
-            elif name not in _OBSOLETE:
-                raise _ObstacleError(f"opset {version} has no attribute {name!r} of it")
+            else:
+                _require(name in _OBSOLETE, f"opset {version} has no attribute {name!r} of it")
         for name, (kind, _, default) in old.attributes.items():
             new_kind, _, new_default = new.attributes.get(name, (kind, False, default))
             if name not in self.attrs and default not in (None, new_default):
                 self.attrs[name] = default.decode() if isinstance(default, bytes) else default
             if name in self.attrs and kind != new_kind:  # Cast-1 had the name of a type
-                text = str(self.attrs[name])
-                is_name = text.isidentifier()
-                self.attrs[name] = (
-                    TensorProto.DataType.Value(text.upper()) if is_name else int(float(text))
-                )
+                value = self.attrs[name]
+                is_name = isinstance(value, str)
+                self.attrs[name] = TensorProto.DataType.Value(value) if is_name else int(value)
         self.check(version)
 
     def _write_input(self, index: int, name: str, value: Any) -> None:
@@ -184,35 +183,27 @@ class _Draft(_Step):
         self.inputs[index] = self.constant(values, floats if is_float else np.int64)
 
     def check(self, opset: int) -> None:
-        """Check the node against the version of its operator in an opset.
-
-        Raises:
-            _ObstacleError: it does not take an input, an output or an attribute.
-        """
+        """Raise _ObstacleError if the operator of an opset does not take the node as it is."""
         if not query.is_standard(self.node):
             return
         schema, where = _schema(self.op, opset), f"in opset {opset}"
-        if schema.deprecated:
-            raise _ObstacleError(f"it is deprecated {where}")
-        inputs = list(self.inputs)
-        while inputs and not inputs[-1].name:
-            inputs.pop()
+        _require(not schema.deprecated, f"it is deprecated {where}")
+        count = max((i + 1 for i, t in enumerate(self.inputs) if t.name), default=0)
+        names, parameters = list(schema.inputs), list(schema.inputs.values())
         wrong = sorted(set(self.attrs) - set(schema.attributes))
         wrong += [
             n for n, (_, must, _) in schema.attributes.items() if must and n not in self.attrs
         ]
-        for index, (name, (must, _)) in enumerate(schema.inputs.items()):
-            wrong += [name] * (must and (index >= len(inputs) or not inputs[index].name))
-        if wrong or len(inputs) > schema.most[0] or len(self.outputs) > schema.most[1]:
-            raise _ObstacleError(
-                f"it has {'other inputs' if not wrong else repr(wrong[0])} {where}"
-            )
-        kinds = [types for _, types in schema.inputs.values()]
-        for index, tensor in enumerate(inputs):
-            types = kinds[min(index, len(kinds) - 1)]
+        for index, (must, _) in enumerate(parameters):
+            is_missing = index >= count or not self.inputs[index].name
+            wrong += [names[index]] * (must and is_missing)
+        _require(not wrong, f"it has {wrong[:1]} otherwise {where}")
+        fits = count <= schema.most[0] and len(self.outputs) <= schema.most[1]
+        _require(fits, f"it has fewer inputs or outputs {where}")
+        for index, tensor in enumerate(self.inputs[:count]):
+            types = parameters[min(index, len(parameters) - 1)][1]
             kind = _type_name(tensor.dtype) if types and tensor.name and tensor.dtype else ""
-            if kind and kind not in types:
-                raise _ObstacleError(f"it does not take {kind} {where}")
+            _require(not kind or kind in types, f"it does not take {kind} {where}")
 
     def constant(self, values: Any, dtype: Any = np.int64) -> Tensor:
         array = np.asarray(values, dtype)
@@ -246,18 +237,14 @@ class _Draft(_Step):
         """Replace the node in its graph."""
         model, node, graph = self.model, self.node, self.graph
         edit.disconnect_outputs(node)
-        position = next(i for i, n in enumerate(graph.nodes) if n is node)
+        position, count = [id(n) for n in graph.nodes].index(id(node)), len(graph.nodes)
         for step in self.steps:
-            added = edit.add_node(
-                model, step.op, step.inputs, step.outputs,
-                origin=[node], attrs=step.attrs, graph=graph,
-            )  # fmt: skip
-            graph.nodes.pop()
-            graph.nodes.insert(position, added)
-            position += 1
+            given = (step.op, step.inputs, step.outputs)
+            edit.add_node(model, *given, origin=[node], attrs=step.attrs, graph=graph)
+        added = graph.nodes[count:]
+        del graph.nodes[count:]
+        graph.nodes[position : position + 1] = added
         edit.disconnect(node)
-        if graph is not model.graph:
-            del graph.nodes[position]
 
 
 # Versions of operators
@@ -289,14 +276,8 @@ def _versions(op: str) -> tuple[int, ...]:
 
 @cache
 def _schema(op: str, opset: int) -> _Schema:
-    """Return the version of an operator that an opset has.
-
-    Raises:
-        _ObstacleError: it has none.
-    """
     found = [s for s in _history().get(op, ()) if s.since_version <= opset]
-    if not found:
-        raise _ObstacleError(f"opset {opset} does not have it")
+    _require(found, f"opset {opset} does not have it")
     single, inputs, attributes = defs.OpSchema.FormalParameterOption.Single, {}, {}
     for formal in found[-1].inputs:
         types = frozenset(t for t in formal.types if t.startswith("tensor("))
@@ -343,15 +324,9 @@ def _normalize_groups(draft: _Draft) -> None:
     draft.reshape("Reshape", draft.constant([0, groups, -1]))
 
 
-def _check_spatial(draft: _Draft) -> None:
-    if not draft.attrs.get("spatial", 1):
-        raise _ObstacleError("it has statistics for every position (spatial=0)")
-
-
 def _write_training_mode(draft: _Draft) -> None:
     """Write by attribute that a BatchNormalization with several outputs trains."""
-    if draft.is_read(3, 4):
-        raise _ObstacleError("its saved mean or variance is read")
+    _require(not draft.is_read(3, 4), "its saved mean or variance is read")
     if len(draft.outputs) > 1:
         draft.outputs, draft.attrs["training_mode"] = draft.outputs[:3], 1
 
@@ -372,8 +347,8 @@ def _write_mask(draft: _Draft) -> None:
 
 def _check_slope(draft: _Draft) -> None:
     values = query.value(draft.inputs[1])
-    if values is None or values.size > 1:
-        raise _ObstacleError("its slope ran along the channels before opset 7")
+    shared = values is not None and values.size == 1
+    _require(shared, "its slope ran along the channels before opset 7")
 
 
 def _broadcast(draft: _Draft) -> None:
@@ -393,9 +368,8 @@ def _write_asymmetric(draft: _Draft) -> None:
     scales = query.value(draft.inputs[1])
     if scales is None:
         raise _ObstacleError("its scales are not constant")
-    shrinks = bool((scales < 1).any())
-    if shrinks and (scales > 1).any():
-        raise _ObstacleError("it grows along one axis and shrinks along another")
+    shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
+    _require(not (shrinks and grows), "it grows along one axis and shrinks along another")
     draft.inputs.insert(1, draft.constant([], np.float32))
     draft.attrs["coordinate_transformation_mode"] = "asymmetric"
     draft.attrs["nearest_mode"] = "ceil" if shrinks else "floor"
@@ -411,8 +385,10 @@ def _update_resize(draft: _Draft) -> None:
             draft.inputs[index] = Variable.empty()
     attrs = draft.attrs
     if attrs.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
-        if attrs.get("mode", "nearest") != "nearest" or attrs.get("nearest_mode") != "floor":
-            raise _ObstacleError("opset 13 has no coordinates tf_half_pixel_for_nn")
+        is_floor = (
+            attrs.get("mode", "nearest") == "nearest" and attrs.get("nearest_mode") == "floor"
+        )
+        _require(is_floor, "opset 13 has no coordinates tf_half_pixel_for_nn")
         # floor((i + 0.5) / scale) is (i + 0.5) / scale - 0.5, with halves rounded up.
         attrs["coordinate_transformation_mode"] = "half_pixel"
         attrs["nearest_mode"] = "round_prefer_ceil"
@@ -421,8 +397,8 @@ def _update_resize(draft: _Draft) -> None:
 def _rename_modes(draft: _Draft) -> None:
     names = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
     mode = str(draft.attrs.get("mode", "bilinear"))
-    if mode not in names or query.rank(draft.inputs[0]) not in (None, 4):
-        raise _ObstacleError("opset 16 does not have this mode or rank")
+    is_old = mode in names and query.rank(draft.inputs[0]) in (None, 4)
+    _require(is_old, "opset 16 does not have this mode or rank")
     draft.attrs["mode"] = names[mode]
 
 
@@ -438,7 +414,9 @@ _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal",
 STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
     **{(op, 7): _broadcast for op in _BROADCASTING},
     **{(op, 13): _flatten_softmax for op in ("Softmax", "LogSoftmax", "Hardmax")},
-    ("BatchNormalization", 9): _check_spatial,
+    ("BatchNormalization", 9): lambda draft: _require(
+        draft.attrs.get("spatial", 1), "it has statistics for every position (spatial=0)"
+    ),
     ("BatchNormalization", 14): _write_training_mode,
     ("DFT", 20): lambda draft: draft.attrs.setdefault("axis", 1),
     ("Dropout", 12): _write_mask,
