@@ -40,7 +40,7 @@ def boundaries() -> Iterator[tuple[defs.OpSchema, defs.OpSchema]]:
 
 
 def changes(old: defs.OpSchema, new: defs.OpSchema) -> list[str]:
-    """What a node of the old version would have to change in a way that no schema says."""
+    """Changes of a node of the old version that do not follow from the two schemas."""
     names, inputs = ([RENAMED.get(i.name, i.name) for i in s.inputs] for s in (old, new))
     gone = set(old.attributes) - set(new.attributes) - OBSOLETE
     successors = {SUCCESSORS.get(name, name) for name in old.attributes}
@@ -298,7 +298,7 @@ def test_the_newest_opset_that_every_node_reaches():
 
 @pytest.mark.parametrize("op", ["RoiAlign", "GlobalLpPool", "MaxRoiPool"])
 def test_kernels_that_onnxruntime_lacks(op):
-    """Where this fails onnxruntime has got the kernel, and the operator can go from the table."""
+    """Fails once onnxruntime has the kernel: then the operator can go from the table."""
     if op == "RoiAlign":
         proto = roi_align()
     elif op == "MaxRoiPool":

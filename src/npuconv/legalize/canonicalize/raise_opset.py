@@ -1,9 +1,9 @@
 """Raise an old model to the opset that int8 operators need.
 
 Node by node: one whose operator only gained types and optional attributes stays as
-it is, any other goes through ONNX's version converter alone and is compared with
-what it was. One node that cannot be converted stops the whole, is named, and
-nothing is changed.
+it is, any other is converted alone and compared with what it was. One node that cannot
+be converted stops the whole, is named, and nothing is changed. Operators that were
+deprecated with their first version (GroupNormalization-18) are replaced in any opset.
 """
 
 from __future__ import annotations

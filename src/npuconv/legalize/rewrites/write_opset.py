@@ -2,7 +2,7 @@
 
 That is `--opset`, 21 by default. Other runtimes want a new one: ONNX's reference evaluator
 takes int8 conversions from opset 19 on. Operators are converted as by raise-opset; if one
-cannot be, it is named, the opset stays, and MDL006 says so.
+cannot be, the model is raised to the newest opset that all reach, and MDL006 names the node.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ def _require(condition: object, otherwise: str) -> None:
 
 def reads_the_same(model: Model, node: Node, target: int) -> bool:
     """Return whether the node means the same in an older opset without a change to it."""
+    if not query.is_standard(node):
+        return True
     draft = _Draft(model, model.graph, node)
     try:
         draft.check(target)
@@ -76,7 +78,8 @@ def _plan(model: Model, ctx: PassContext, target: int) -> tuple[int, list[_Draft
     """Return the newest opset that every node reaches, and the nodes that change on the way."""
     model.obstacle = ""
     while target >= model.opset:
-        drafts = [_Draft(model, graph, node) for graph, node in _all_nodes(model.graph)]
+        nodes = _all_nodes(model.graph)
+        drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
         for draft in drafts:
             try:
                 draft.cross(model.opset, target, runnable=True)
@@ -132,8 +135,6 @@ class _Draft(_Step):
 
         With ``runnable`` only those that onnxruntime has a kernel for.
         """
-        if not query.is_standard(self.node):
-            return
         version = source - _schema(self.op, source).deprecated
         while version := next((v for v in _versions(self.op) if version < v <= target), 0):
             try:
@@ -168,9 +169,9 @@ class _Draft(_Step):
             if name not in self.attrs and default not in (None, new_default):
                 self.attrs[name] = default.decode() if isinstance(default, bytes) else default
             if name in self.attrs and kind != new_kind:  # Cast-1 had the name of a type
-                value = self.attrs[name]
-                is_name = isinstance(value, str)
-                self.attrs[name] = TensorProto.DataType.Value(value) if is_name else int(value)
+                value, names_type = self.attrs[name], isinstance(self.attrs[name], str)
+                _require(names_type or value == int(value), f"its {name} is {value}")
+                self.attrs[name] = TensorProto.DataType.Value(value) if names_type else int(value)
         self.check(version)
 
     def _write_input(self, index: int, name: str, value: Any) -> None:
@@ -184,24 +185,20 @@ class _Draft(_Step):
 
     def check(self, opset: int) -> None:
         """Raise _ObstacleError if the operator of an opset does not take the node as it is."""
-        if not query.is_standard(self.node):
-            return
         schema, where = _schema(self.op, opset), f"in opset {opset}"
         _require(not schema.deprecated, f"it is deprecated {where}")
         count = max((i + 1 for i, t in enumerate(self.inputs) if t.name), default=0)
-        names, parameters = list(schema.inputs), list(schema.inputs.values())
-        wrong = sorted(set(self.attrs) - set(schema.attributes))
-        wrong += [
-            n for n, (_, must, _) in schema.attributes.items() if must and n not in self.attrs
-        ]
-        for index, (must, _) in enumerate(parameters):
+        parameters, attributes = list(schema.inputs.items()), schema.attributes.items()
+        wrong = [name for name in self.attrs if name not in schema.attributes]
+        wrong += [name for name, (_, must, _) in attributes if must and name not in self.attrs]
+        for index, (name, (must, _)) in enumerate(parameters):
             is_missing = index >= count or not self.inputs[index].name
-            wrong += [names[index]] * (must and is_missing)
-        _require(not wrong, f"it has {wrong[:1]} otherwise {where}")
+            wrong += [name] * (must and is_missing)
+        _require(not wrong, f"{', '.join(wrong)} is another {where}")
         fits = count <= schema.most[0] and len(self.outputs) <= schema.most[1]
         _require(fits, f"it has fewer inputs or outputs {where}")
         for index, tensor in enumerate(self.inputs[:count]):
-            types = parameters[min(index, len(parameters) - 1)][1]
+            types = parameters[min(index, len(parameters) - 1)][1][1]
             kind = _type_name(tensor.dtype) if types and tensor.name and tensor.dtype else ""
             _require(not kind or kind in types, f"it does not take {kind} {where}")
 
