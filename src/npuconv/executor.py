@@ -29,7 +29,7 @@ LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
 _HELD_BYTES = 64 * 2**20
 _REFUSAL = (
     "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
-    "its SessionOptions to ORT_DISABLE_ALL ({})"
+    "its SessionOptions to {} ({})"
 )
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
@@ -71,7 +71,9 @@ def _load(
         if options.graph_optimization_level not in _SIMPLER:
             raise
         options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
-        return _load(data, options, disabled)[0], _REFUSAL.format(first_line(error))
+        session, _ = _load(data, options, disabled)
+        level = options.graph_optimization_level.name
+        return session, _REFUSAL.format(level, first_line(error))
     return session, ""
 
 
@@ -156,7 +158,7 @@ class Session:
             values = session.run(names, wanted, run_options)
         except Exception as error:
             if self._reloaded(session):
-                self.refusal = _REFUSAL.format(first_line(error))
+                self.refusal = _REFUSAL.format("ORT_DISABLE_ALL", first_line(error))
                 return self.run(feeds, outputs)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
