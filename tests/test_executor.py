@@ -21,6 +21,7 @@ def test_a_session_runs():
     """Arrays by name come out; inputs the model does not have are ignored."""
     session = Session(negation())
     assert (session.inputs, session.outputs) == (["x", "other"], ["t0", "t1"])
+    assert not session.refusal
     x = images(2, 3)
     found = session.run({"x": x, "other": images(1, 3), "unknown": x})
     assert list(found) == ["t0", "t1"]
@@ -45,7 +46,9 @@ def test_a_transpose_that_the_optimizer_moves():
     net = Net(x=(1, 3, 4, 6)).op("Transpose", perm=[0, 2, 3, 1])
     scales = net.constant(np.asarray([1, 1, 2, 0.5], np.float32))
     proto = net.op("Resize", net.last, "", scales, mode="linear", to="y").model()
-    made = [Session(proto, optimize=it).run({"x": images(1, 3, 4, 6)})["y"] for it in (True, False)]
+    both = [Session(proto, optimize=it) for it in (True, False)]
+    assert [bool(session.refusal) for session in both] == [True, False]
+    made = [session.run({"x": images(1, 3, 4, 6)})["y"] for session in both]
     np.testing.assert_array_equal(*made)
 
 
@@ -56,9 +59,10 @@ def test_a_normalization_that_the_optimizer_sees():
     net.op("Add", net.last, net.constant(np.float32(1e-5))).op("Sqrt", to="deviation")
     scaled = net.op("Div", "d", "deviation").op("Mul", net.last, net.random(16))
     proto = scaled.op("Add", net.last, net.random(16), to="y").model()
-    made = [
-        Session(proto, optimize=it).run({"x": images(1, 16, 2, 1)})["y"] for it in (True, False)
-    ]
+    both = [Session(proto, optimize=it) for it in (True, False)]
+    made = [session.run({"x": images(1, 16, 2, 1)})["y"] for session in both]
+    assert "settings: set graph_optimization_level of its Session" in both[0].refusal
+    assert not both[1].refusal
     np.testing.assert_array_equal(*made)
 
 

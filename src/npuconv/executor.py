@@ -30,6 +30,10 @@ LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
 # A model that may turn out to be spoiled only when it runs is held, and so twice in memory, unless
 # it is larger.
 _HELD_BYTES = 64 * 2**20
+_REFUSAL = (
+    "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
+    "its SessionOptions to {} ({})"
+)
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -65,22 +69,27 @@ def saturates() -> bool:
         """<ir_version: 8, opset_import: ["": 13]>
         probe (uint8[1, 2] a, int8[2, 1] b) => (int32[1, 1] y) { y = MatMulInteger(a, b) }"""
     )
-    session = _load(model.SerializeToString(), ort.SessionOptions(), [])
+    session, _ = _load(model.SerializeToString(), ort.SessionOptions(), [])
     a, b = np.full((1, 2), 255, np.uint8), np.full((2, 1), 127, np.int8)
     return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
 
 
-def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
-    """Load a model, as it is written where it is what the optimizer makes of it that is refused."""
+def _load(
+    data: bytes, options: ort.SessionOptions, disabled: list[str]
+) -> tuple[ort.InferenceSession, str]:
+    """Create a session, with less optimization if onnxruntime refuses the graph; and say so."""
     try:
-        return ort.InferenceSession(
+        session = ort.InferenceSession(
             data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
         )
-    except Exception:
+    except Exception as error:
         if options.graph_optimization_level not in _SIMPLER:
             raise
         options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
-        return _load(data, options, disabled)
+        session, _ = _load(data, options, disabled)
+        level = options.graph_optimization_level.name
+        return session, _REFUSAL.format(level, first_line(error))
+    return session, ""
 
 
 class Session:
@@ -96,6 +105,9 @@ class Session:
             than ``LARGE`` nodes, which would take minutes to load.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
+
+    Attributes:
+        refusal: sentence on what the optimizer makes of the model and does not run, or empty.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -132,7 +144,7 @@ class Session:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:
             data = with_equal_types(model).SerializeToString()
-            self._session = _load(data, options, disabled)
+            self._session, self.refusal = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self._options, self._lock = options, threading.Lock()
@@ -160,6 +172,7 @@ class Session:
             values = session.run(names, wanted, run_options)
         except Exception as error:
             if self._reloaded(session):
+                self.refusal = _REFUSAL.format("ORT_DISABLE_ALL", first_line(error))
                 return self.run(feeds, outputs)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
@@ -170,7 +183,7 @@ class Session:
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
                 with contextlib.suppress(Exception):  # then it fails as it did
-                    self._session = _load(self._written, self._options, [])
+                    self._session, _ = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
 

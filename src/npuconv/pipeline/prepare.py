@@ -260,13 +260,13 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
 
 
-def check_loads(model: onnx.ModelProto) -> None:
-    """Load a result that is not measured.
+def check_loads(model: onnx.ModelProto) -> str:
+    """Load a result that is not measured; return what to say about that, or nothing.
 
     Raises:
         InternalError: onnxruntime does not load it.
     """
     try:
-        executor.Session(model, threads=1)
+        return executor.Session(model, threads=1).refusal
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None

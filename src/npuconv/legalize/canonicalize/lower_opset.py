@@ -20,7 +20,7 @@ def lower_opset(model: Model, ctx: PassContext) -> int:
     if model.opset <= wanted:
         return 0
     for node, _ in model.walk():
-        if not _opset.reads_the_same(node, model.opset, wanted):
+        if not _opset.reads_the_same(model, node, wanted):
             model.obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
             ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {wanted}")
             return 0
