@@ -26,6 +26,8 @@ class InputSpec:
     # Lengths; a name or None where the length is not fixed. None: unknown rank.
     shape: tuple[int | str | None, ...] | None
     array: str = ""  # name of its array in a source; empty where it is that of the input
+    # Whether the model computes with its integers, such as pixels, and looks nothing up by them.
+    is_quantity: bool = False
 
     @property
     def lengths(self) -> tuple[int | None, ...]:
