@@ -113,7 +113,7 @@ def issues(report: Report) -> tuple[Issue, ...]:
     errors = [group for group in shown if group.severity is Severity.ERROR]
     doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
     others = [group for group in shown if group not in errors and group not in doubts]
-    said = (_of_sentence(one) for one in report.summary.warnings)
+    said = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
     return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
 
 
@@ -129,10 +129,6 @@ def _of_group(group: Group) -> Issue:
     title = f"{group.code} {group.name}"
     fix = next(iter(group.fixes), "")
     return Issue(group.label, title, message, len(group.findings) - 1, fix)
-
-
-def _of_sentence(sentence: str) -> Issue:
-    return Issue("warning", "", sentence)
 
 
 def _fails(report: Report) -> bool:
@@ -212,21 +208,14 @@ def _device(report: Report) -> str:
     return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
 
 
-def _float_parts(report: Report) -> str:
-    return "all is float" if report.quantization is None else "activations are float"
-
-
 def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
     found = report.accuracy
     if found is None:
         converted = report.summary.verdict == "converted"
-        return f"not measured: {_float_parts(report)}" if converted else ""
-    text = f"SQNR {words.overall(found)}"
-    if found.interval_db is not None:
-        text += f" ({words.interval(found.interval_db)} expected on new samples)"
-    if found.top1_agreement is not None:
-        text += f", top-1 agreement {words.percent(found.top1_agreement)}"
+        what = "all is float" if report.quantization is None else "activations are float"
+        return f"not measured: {what}" if converted else ""
+    text = words.scores(found, brief=True)
     for one in found.outputs:
         if one.name == found.worst_output:
             text += f"; worst output {one.name} {words.sqnr(one.sqnr_db, one.cosine)}"
@@ -242,8 +231,13 @@ def _crossings(report: Report) -> str:
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
         moved = _missing_shapes(report)
-    notes = (f.message for f in report.findings if f.code == crossings_dominate.code)
-    return "; ".join(part for part in (f"{report.summary.transitions}", moved, *map(_after, notes)))
+    # The line has the first part of such a message in full.
+    notes = (
+        finding.message.partition("; ")[2]
+        for finding in report.findings
+        if finding.code == crossings_dominate.code
+    )
+    return "; ".join(part for part in (f"{report.summary.transitions}", moved, *notes))
 
 
 def _missing_shapes(report: Report) -> str:
@@ -254,11 +248,6 @@ def _missing_shapes(report: Report) -> str:
         flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
     given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
     return f"bytes unknown{given}"
-
-
-def _after(message: str) -> str:
-    """Return what stands behind the first part of a message, which the line has in full."""
-    return message.partition("; ")[2]
 
 
 def _samples(report: Report) -> str:
