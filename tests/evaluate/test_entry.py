@@ -72,7 +72,7 @@ def test_minimum():
 
 
 def test_indices_alone_have_no_goal():
-    """Whether a goal in dB is reached by integers is not judged, and the report says so."""
+    """A goal in dB is not judged for integers, and the report says so."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("ArgMax", axis=1)
     data = {"x": images(16, 3, 8, 8)}
     made = npuconv.convert(net.model(), calibration=data, min_sqnr=99)

@@ -118,7 +118,7 @@ def test_made_up_samples_are_not_judged():
 
 @pytest.mark.parametrize(("preset", "fires"), [("unit", True), ("raw", False)])
 def test_a_normalization_that_is_given_for_built_in_pictures(preset, fires):
-    """What the user says of pixels is judged by the model, also without samples."""
+    """A normalization of the user is judged by the model, also without samples."""
     shape = {"x": [1, 3, 16, 16]}
     model = folded(127.5, 74.0)
     report = npuconv.convert(model, input_shape=shape, preprocess={"preset": preset}).report
