@@ -28,7 +28,7 @@ def network(x: tuple[int | str, ...] = ("N", 3, 16, 16)) -> onnx.ModelProto:
     return net.conv(weight=(4, 8, 1, 1), name="last").model()
 
 
-def noise(count: int = 24) -> dict[str, np.ndarray]:
+def noise(count: int = 32) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(1).normal(0, 1, (count, 3, 16, 16)).astype(np.float32)}
 
 
