@@ -188,3 +188,37 @@ def test_more_outputs():
     assert [o.name for o in made.graph.output] == [end, "t0"]
     assert [o.name for o in model.graph.output] == [end]
     assert set(executor.Session(made).run({"x": images(1, 1, 8, 8)})) == {end, "t0"}
+
+
+def draws(op: str) -> Net:
+    net = Net(x=(1, 64)).op("Sigmoid", "x")
+    if op == "Dropout":
+        return net.op(op, net.last, net.constant(0.5), net.constant(np.asarray(True)))
+    return net.op(op, net.last)
+
+
+@pytest.mark.parametrize("op", ["RandomNormalLike", "RandomUniformLike", "Bernoulli", "Dropout"])
+def test_random_operators_draw_the_same_numbers(op: str) -> None:
+    """Two models draw the same numbers for the same draw, in any order; others for another."""
+    small = draws(op)
+    large = draws(op).op("Identity").op("Identity")
+    x = {"x": images(1, 64)}
+    one, two = Session(small.model()), Session(large.model())
+    runs = [one.run(x, draw=k)[small.last] for k in (0, 1, 0)]
+    again = [two.run(x, draw=k)[large.last] for k in (1, 0)]
+    assert np.array_equal(runs[0], runs[2])
+    assert not np.array_equal(runs[0], runs[1])
+    assert np.array_equal(runs[0], again[1])
+    assert np.array_equal(runs[1], again[0])
+
+
+def test_random_operators_in_branches_and_beside_each_other() -> None:
+    """Each has numbers of its own, those in subgraphs as well."""
+    net = Net(x=(1, 64)).op("RandomNormalLike", "x", to="a").op("RandomNormalLike", "x", to="b")
+    then, otherwise = (Net(prefix=p).op("RandomNormalLike", "x") for p in ("t", "e"))
+    model = net.branch(then, otherwise).output("a", "b", net.last).model()
+    x = {"x": images(1, 64)}
+    first, second = Session(model).run(x), Session(model).run(x)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert not np.array_equal(first["a"], first["b"])
+    assert not np.array_equal(first["a"], first[net.last])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -14,7 +15,7 @@ import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
-from npuconv.model import store
+from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
 RUNTIME = f"onnxruntime {ort.__version__}"
@@ -122,6 +123,9 @@ class Session:
         eager: bool = False,
     ) -> None:
         large = len(model.graph.node) > LARGE
+        self._random: onnx.ModelProto | None = None
+        if any(_random_nodes(model.graph)):
+            self._random, optimize = model, False  # which would take out a Dropout that trains
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads or _limit
@@ -153,11 +157,15 @@ class Session:
         self.outputs = [o.name for o in self._session.get_outputs()]
 
     def run(
-        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None
+        self,
+        feeds: Mapping[str, np.ndarray],
+        outputs: Sequence[str] | None = None,
+        draw: int = 0,
     ) -> dict[str, np.ndarray]:
         """Run once.
 
-        All outputs are returned where none are named.
+        All outputs are returned where none are named. Random operators give the same numbers for
+        the same ``draw``, also in another model with the same random operators.
 
         Raises:
             RuntimeRefusedError: a node fails on these inputs.
@@ -169,11 +177,14 @@ class Session:
         run_options.log_severity_level = _SILENT
         session = self._session
         try:
+            if self._random is not None:
+                drawn = with_equal_types(seeded(self._random, draw))
+                session, _ = _load(drawn.SerializeToString(), self._options, [])
             values = session.run(names, wanted, run_options)
         except Exception as error:
             if self._reloaded(session):
                 self.refusal = _REFUSAL.format("ORT_DISABLE_ALL", first_line(error))
-                return self.run(feeds, outputs)
+                return self.run(feeds, outputs, draw)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
 
@@ -186,6 +197,30 @@ class Session:
                     self._session, _ = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
+
+
+def _random_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that draw random numbers, those of subgraphs included."""
+    for node in graph.node:
+        trains = node.op_type != "Dropout" or (len(node.input) > 2 and node.input[2])
+        if node.op_type in query.RANDOM and trains:
+            yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _random_nodes(attribute.g)
+
+
+def seeded(model: onnx.ModelProto, draw: int) -> onnx.ModelProto:
+    """Return a copy in which every random operator has a seed, by its place among them."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for place, node in enumerate(_random_nodes(copy.graph)):
+        attributes = [one for one in node.attribute if one.name != "seed"]
+        seed = 1 + zlib.crc32(f"{draw} {place}".encode()) % 2**23  # exact in float32
+        number = seed if node.op_type == "Dropout" else float(seed)
+        del node.attribute[:]
+        node.attribute.extend([*attributes, helper.make_attribute("seed", number)])
+    return copy
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
@@ -213,7 +248,8 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> di
     names = [o.name for o in model.graph.output]
     try:
         with np.errstate(all="ignore"):
-            values = ReferenceEvaluator(model, new_ops=EVALUATORS).run(None, dict(feeds))
+            evaluator = ReferenceEvaluator(seeded(model, 0), new_ops=EVALUATORS)
+            values = evaluator.run(None, dict(feeds))
     except Exception as error:
         raise RuntimeRefusedError(first_line(error)) from None
     return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}

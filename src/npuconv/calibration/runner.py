@@ -108,7 +108,7 @@ class Runner:
             layout = known or self._remember(key, self._discover(feed, samples))
         selection = select(layout, number, total)
         try:
-            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS)
+            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)

@@ -79,7 +79,9 @@ class TfliteSession:
         self.proto = helper.make_model(helper.make_graph([whole], name, given, made))
         helper.set_model_props(self.proto, metadata)
 
-    def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+    def run(
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str], _draw: int = 0
+    ) -> dict[str, np.ndarray]:
         """Run once; arrays have their axes in the order of ONNX.
 
         Raises:

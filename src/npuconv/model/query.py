@@ -21,6 +21,10 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 ALREADY_QUANTIZED = frozenset(
     {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QuantizeLinear"}
 )
+RANDOM = frozenset({
+    *("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"),
+    *("Multinomial", "Bernoulli", "Dropout"),
+})  # fmt: skip
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
 _MAY_BE_MAPPED = 2**19  # bytes of a tensor that may lie in a file
 

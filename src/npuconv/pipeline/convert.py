@@ -22,7 +22,7 @@ from npuconv.errors import (
     of_model,
 )
 from npuconv.evaluate import matching, preparation, vela
-from npuconv.evaluate.comparison import Comparison, Measured, summed_up
+from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
 from npuconv.keywords import OptionKeywords
@@ -219,7 +219,9 @@ def _quantize(
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
-        shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
+        shown = findings.of_calibration(
+            legal, float_model, data.used, steps.seen, steps.state, data.is_normalized
+        )
     legal = legal.with_findings(shown)
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
@@ -249,6 +251,8 @@ def _quantize(
         source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or data.warnings(accuracy, same)
+    if legal.options.min_sqnr is not None and all(one.holds_indices for one in accuracy.outputs):
+        warnings = (*warnings, ONLY_INDICES)
     every = (
         *warnings,
         *filter(None, [found.refusal]),

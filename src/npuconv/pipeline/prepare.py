@@ -54,6 +54,11 @@ class CalibrationData:
     preparation: str  # how images become inputs, for the metadata; empty where none do
 
     @property
+    def is_normalized(self) -> bool:
+        """True if the user has normalized the samples, or has said how that is to be done."""
+        return self.chosen is None or self.chosen.certainty == "given"
+
+    @property
     def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row

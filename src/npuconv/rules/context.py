@@ -59,7 +59,8 @@ class CalibrationEvidence:
     encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
     kept: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
-    synthetic: bool = False  # True if the samples are made up
+    # True if the user has normalized the samples, or has said how that is to be done.
+    is_normalized: bool = True
     # Mean and standard deviation of channels in training, where a folded BatchNormalization holds
     # them, by tensor.
     expected: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
-    | {"Multinomial", "Bernoulli", "Dropout"}
-)
 # Their output can be larger than all they read, so its size must be known before they run.
 _EXPANDING = frozenset(
     {"ConstantOfShape", "Expand", "Tile", "Range", "Pad", "Resize", "Upsample", "OneHot"}
@@ -115,7 +111,7 @@ def _reads_constants(node: Node, known: set[int]) -> bool:
 
 def _is_pure(node: Node) -> bool:
     """Return whether a node may be run once instead of every time."""
-    if not query.is_standard(node) or node.op in _RANDOM or any(subgraphs(node)):
+    if not query.is_standard(node) or node.op in query.RANDOM or any(subgraphs(node)):
         return False
     return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")
 
