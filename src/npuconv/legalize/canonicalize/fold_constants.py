@@ -93,7 +93,8 @@ def _of_extents(node: Node) -> np.ndarray | None:
     if node.op == "Size":
         return np.asarray(math.prod(dims), np.int64)
     if node.op == "EyeLike":
-        return np.eye(*dims, k=node.attrs.get("k", 0), dtype=node.outputs[0].dtype)
+        diagonal = np.eye(dims[0], dims[1], node.attrs.get("k", 0))
+        return diagonal.astype(node.outputs[0].dtype)
     return np.asarray(dims[node.attrs.get("start", 0) : node.attrs.get("end")], np.int64)
 
 
