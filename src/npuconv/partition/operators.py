@@ -7,6 +7,7 @@ them it computes where: see ``regions``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
@@ -159,6 +160,8 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
     return [k for k, value in found if value is not None and (every or value.size > 1)]
 
 
+_MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+
 # Operators of which a multiple of all that they read gives as large a multiple.
 _HOMOGENEOUS = frozenset({
     "Add", "AveragePool", "Concat", "Div", "GlobalAveragePool", "LeakyRelu", "Mul", "PRelu",
@@ -202,6 +205,24 @@ def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
         yield from map(list, rows)
 
 
+def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
+    """Return the Softmax that alone reads the values of a tensor, moved or as they are."""
+    reader = query.sole_consumer(model, tensor)
+    while reader is not None and reader.op in _MOVEMENTS:
+        reader = query.sole_consumer(model, reader.outputs[0])
+    return reader if reader is not None and reader.op == "Softmax" else None
+
+
+def _is_bounded(model: Model, node: Node) -> bool:
+    """Return whether constants are finite, or are a mask: a Softmax ignores what is far below."""
+    constants = [
+        v for t in node.inputs if (v := query.value(t)) is not None and v.dtype.kind == "f"
+    ]
+    if all(abs(value).max(initial=0.0) < math.inf for value in constants):
+        return True
+    return node.op in ("Add", "Sub") and softmax_behind(model, node.outputs[0]) is not None
+
+
 def candidates(model: Model, target: Target, off: Collection[str], form: str = "") -> list[Node]:
     """Return the operators that the target lists, within its limits, in the order of the model.
 
@@ -214,7 +235,7 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
     if not any(op in _DEFINED for op in target.operators):
         return []
     listed = [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
-    return [node for node in listed if is_held(node, form)]
+    return [node for node in listed if is_held(node, form) and _is_bounded(model, node)]
 
 
 def is_defined(node: Node) -> bool:

@@ -18,16 +18,21 @@ from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
 from npuconv.errors import CalibrationError
 from npuconv.model import query, shapes
+from npuconv.model.types import Node
+from npuconv.partition.operators import softmax_behind
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
-from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.settings import HESSIAN, RANGES
 from npuconv.quantize.state import DeviceGraph
 from npuconv.quantize.wholes import assemblies
 from npuconv.samples import Samples
 from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
 
+_MASKING = ("Add", "Sub", "Where")
+_SOFTMAX_OF_ONE_AXIS = 13  # opset
+_AXES_ARE_INPUT = 18  # opset, of ReduceMax
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
@@ -52,7 +57,7 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    cache = shared_cache(graph.options.cache)
+    cache, proto = shared_cache(graph.options.cache), _with_floors(graph, proto)
     windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
@@ -91,9 +96,11 @@ def _statistics(
     cache: Cache | None,
 ) -> dict[str, Statistics]:
     try:
-        return collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
+        found = collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
+    names = _watched_names(graph).items()
+    return {name: replace(found[observed], name=name) for name, observed in names}
 
 
 def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -110,7 +117,7 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    names = _watched_names(graph)
+    names, proto = _watched_names(graph).values(), _with_floors(graph, proto)
     try:
         feed = samples[0]
         if _values(graph, names, feed) > HELD_VALUES:
@@ -175,20 +182,74 @@ def _look_at(proto: onnx.ModelProto, tensors: Collection[str], feed: Feed) -> No
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
     """Return the tensors to observe, with their channel axis: outputs of groups and layers."""
-    return {name: graph.channels.axis(name) for name in _watched_names(graph)}
+    names = _watched_names(graph).items()
+    return {observed: graph.channels.axis(name) for name, observed in names}
 
 
-def _watched_names(graph: DeviceGraph) -> Collection[str]:
+def _watched_names(graph: DeviceGraph) -> dict[str, str]:
     """Return the tensors to observe, whose channels nobody has to trace for that.
 
     Tensors before a Relu or Clip are observed where training has left statistics of them, and
-    for the first layer. All of them would take as long as the model itself.
+    for the first layer. All of them would take as long as the model itself. Of scores it is the
+    input of the Softmax that is observed, by the name of the scores.
     """
     plan, first = graph.plan, first_convolution(graph.model)
-    names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
+    names = {name: name for group in plan.groups for name in group.outputs}
     for conv in plan.device:
         made = conv.outputs[0].name
         compared = conv is first or made in graph.ctx.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
-            names[made] = None
-    return names
+            names[made] = made
+    return names | {name: node.inputs[0].name for name, node in _softmaxes(graph).items()}
+
+
+def _softmaxes(graph: DeviceGraph) -> dict[str, Node]:
+    """Return the Softmax behind each int8 tensor that may be masked and that nothing else reads."""
+    tensors = graph.model.graph.tensors() if graph.model.opset >= _SOFTMAX_OF_ONE_AXIS else {}
+    found = {}
+    for name in (name for group in graph.plan.groups for name in group.outputs):
+        node = softmax_behind(graph.model, tensors[name]) if name in tensors else None
+        maker = query.producer(tensors[name]) if node is not None else None
+        if node is None or maker is None or maker.op not in _MASKING:
+            continue
+        moved = node.inputs[0].name != name
+        if not moved or graph.channels.axis(name) is None:
+            found[name] = node
+    return found
+
+
+def _with_floors(graph: DeviceGraph, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the inputs of Softmax cut off far below the largest of each row.
+
+    That leaves its outputs as they are. A mask of -1e9 would take all steps of the scores, and
+    none of -inf can be calibrated.
+    """
+    softmaxes = {node.inputs[0].name: node for node in _softmaxes(graph).values()}
+    if not softmaxes:
+        return proto
+    bounded = onnx.ModelProto()
+    bounded.CopyFrom(proto)
+    del bounded.graph.node[:]
+    for node in proto.graph.node:
+        bounded.graph.node.append(node)
+        for place, name in enumerate(node.output):
+            if name in softmaxes:
+                bounded.graph.node[-1].output[place] = f"{name}/unbounded"
+                axis = int(query.attribute(softmaxes[name], "axis", -1))
+                _append_floor(bounded.graph, name, axis, graph.model.opset)
+    return bounded
+
+
+def _append_floor(graph: onnx.GraphProto, name: str, axis: int, opset: int) -> None:
+    """Make a tensor of its unbounded values."""
+    raw, reach, axes, top, floor = (
+        f"{name}/{part}" for part in ("unbounded", "reach", "axes", "top", "floor")
+    )
+    values = {reach: np.float32(RANGES.softmax_reach), axes: np.asarray([axis], np.int64)}
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), key) for key, v in values.items()]
+    graph.initializer.extend(constants)
+    maximum = onnx.helper.make_node("ReduceMax", [raw, axes], [top], keepdims=1)
+    if opset < _AXES_ARE_INPUT:
+        maximum = onnx.helper.make_node("ReduceMax", [raw], [top], axes=[axis], keepdims=1)
+    lowest = onnx.helper.make_node("Sub", [top, reach], [floor])
+    graph.node.extend([maximum, lowest, onnx.helper.make_node("Max", [raw, floor], [name])])
