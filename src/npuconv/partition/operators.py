@@ -160,6 +160,7 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
     return [k for k, value in found if value is not None and (every or value.size > 1)]
 
 
+_MASKING = ("Add", "Sub", "Where")
 _MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 
 # Operators of which a multiple of all that they read gives as large a multiple.
@@ -213,6 +214,14 @@ def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
     return reader if reader is not None and reader.op == "Softmax" else None
 
 
+def masked_softmaxes(model: Model) -> Iterator[Node]:
+    """Yield each Softmax that alone reads a sum or a choice, of which one part may be a mask."""
+    for node in model.nodes(*_MASKING):
+        softmax = softmax_behind(model, node.outputs[0])
+        if softmax is not None:
+            yield softmax
+
+
 def _is_bounded(model: Model, node: Node) -> bool:
     """Return whether constants are finite, or are a mask: a Softmax ignores what is far below."""
     constants = [
@@ -220,7 +229,7 @@ def _is_bounded(model: Model, node: Node) -> bool:
     ]
     if all(abs(value).max(initial=0.0) < math.inf for value in constants):
         return True
-    return node.op in ("Add", "Sub") and softmax_behind(model, node.outputs[0]) is not None
+    return node.op in _MASKING and softmax_behind(model, node.outputs[0]) is not None
 
 
 def candidates(model: Model, target: Target, off: Collection[str], form: str = "") -> list[Node]:

@@ -18,8 +18,7 @@ from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
 from npuconv.errors import CalibrationError
 from npuconv.model import query, shapes
-from npuconv.model.types import Node
-from npuconv.partition.operators import softmax_behind
+from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
@@ -30,7 +29,6 @@ from npuconv.samples import Samples
 from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
 
-_MASKING = ("Add", "Sub", "Where")
 _SOFTMAX_OF_ONE_AXIS = 13  # opset
 _AXES_ARE_INPUT = 18  # opset, of ReduceMax
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
@@ -96,11 +94,9 @@ def _statistics(
     cache: Cache | None,
 ) -> dict[str, Statistics]:
     try:
-        found = collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
+        return collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
-    names = _watched_names(graph).items()
-    return {name: replace(found[observed], name=name) for name, observed in names}
 
 
 def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -117,7 +113,7 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    names, proto = _watched_names(graph).values(), _with_floors(graph, proto)
+    names, proto = _watched_names(graph), _with_floors(graph, proto)
     try:
         feed = samples[0]
         if _values(graph, names, feed) > HELD_VALUES:
@@ -182,40 +178,23 @@ def _look_at(proto: onnx.ModelProto, tensors: Collection[str], feed: Feed) -> No
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
     """Return the tensors to observe, with their channel axis: outputs of groups and layers."""
-    names = _watched_names(graph).items()
-    return {observed: graph.channels.axis(name) for name, observed in names}
+    return {name: graph.channels.axis(name) for name in _watched_names(graph)}
 
 
-def _watched_names(graph: DeviceGraph) -> dict[str, str]:
+def _watched_names(graph: DeviceGraph) -> Collection[str]:
     """Return the tensors to observe, whose channels nobody has to trace for that.
 
     Tensors before a Relu or Clip are observed where training has left statistics of them, and
-    for the first layer. All of them would take as long as the model itself. Of scores it is the
-    input of the Softmax that is observed, by the name of the scores.
+    for the first layer. All of them would take as long as the model itself.
     """
     plan, first = graph.plan, first_convolution(graph.model)
-    names = {name: name for group in plan.groups for name in group.outputs}
+    names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
     for conv in plan.device:
         made = conv.outputs[0].name
         compared = conv is first or made in graph.ctx.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
-            names[made] = made
-    return names | {name: node.inputs[0].name for name, node in _softmaxes(graph).items()}
-
-
-def _softmaxes(graph: DeviceGraph) -> dict[str, Node]:
-    """Return the Softmax behind each int8 tensor that may be masked and that nothing else reads."""
-    tensors = graph.model.graph.tensors() if graph.model.opset >= _SOFTMAX_OF_ONE_AXIS else {}
-    found = {}
-    for name in (name for group in graph.plan.groups for name in group.outputs):
-        node = softmax_behind(graph.model, tensors[name]) if name in tensors else None
-        maker = query.producer(tensors[name]) if node is not None else None
-        if node is None or maker is None or maker.op not in _MASKING:
-            continue
-        moved = node.inputs[0].name != name
-        if not moved or graph.channels.axis(name) is None:
-            found[name] = node
-    return found
+            names[made] = None
+    return names
 
 
 def _with_floors(graph: DeviceGraph, proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -224,8 +203,10 @@ def _with_floors(graph: DeviceGraph, proto: onnx.ModelProto) -> onnx.ModelProto:
     That leaves its outputs as they are. A mask of -1e9 would take all steps of the scores, and
     none of -inf can be calibrated.
     """
-    softmaxes = {node.inputs[0].name: node for node in _softmaxes(graph).values()}
-    if not softmaxes:
+    observed = {name for group in graph.plan.groups for name in group.outputs}
+    softmaxes = {node.inputs[0].name: node for node in masked_softmaxes(graph.model)}
+    softmaxes = {name: node for name, node in softmaxes.items() if name in observed}
+    if not softmaxes or graph.model.opset < _SOFTMAX_OF_ONE_AXIS:
         return proto
     bounded = onnx.ModelProto()
     bounded.CopyFrom(proto)

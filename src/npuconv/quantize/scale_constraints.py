@@ -343,10 +343,10 @@ def masks_of(model: Model, plan: Plan) -> dict[str, list[tuple[str, str]]]:
     """
     sums: dict[str, list[tuple[str, str]]] = {}
     for node in plan.operators:
-        values, (result, *_) = values_of(node), node.outputs
-        if node.op == "Add" and len(values) == 2 and softmax_behind(model, result) is not None:
+        values, softmax = values_of(node), softmax_behind(model, node.outputs[0])
+        if node.op == "Add" and len(values) == 2 and softmax is not None:
             for tensor, other in (values, values[::-1]):
-                sums.setdefault(tensor.name, []).append((other.name, result.name))
+                sums.setdefault(tensor.name, []).append((other.name, softmax.inputs[0].name))
     tensors = {t.name: t for node in plan.operators for t in values_of(node)}
     return {
         name: pairs
