@@ -81,7 +81,7 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
     "PRelu": _has_slopes,
     **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
     "Div": _is_division,
-    "AveragePool": _is_of_images,
+    "AveragePool": lambda node: _is_of_images(node) and not query.attribute(node, "ceil_mode", 0),
     "GlobalAveragePool": _is_of_images,
     "ReduceMean": _is_spatial_mean,
     "Resize": _is_linear,
