@@ -21,7 +21,7 @@ from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs
+from npuconv.model.core import Model, subgraphs, sweep
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
     limit = ctx.options.max_folded_mib * 2**20
     extents = [n for n in model.nodes("Shape", "Size", "EyeLike") if not _size_obstacle(n, limit)]
     fired += sum(_fold(model, node, _of_extents(node)) for node in extents)
-    fired += sum(_as_cast(model, node) for node in model.nodes("CastLike"))
+    if casts := sum(_as_cast(model, node) for node in model.nodes("CastLike")):
+        sweep(model)  # sorts them in
     nodes = _foldable(model, ctx)
     if nodes:
         counts = sorted(Counter(node.op for node in nodes).items())
@@ -60,7 +61,7 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
         if not folded:
             ctx.rewrites.pop()
         fired += folded
-    return fired
+    return fired + casts
 
 
 def _fold(model: Model, node: Node, array: np.ndarray | None) -> int:
