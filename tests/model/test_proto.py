@@ -251,7 +251,7 @@ def test_an_output_that_is_stated_twice():
 
 def body(kind: str) -> onnx.GraphProto:
     """A body of a Loop that calls its state, or its result, as a tensor around it is called."""
-    state, result = {"input": ("t", "t2"), "constant": ("w", "t2"), "later": ("s", "y")}[kind]
+    state, result = {"input": ("t", "t2"), "constant": ("w", "t2"), "own": ("s", "looped")}[kind]
     infos = [("i", TensorProto.INT64, []), ("cond", TensorProto.BOOL, [])]
     inputs = [helper.make_tensor_value_info(*info) for info in infos]
     inputs.append(helper.make_tensor_value_info(state, TensorProto.FLOAT, None))
@@ -264,13 +264,13 @@ def body(kind: str) -> onnx.GraphProto:
     return helper.make_graph(nodes, "body", inputs, outputs)
 
 
-@pytest.mark.parametrize("kind", ["input", "constant", "later"])
+@pytest.mark.parametrize("kind", ["input", "constant", "own"])
 def test_names_in_a_body_that_shadow_those_around_it(kind):
     """Each stands for a tensor of its own, so that no rewrite around it reaches into the body."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="t")
     net.initializers[0].name = net.nodes[0].input[1] = "w"
     net.constant(np.float32(1), "one")
-    net.op("Loop", net.constant(np.int64(3)), "", "t", body=body(kind)).op("Relu", to="y")
+    net.op("Loop", net.constant(np.int64(3)), "", "t", body=body(kind), to="looped").op("Relu")
     source = net.model()
     model = read(source)
     (loop,) = model.nodes("Loop")

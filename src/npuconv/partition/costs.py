@@ -45,7 +45,7 @@ _WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "Causa
 
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
-    listed = [node for node in nodes if node.op in _MACS]
+    listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # and not folded
     if not listed:
         return _NOTHING
     each = [macs(node) for node in listed]

@@ -85,6 +85,12 @@ def also_an_output() -> Net:
     return net.op("Conv", "x", net.random(4, 3, 3, 3), "b").output().output("b")
 
 
+def product(depth: int = 2) -> Net:
+    """A product of constants, whose depth may be 0."""
+    net = Net(x=(1, 3, 6, 6))
+    return net.op("MatMul", net.random(6, depth), net.random(depth, 6)).op("Add", "x", net.last)
+
+
 def sequence() -> Net:
     """A constant that was cut into a sequence."""
     net = Net(x=(1, 1)).op("SplitToSequence", "c0")
@@ -102,6 +108,8 @@ FIRES = [
     lambda: like().model(),
     lambda: identity().model(),
     lambda: also_an_output().model(),
+    lambda: product().model(),
+    lambda: product(0).model(),
 ]
 SILENT = [
     lambda: sequence().model(),
@@ -259,3 +267,12 @@ def test_weights_of_few_bits(kind):
     (conv,) = model.nodes()
     wanted = numbers.reshape(4, 4, 3, 3) * np.repeat(to_array(net.initializers[1]), 2, axis=1)
     np.testing.assert_array_equal(conv.inputs[1].values, wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize(("depth", "macs"), [(2, 72), (0, None)])
+def test_a_product_of_constants(depth, macs):
+    """It has costs before, and none after; an extent of 0 counts as not known."""
+    model, ctx = read(product(depth).model()), context()
+    run_pass(NAME, model, ctx)
+    (record,) = ctx.rewrites
+    assert (record.cost_before.macs, record.cost_after.macs) == (macs, 0)
