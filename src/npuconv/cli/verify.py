@@ -88,6 +88,7 @@ def verify(
             float_model, int8_model, data, labels=labels, samples=samples,
             min_sqnr=min_sqnr, progress=bar, **keywords,
         )  # fmt: skip
+    screen.say_if_saturating(float_model, int8_model, quiet=quiet)
     if report is not None:
         files.write(report, _WRITERS[PurePath(report).suffix](found))
     if not quiet and output_format == "json":
@@ -188,8 +189,8 @@ def _head(found: VerifyReport, width: int) -> list[str]:
 def _unmatched(found: VerifyReport, verbose: bool) -> str:
     names = f" ({visible(', '.join(found.unmatched))})" if verbose else ""
     return (
-        f"not compared: {count(len(found.unmatched), 'layer')}{names}, rewritten so that the float "
-        "model has no such tensor; what `npuconv convert --format float` writes has"
+        f"not compared: {count(len(found.unmatched), 'layer')}{names}, whose tensors a rewrite "
+        "removed; the model that `npuconv convert --format float` writes has them"
     )
 
 

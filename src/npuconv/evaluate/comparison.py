@@ -78,6 +78,7 @@ class Measured:
     powers: list[Powers] = field(default_factory=list)  # of every sample, all outputs together
     # The same before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
+    refusal: str = ""  # why onnxruntime does not run the int8 model at its default settings
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -163,6 +164,7 @@ class Comparison:
                     values = numbers(layer, stored[layer.stored])
                     one.observe(exact(layer, old[layer.tensor]), values)
             see(number, old, new)
+        found.refusal = getattr(self._written, "refusal", "")
         return found
 
     def _run(

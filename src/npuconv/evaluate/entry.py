@@ -220,4 +220,4 @@ def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, 
     found += [assumed] if assumed else []
     if measured.total.cosine is None:
         found.append("an output is all zeros or not finite")
-    return (*found, *samples.notes)
+    return (*found, *filter(None, [measured.refusal]), *samples.notes)

@@ -1,199 +1,257 @@
-"""Partial evaluation of shape arithmetic: the operators with which exporters compute extents.
+"""Values of shape arithmetic: the nodes behind Shape and Size, run on guessed extents.
 
-Starting at Shape and Size, every small tensor is followed element by element. An element
-is a number, an extent that has a name but no number yet, or unknown.
+Every extent without a number gets another guess in each round. An element that is the same in
+all rounds is known; two elements that are equal in all rounds are the same extent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import onnx
 
-from npuconv import executor
-from npuconv.errors import InternalError
+from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize import measure
-from npuconv.legalize.region import capture, upstream
-from npuconv.legalize.tools.shape_elements import INT64, Element, Extent, Symbol, multiply
-from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
+from npuconv.legalize.region import Region, capture, upstream
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.skeleton import MAX_SHAPE_VALUES
 from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")
+# First guess and step from extent to extent, for each round: small and large ones, one, none.
+# The products of four of the largest stay below 2**63.
+_EXTENTS = ((12, 7), (40, 11), (1009, 89), (30011, 101), (1, 0), (0, 0))
+# The same for integers that are computed at run time, which may also be negative.
+_INTEGERS = ((12, 7), (-40, -11), (0, 0), (1_000_003, 17), (1, 0), (-1, 0))
+_COMPARED = 16  # constants of the arithmetic at which, and beside which, it is run as well
+_ROUNDS = 3  # least number of rounds that have to run: others divide by 0, or index beyond an end
 # Exporters write these for "any extent": two tensors with one of them need not be equal.
 _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"})
-# First number and step of two guesses at the unknown extents: agreement on both is no chance.
-_GUESSES = ((12, 7), (40, 11))
+_SIZED_BY_VALUE = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
+_OPERATORS = _SIZED_BY_VALUE | {
+    "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Floor", "Gather", "Greater",
+    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not",
+    "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Slice", "Split",
+    "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where", "Xor",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Values of a tensor on guessed extents.
+
+    Attributes:
+        tensor: the tensor.
+        rounds: numbers of the rounds that could be run.
+        array: values, shape (rounds, ...).
+    """
+
+    tensor: Tensor
+    rounds: tuple[int, ...]
+    array: np.ndarray
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every element is known."""
+        return bool(is_known(self.array).all())
 
 
 @dataclass
-class Facts:
-    """Known elements of the small tensors of a model. Void when the graph changes."""
+class ShapeValues:
+    """Values of the tensors that are computed from shapes. Void when the graph changes.
 
-    tensors: dict[int, tuple[Tensor, Partial]] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()  # names of extents that may differ
+    Attributes:
+        rounds: first guess and step, for extents and for integers, of each round.
+        ambiguous: names of dimensions that may stand for different extents.
+        guesses: by id of the tensor, in the order of the graph.
+        symbols: position of each unknown extent, by tensor and axis or by its name.
+    """
 
-    def of(self, tensor: Tensor | None) -> Partial | None:
-        """Return the known elements of a tensor that is computed from shapes, if there are any."""
-        entry = self.tensors.get(id(tensor))
-        return entry[1] if entry else None
+    rounds: list[tuple[tuple[int, int], tuple[int, int]]]
+    ambiguous: frozenset[str]
+    guesses: dict[int, Guesses] = field(default_factory=dict)
+    symbols: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def is_complete(self, tensor: Tensor) -> bool:
-        """Return whether every element of a tensor that is computed from shapes is known."""
-        partial = self.of(tensor)
-        return partial is not None and partial.complete
+    def of(self, tensor: Tensor | None) -> Guesses | None:
+        """Return the values of a tensor if it is computed from shapes."""
+        return self.guesses.get(id(tensor))
 
-    def operand(self, tensor: Tensor | None) -> Partial | None:
-        """Return the known elements of any tensor, constants too.
-
-        None where its extents are not known, or it is not a small tensor of numbers.
-        """
-        if tensor is None or id(tensor) in self.tensors:
-            return self.of(tensor)
-        array, dtype = query.value(tensor), tensor.dtype
-        dims = query.static_shape(tensor) if array is None else array.shape
-        if dims is None or math.prod(dims) > MAX_SHAPE_VALUES:
-            return None
-        # A type that numpy has no name for is ONNX's number.
-        if dtype is None or isinstance(dtype, int) or np.dtype(dtype).kind not in "iufb":
-            return None
-        elements = np.full(dims, None) if array is None else array.astype(object)
-        return Partial(elements, np.dtype(dtype))
-
-    def extents(self, tensor: Tensor) -> tuple[Element, ...] | None:
-        """Return the extents of a tensor: numbers, or symbols for unknown ones."""
+    def extents(self, tensor: Tensor) -> np.ndarray | None:
+        """Return the extents of a tensor, shape (rounds, rank); None if its rank is unknown."""
         dims = query.shape(tensor)
         if dims is None:
             return None
-        return tuple(self._extent(tensor, axis, dim) for axis, dim in enumerate(dims))
+        columns = [self._extent(tensor, axis, dim) for axis, dim in enumerate(dims)]
+        return np.array(columns, np.int64).reshape(len(dims), len(self.rounds)).T
 
-    def _extent(self, tensor: Tensor, axis: int, dim: int | str | None) -> Element:
+    def _extent(self, tensor: Tensor, axis: int, dim: int | str | None) -> list[int]:
         if isinstance(dim, int):
-            return dim
-        # Inference hands out names; it does not see those of tensors without a type.
-        named = dim and tensor.dtype is not None and dim not in self.doubtful
+            return [dim] * len(self.rounds)
+        # Shape inference also names extents of tensors without a type, where it sees nothing.
+        named = dim and tensor.dtype is not None and dim not in self.ambiguous
         named = named and re.search(r"[A-Za-z]", str(dim)) and str(dim).lower() not in _NO_NAMES
-        symbol: Symbol = (str(dim), -1) if named else (tensor.name, axis)
-        return Extent(symbol)
+        symbol = (str(dim), -1) if named else (tensor.name, axis)
+        position = self.symbols.setdefault(symbol, len(self.symbols))
+        return [first + step * position for (first, step), _ in self.rounds]
 
 
-def evaluate(model: Model) -> Facts:
-    """Return all that is known of the tensors that are computed from shapes."""
-    facts = Facts(doubtful=_doubtful(model))
-    for node in model.nodes():
-        if not query.is_standard(node):
-            continue
-        results: Sequence[Partial | None] = ()
+def is_known(array: np.ndarray) -> np.ndarray:
+    """Return which elements are finite and the same in all rounds (the first axis)."""
+    finite = np.isfinite(array[0]) if array.dtype.kind == "f" else True
+    return np.asarray((array == array[:1]).all(axis=0) & finite)
+
+
+def evaluate(model: Model) -> ShapeValues:
+    """Run the shape arithmetic of a model on guesses."""
+    values = ShapeValues(_rounds(model), _ambiguous_names(model))
+    feeds: dict[str, np.ndarray] = {}  # values of Shape, Size, and integers of the run time
+    inside: set[int] = set()  # ids of tensors that are computed from shapes
+    nodes = []
+    for node in filter(query.is_standard, model.nodes()):
         if node.op in SOURCES:
-            results = [_source(facts, node)]
-        elif node.op in OPERATORS and any(id(t) in facts.tensors for t in node.inputs):
-            results = _results(facts, node)
-        for tensor, part in zip(node.outputs, results, strict=False):
-            if part is not None and not part.blank and part.elements.size <= MAX_SHAPE_VALUES:
-                facts.tensors[id(tensor)] = (tensor, part)
-    return facts
+            extents = values.extents(node.inputs[0])
+            if extents is None:
+                continue
+            extents = extents[:, node.attrs.get("start", 0) : node.attrs.get("end")]
+            array = extents if node.op == "Shape" else extents.prod(axis=1)
+            (tensor,), every = node.outputs, tuple(range(len(values.rounds)))
+            feeds[tensor.name] = array
+            values.guesses[id(tensor)] = Guesses(tensor, every, array)
+        elif node.op in _OPERATORS and any(id(t) in inside for t in node.inputs):
+            guesses = _operands(node, inside, values)
+            if guesses is None:
+                continue
+            feeds.update(guesses)
+            nodes.append(node)
+        else:
+            continue
+        inside.update(id(t) for t in node.outputs)
+    _run(model, values, nodes, feeds)
+    return values
 
 
-def _results(facts: Facts, node: Node) -> list[Partial | None]:
-    operands = [facts.operand(query.input_of(node, i)) for i in range(len(node.inputs))]
-    try:
-        return list(OPERATORS[node.op](node, operands))
-    except (UnknownError, ValueError, IndexError, OverflowError):  # numpy's: nothing fits
-        return []
+def _rounds(model: Model) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return guesses; the constants to which an extent may be compared are among them."""
+    constants = {
+        int(number)
+        for node in model.nodes(*_OPERATORS)
+        for tensor in node.inputs
+        if (array := query.value(tensor)) is not None
+        and array.dtype.kind == "i"
+        and array.size <= MAX_SHAPE_VALUES
+        for number in array.flat
+        if 0 <= number < _EXTENTS[-3][0]
+    }
+    around = {n + i for n in sorted(constants)[:_COMPARED] for i in (-1, 0, 1) if n + i > 1}
+    return [*zip(_EXTENTS, _INTEGERS, strict=True), *(((n, 0), (n, 0)) for n in sorted(around))]
 
 
-def _source(facts: Facts, node: Node) -> Partial | None:
-    dims = facts.extents(node.inputs[0])
-    if dims is None:
-        return None
-    if node.op == "Shape":
-        return Partial(as_elements(dims[node.attrs.get("start", 0) : node.attrs.get("end")]), INT64)
-    total: Element = 1
-    for dim in dims:
-        total = multiply(total, dim, INT64)
-    return Partial(as_elements([total]).reshape(()), INT64)
+def _ambiguous_names(model: Model) -> frozenset[str]:
+    """Return names that an input has twice: rather a habit of the exporter than a square."""
+    counts = [
+        Counter(dim for dim in query.shape(tensor) or () if isinstance(dim, str))
+        for tensor in model.graph.inputs
+    ]
+    return frozenset(name for count in counts for name, times in count.items() if times > 1)
 
 
-def _doubtful(model: Model) -> frozenset[str]:
-    """Return names that one input has twice: rather a habit of the exporter than a square."""
-    found: set[str] = set()
-    for tensor in model.graph.inputs:
-        counts = Counter(d for d in query.shape(tensor) or () if isinstance(d, str))
-        found |= {name for name, count in counts.items() if count > 1}
-    return frozenset(found)
+def _operands(node: Node, inside: set[int], values: ShapeValues) -> dict[str, np.ndarray] | None:
+    """Return guesses for the integers that a node reads and that no shape decides.
+
+    None if the node reads or makes more than a few numbers.
+    """
+    guesses = {}
+    for tensor in node.inputs:
+        constant = query.value(tensor)
+        if constant is not None and constant.size > MAX_SHAPE_VALUES:
+            return None
+        if constant is not None or id(tensor) in inside or not tensor.name:
+            continue
+        dims, dtype = _small(query.static_shape(tensor)), tensor.dtype
+        # A type that numpy has no name for is ONNX's number.
+        if dims is None or dtype is None or isinstance(dtype, int):
+            return None
+        if np.dtype(dtype).kind not in "iub":
+            return None
+        places = np.arange(math.prod(dims)).reshape(dims)
+        rounds = [first + step * places for _, (first, step) in values.rounds]
+        guesses[tensor.name] = np.array(rounds).astype(dtype)
+    sized = node.op in _SIZED_BY_VALUE
+    return None if sized and _small(query.static_shape(node.outputs[0])) is None else guesses
 
 
-def chain(facts: Facts, tensor: Tensor) -> list[Node]:
+def _small(dims: Sequence[int] | None) -> Sequence[int] | None:
+    return dims if dims is not None and math.prod(dims) <= MAX_SHAPE_VALUES else None
+
+
+def _run(
+    model: Model, values: ShapeValues, nodes: Sequence[Node], feeds: dict[str, np.ndarray]
+) -> None:
+    """Add the values of all outputs of nodes; if they do not run, those of each chain that does."""
+    outputs = [t for node in nodes for t in node.outputs if t.name]
+    if not outputs:
+        return
+    rounds = _run_rounds(capture(model, nodes, outputs), feeds, len(values.rounds))
+    if len(rounds) < _ROUNDS:
+        for chain in _chains(nodes):
+            if len(chain) < len(nodes):
+                _run(model, values, chain, feeds)
+        return
+    for tensor in outputs:
+        arrays = [results[tensor.name] for results in rounds.values()]
+        if len({a.shape for a in arrays}) == 1 and _small(arrays[0].shape) is not None:
+            values.guesses[id(tensor)] = Guesses(tensor, tuple(rounds), np.stack(arrays))
+
+
+def _run_rounds(
+    region: Region, feeds: Mapping[str, np.ndarray], count: int
+) -> dict[int, measure.Feeds]:
+    """Return the outputs of each round that onnxruntime runs; all rounds share a session."""
+    session: list[Session] = []
+
+    def run_once(proto: onnx.ModelProto, arrays: measure.Feeds) -> measure.Feeds:
+        if not session:
+            session.append(Session(proto, threads=1, optimize=False))
+        return session[0].run(arrays)
+
+    rounds: dict[int, measure.Feeds] = {}
+    for number in range(count):
+        with contextlib.suppress(RuntimeRefusedError):
+            arrays = {name: feeds[name][number] for name in region.inputs}
+            (rounds[number],) = measure.run([region], [arrays], run_once)
+        if not session:
+            break
+    return rounds
+
+
+def _chains(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Return, for each node that no other of these nodes reads, the nodes that it depends on."""
+    members = {id(node) for node in nodes}
+    ends = [n for n in nodes if not any(id(c) in members for t in n.outputs for c in t.outputs)]
+    return [upstream(list(end.outputs), lambda _tensor, node: id(node) in members) for end in ends]
+
+
+def chain(values: ShapeValues, tensor: Tensor) -> list[Node]:
     """Return the nodes that compute a tensor from shapes, in order, Shape and Size first."""
     return upstream(
-        [tensor], lambda t, _node: facts.of(t) is not None, lambda node: node.op in SOURCES
+        [tensor], lambda t, _node: values.of(t) is not None, lambda node: node.op in SOURCES
     )
 
 
-def confirm(model: Model, facts: Facts, tensors: Sequence[Tensor]) -> str:
-    """Compute these tensors on two guesses at the unknown extents, and compare.
+def as_text(array: Any) -> str:
+    """Return elements as text, with ? for those that are not known."""
 
-    Returns:
-        Why it could not be done; '' where every tensor was right.
+    def written(element: np.ndarray) -> str:
+        if element.ndim > 1:
+            return f"[{', '.join(map(written, np.moveaxis(element, 1, 0)))}]"
+        return str(element[0].item()) if is_known(element) else "?"
 
-    Raises:
-        InternalError: the evaluation of an element was wrong.
-    """
-    wanted = {id(n) for tensor in tensors for n in chain(facts, tensor)}
-    nodes = [n for n in model.nodes() if id(n) in wanted and n.op not in SOURCES]
-    region = capture(model, nodes, tensors)
-    read = [t for n in nodes for t in n.inputs] + list(tensors)
-    parts = {t.name: facts.operand(t) for t in read if t.name in region.inputs}
-    for guess in _GUESSES:
-        numbers = _Numbers(*guess)
-        feeds = {name: numbers.array(part) for name, part in parts.items() if part is not None}
-        if len(feeds) < len(parts):
-            return "it reads a tensor of unknown extents"
-        try:
-            (values,) = measure.run([region], [feeds])
-        except executor.RuntimeRefusedError as error:
-            return str(error)
-        for tensor in tensors:
-            _compare(tensor, facts, values[tensor.name], numbers)
-    return ""
-
-
-class _Numbers:
-    """Guessed numbers for the unknown extents, a different one for each."""
-
-    def __init__(self, first: int, step: int) -> None:
-        self._first, self._step = first, step
-        self._given: dict[Symbol, int] = {}
-
-    def of(self, element: Element) -> float:
-        """Return the number for an element under this guess; 1 where nothing is known of it."""
-        if not isinstance(element, Extent):
-            return 1 if element is None else element
-        following = self._first + self._step * len(self._given)
-        return element.factor * self._given.setdefault(element.symbol, following) + element.offset
-
-    def array(self, part: Partial) -> np.ndarray:
-        """Return the numbers for a tensor."""
-        elements = as_elements(map(self.of, part.elements.flat))
-        return elements.reshape(part.elements.shape).astype(part.dtype)
-
-
-def _compare(tensor: Tensor, facts: Facts, value: np.ndarray, numbers: _Numbers) -> None:
-    part = facts.of(tensor)
-    assert part is not None
-    expected = part.elements
-    right = value.shape == expected.shape and all(
-        element is None or numbers.of(element) == found
-        for element, found in zip(expected.flat, value.reshape(-1).tolist(), strict=True)
-    )
-    if not right:
-        raise InternalError(
-            f"{tensor.name!r} was taken for {expected.tolist()} and is {value.tolist()}",
-            where="pass 'propagate-shapes'",
-        )
+    return written(array)
