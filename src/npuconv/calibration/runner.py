@@ -263,7 +263,8 @@ def not_finite(number: int, name: str) -> CalibrationError:
     return CalibrationError(
         f"sample {number}: the float model itself makes values that are not finite "
         f"(tensor {name!r})",
-        hint="check the weights, and the normalization of the samples",
+        hint="check the weights, and the normalization of the samples; --keep-float leaves nodes "
+        "that need such values to the host",
     )
 
 

@@ -13,12 +13,14 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.model import external_data, store, untrusted, validate
+from npuconv.model import external_data, query, store, untrusted, validate
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.proto import all_nodes, import_graph
 from npuconv.model.types import Graph
 
 _TFLITE = b"TFL3"  # bytes 4 to 7 of such a file
+_DEFAULTS_ARE_OPTIONAL = 4  # IR version; before, every initializer had to be an input
+_WITH_PARAMETERS = (*query.CONVOLUTIONS, "BatchNormalization", "Gemm", "LSTM", "GRU", "RNN")
 MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
@@ -205,7 +207,19 @@ def _header(proto: onnx.ModelProto) -> Header:
         metadata=_entries(proto.metadata_props),
         graph_metadata=_entries(proto.graph.metadata_props),
         quantization_annotation=tuple(proto.graph.quantization_annotation),
+        defaults=_defaults(proto),
     )
+
+
+def _defaults(proto: onnx.ModelProto) -> tuple[str, ...]:
+    """Return inputs that a caller may leave out; parameters of layers are none."""
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    inputs = [info.name for info in proto.graph.input if info.name in initializers]
+    if proto.ir_version < _DEFAULTS_ARE_OPTIONAL or len(inputs) == len(initializers):
+        return ()
+    layers = [node for node in proto.graph.node if node.op_type in _WITH_PARAMETERS]
+    parameters = {name for node in layers for name in node.input[1:]}
+    return tuple(name for name in inputs if name not in parameters)
 
 
 def _entries(entries: Any) -> tuple[tuple[str, str], ...]:

@@ -70,6 +70,19 @@ def producer(tensor: Tensor) -> Node | None:
     return tensor.inputs[0] if tensor.inputs else None
 
 
+def upstream_tensors(node: Node) -> list[Tensor]:
+    """Return all tensors that the node depends on, each once."""
+    tensors: dict[int, Tensor] = {}
+    waiting = list(node.inputs)
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in tensors:
+            tensors[id(tensor)] = tensor
+            maker = producer(tensor)
+            waiting += list(maker.inputs) if maker is not None else []
+    return list(tensors.values())
+
+
 def consumers(tensor: Tensor) -> list[Node]:
     """Return every node that reads the tensor, also inside subgraphs."""
     return list(tensor.outputs)

@@ -115,10 +115,10 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> No
     made = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
         _check_node(node, known, made, name)
-        known.update(node.output)
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _check_graph(attribute.g, frozenset(known), name)
+        known.update(node.output)  # which no body of the node can read
     for info in graph.output:
         if info.name not in known:
             raise ModelError(f"{name}: output {info.name!r} is made by no node")

@@ -65,7 +65,7 @@ def guess(values: Floats) -> Normalization | None:
 
     It has the narrowest range that holds them and that they fill well; None if there is none.
     """
-    low, high = float(values.min()), float(values.max())
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
     for item, (lowest, highest) in _RANGES:
         width = highest - lowest
         slack = RANGE_SLACK * width
