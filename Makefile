@@ -67,8 +67,8 @@ VELA_VENV ?= .venv-vela
 VELA_MODELS ?= $(wildcard ../shared/models/*/model.onnx)
 vela: ## integers of TFLite files against LiteRT, and places of operators against Arm's Vela
 	$(PYTHON) -m venv $(VELA_VENV)
-	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[tflite]' \
-	  ai-edge-litert ethos-u-vela pytest
+	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[litert]' \
+	  ethos-u-vela pytest
 	$(VELA_VENV)/bin/python benchmarks/tflite_files.py --write $(VELA_MODELS)
 
 audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test

@@ -106,7 +106,9 @@ def test_a_repository_with_a_bad_model(here: Here, repository: Path):
     check = ("check", "models", "--output-format", "github", "--report", "r.sarif")
     first = here(*check)
     assert first.code == 1
-    assert errors(first.out) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert errors(first.out) == {
+        "models/bad.onnx": ["REFUSED%2C 1 error", "SHP001 rank-unsupported"]
+    }
     assert alerts(repository / "r.sarif") == {("models/bad.onnx", "SHP001", "volume", False)}
 
     assert here("check", "models", "--write-baseline", "-q").code == 0
@@ -118,7 +120,9 @@ def test_a_repository_with_a_bad_model(here: Here, repository: Path):
     onnx.save(bad("volume", "another"), repository / "models/bad.onnx")
     again = here(*check, "--baseline", BASELINE)
     assert again.code == 1
-    assert errors(again.out) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert errors(again.out) == {
+        "models/bad.onnx": ["REFUSED%2C 1 error", "SHP001 rank-unsupported"]
+    }
     assert "another: Conv of rank 5" in again.out
     assert "volume: Conv of rank 5" not in again.out
     assert alerts(repository / "r.sarif") == {
@@ -258,7 +262,9 @@ def test_the_action(run: Run, repository: Path):
     """Annotations on stdout, tables in the summary, SARIF in a file, and the exit code."""
     done = step(run, repository)
     assert done.returncode == 1
-    assert errors(done.stdout) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert errors(done.stdout) == {
+        "models/bad.onnx": ["REFUSED%2C 1 error", "SHP001 rank-unsupported"]
+    }
     assert (repository.parent / "summary").read_text().startswith("# 3 reports, 1 refused")
     assert (repository.parent / "output").read_text() == "exit-code=1\n"
     assert alerts(repository / "npuconv.sarif")

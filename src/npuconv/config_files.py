@@ -9,7 +9,7 @@ from typing import Any
 
 from npuconv import yamlio
 from npuconv.config import Options
-from npuconv.errors import ConfigError, NpuconvError
+from npuconv.errors import ConfigError, raise_together
 from npuconv.target import builtin_names
 
 OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
@@ -44,9 +44,9 @@ def open_config(path: str | Path, *checks: Check) -> yamlio.Document:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
-    wrong = yamlio.problems(document, Options, error=ConfigError, causes=True)
+    wrong = yamlio.problems(document, Options, error=ConfigError)
     further = [] if wrong else [error for check in checks for error in check(document)]
-    raise_together([*wrong, *_unknown_target(document), *further])
+    raise_together([*wrong, *_unknown_target(document), *further], ConfigError)
     return document
 
 
@@ -106,26 +106,6 @@ def _has_table(path: Path) -> bool:
         return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
     except (OSError, ValueError):  # of other tools: what is wrong with it is not for us to say
         return False
-
-
-def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError] = ConfigError) -> None:
-    """Raise all errors of a file, or of flags, as one, so that one run shows all of them.
-
-    Raises:
-        NpuconvError: there are some; each is named, those of a file with their line and column
-            and in their order. Several are a ``kind``.
-    """
-    different = {str(one): one for one in sorted(errors, key=_place)}
-    if len(different) > 1:
-        found = kind(f"{len(different)} errors: {'; '.join(different)}")
-        found.each = tuple(different)
-        raise found
-    for one in different.values():
-        raise one
-
-
-def _place(error: NpuconvError) -> tuple[int, int]:
-    return getattr(error, "line", 0), getattr(error, "column", 0)
 
 
 def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:

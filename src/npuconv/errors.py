@@ -18,7 +18,7 @@ for each of several; anything else that escapes is a bug and becomes an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 
@@ -118,6 +118,26 @@ class InternalError(NpuconvError):
             hint="please report it with the model, or the part of it that shows it",
         )
         self.where = where
+
+
+def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError]) -> None:
+    """Raise all errors of a file, or of flags, as one, so that one run shows all of them.
+
+    Raises:
+        NpuconvError: there are some; each is named, those of a file with their line and column
+            and in their order. Several are a ``kind``.
+    """
+    messages = {line: one for one in sorted(errors, key=_place) for line in one.each or (str(one),)}
+    if len(messages) > 1:
+        together = kind(f"{len(messages)} errors: {'; '.join(messages)}")
+        together.each = tuple(messages)
+        raise together
+    for error in messages.values():
+        raise error
+
+
+def _place(error: NpuconvError) -> tuple[int, int]:
+    return getattr(error, "line", 0), getattr(error, "column", 0)
 
 
 @contextlib.contextmanager

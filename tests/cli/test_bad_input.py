@@ -186,6 +186,9 @@ def test_image_in_a_directory(cli, model, folder):
         (["--report", "gone/r.json"], "gone/r.json", "does not exist"),
         (["-o", "model.onnx/out.onnx"], "model.onnx/out.onnx", "does not exist"),
         (["-o", "."], ".", "is a directory"),
+        (["-o", "out.txt"], "out.txt", "a model is written as .onnx, or as .tflite with"),
+        (["-o", "out"], "out", "not a name of a model"),
+        (["-o", "out.tflite"], "out.tflite", "add --format tflite, or name the file .onnx"),
     ],
     ids=str,
 )

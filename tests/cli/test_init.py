@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from npuconv.cli.init import starting_config
 from npuconv.config import Options, make_options
 from npuconv.config_files import read_config
@@ -23,6 +25,24 @@ def test_found_and_named(cli, model, folder):
     assert cli("check", model, "--config", "none").code == 0
     (folder / "npuconv.yaml").write_text("ignore: [OPS001]\n")
     assert cli("check", model, "-q") == type(done)(0, "", "")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_every_command_runs_on_the_new_file(cli, model, folder):
+    """The file holds only comments, and every command that reads options takes it."""
+    assert cli("init", "-q").code == 0
+    (folder / "jobs.yaml").write_text(f"version: 1\njobs: [{{model: {model}}}]\n")
+    done = [
+        cli("check", model),
+        cli("convert", model),
+        cli("verify", model, "model.npu.onnx"),
+        cli("vectors", "model.npu.onnx", "-o", "vectors"),
+        cli("batch", "jobs.yaml"),
+        cli("target", "coverage", model),
+        cli("target", "explore", model),
+    ]
+    assert [command.code for command in done] == [0] * 7
+    assert "options of npuconv.yaml" in done[0].err
 
 
 def test_not_over_another(cli, folder):

@@ -162,7 +162,10 @@ def test_beyond_its_limits_it_runs_on_the_host():
 def test_a_float_tensor_is_nothing_to_the_device():
     """A pool before the first convolution."""
     place, reason = placed(Net(x=WIDE).op("MaxPool", **POOL), with_pool())
-    assert (place, reason) == ("host", "MaxPool is listed, but not quantized; runs in float")
+    assert (place, reason) == (
+        "host",
+        "MaxPool is listed, but what it reads is float; runs in float",
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_fits_a_screen(report: Report, clean: Report, width: int) -> None:
 
 
 def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary]) -> None:
-    """However much there is to say, it fits; what is cut ends in dots."""
+    """However much there is to say, it fits: fewer findings, and dots where a text is cut."""
     findings = [
         one(f"/{at}", code=f"SHP{at:03}", message=LONG, fix=LONG, value="", limit="")
         for at in range(9)
@@ -39,9 +39,20 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
     told = summary(headline=LONG, warnings=(LONG,) * 4, not_judged=(LONG,))
     lines = brief.render(make(findings=tuple(findings), summary=told), "m").splitlines()
     assert len(lines) <= brief.SCREEN_LINES
-    assert sum(line.endswith(" ...") for line in lines) >= 7
+    assert sum(line.endswith(" ...") for line in lines) >= 5
     assert lines[-3:-1] != []
-    assert any(line.startswith("... and ") and line.endswith(" more: -v") for line in lines)
+    assert any(
+        line.startswith("... and ") and line.endswith(" more; -v shows them") for line in lines
+    )
+
+
+def test_a_fix_is_shown_whole(make: Make, one: One) -> None:
+    """The option to type stands at its end, and a rule's fix has up to four lines."""
+    fix = f"{'words that come before the option, ' * 7}--input-shape x=1,3,224,224"
+    findings = tuple(one(f"/{at}", code=f"SHP{at:03}", fix=fix) for at in range(3))
+    lines = brief.render(make(findings=findings), "m").splitlines()
+    assert sum(line.endswith("--input-shape x=1,3,224,224") for line in lines) == 3
+    assert len(lines) <= brief.SCREEN_LINES
 
 
 def test_color_adds_only_color(report: Report, clean: Report) -> None:
@@ -132,7 +143,7 @@ def test_limits_are_one_line(clean: Report) -> None:
         UnknownLimit(limit="bias", values=(), nodes=0, example="", source="", assumption="int32"),
     ]
     shown = brief.render(clean.model_copy(update={"unknown_limits": tuple(limits)}), "m")
-    assert "1 limit undocumented: -v\n" in shown
+    assert "1 undocumented limit; -v lists them\n" in shown
     assert "Conv.in_n" not in shown
 
 
@@ -140,7 +151,7 @@ def test_a_pool_that_became_a_large_kernel_is_named() -> None:
     """Its MACs count as the device's, although nobody says that the device takes it."""
     pooled = Net(x=(1, 3, 20, 20)).conv().op("GlobalAveragePool").model()
     shown = brief.render(npuconv.check(pooled), "m")
-    assert "19 limits undocumented, with kernels of up to 18x18: -v\n" in shown
+    assert "19 undocumented limits, with kernels of up to 18x18; -v lists them\n" in shown
 
 
 def test_many(report: Report, clean: Report) -> None:

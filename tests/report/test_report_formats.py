@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+import npuconv
 from npuconv.errors import UsageError
-from npuconv.report import FORMATS, format_of, html, markdown, render, render_many, text
+from npuconv.report import FORMATS, brief, format_of, html, markdown, render, render_many, text
 from npuconv.schemas.report import Report
+from support.builders import Net
 
 SUFFIXES = {
     "text": "txt",
@@ -124,3 +126,25 @@ def test_other_formats_have_it_too(report: Report, render: Callable[[Report], st
     assert "1.2 M -> 9.4 M" in shown
     assert "12.0 % before rewriting, 99.2 % after" in shown
     assert "10 subgraphs" in shown
+
+
+def test_warnings_are_counted_alike() -> None:
+    """The sentences of the summary and the rules' warnings, without undocumented limits."""
+    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 1, 1))
+    for _ in range(6):
+        net.op("Sigmoid").conv("", (4, 4, 1, 1))
+    report = npuconv.convert(net.model(), verify=False).report
+    number = report.summary.by_severity["warning"]
+    assert number == len(report.summary.warnings) + sum(
+        one.severity == "warning" and one.status != "unknown" for one in report.left
+    )
+    assert len(report.summary.warnings) > 0
+    assert any(one.status == "unknown" for one in report.left)
+    verdict = f"CONVERTED, {number} warnings"
+    for name in ("text", "markdown", "github", "junit"):
+        assert verdict in render(report, name).replace("%2C", ","), name
+    assert f"<b>{number}</b>" in render(report, "html")
+    assert brief.render(report, "m").startswith(f"{verdict}: ")
+    assert brief.render_many([report], ["m"]).splitlines()[1].split()[:4] == [
+        "m", "CONVERTED", "0", str(number)
+    ]  # fmt: skip

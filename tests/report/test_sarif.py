@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import npuconv
 from npuconv.report import sarif
 from npuconv.schemas.report import FindingInfo, Report
+from support.builders import Net
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]
@@ -59,3 +61,23 @@ def test_sarif_message_has_no_links(make: Make, one: One) -> None:
     """Neither a link nor a placeholder can be made of a message."""
     log = json.loads(sarif.render(make(findings=(one(message="[x](1) {0}"),))))
     assert log["runs"][0]["results"][0]["message"]["text"] == "/stem/Conv: [x] (1) {{0}}"
+
+
+def test_one_result_for_each_undocumented_limit() -> None:
+    """Whatever number of models need it; it is a note, as the terminal counts it."""
+    reports = []
+    for name, k in (("a.onnx", 1), ("b.onnx", 3)):
+        net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, k, k), name="conv")
+        report = npuconv.check(net.model(), verify=False)
+        model = report.model.model_copy(update={"path": name})
+        reports.append(report.model_copy(update={"model": model}))
+    (run,) = json.loads(sarif.render_many(reports))["runs"]
+    found = [one for one in run["results"] if one["ruleId"] == "OPS005"]
+    assert {one["level"] for one in found} == {"note"}
+    limits = {limit.limit for report in reports for limit in report.unknown_limits if limit.values}
+    assert len(found) == len(limits)
+    kernel = next(one for one in found if "Conv.kernel_h" in one["message"]["text"])
+    assert kernel["message"]["text"].endswith("the model needs 1 (1 node); 1 other model as well")
+    (related,) = kernel["relatedLocations"]
+    assert related["physicalLocation"]["artifactLocation"]["uri"] == "b.onnx"
+    assert related["message"]["text"].endswith("the model needs 3 (1 node)")

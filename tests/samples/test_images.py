@@ -77,6 +77,7 @@ def test_normalization(photo: Path, keys: dict[str, Any], expected: tuple[float,
 def test_normalization_is_not_guessed(photo: Path) -> None:
     """A missing preset or value lists the presets."""
     assert "unit|signed|imagenet|raw" in refuse(photo, preset=None)
+    assert "--preprocess none is for runs without --calibration" in refuse(photo, preset="none")
     assert "--mean without --std" in refuse(photo, mean=(0,))
     assert "--std without --mean" in refuse(photo, std=(1,))
     assert "mean has 2 values for 3" in refuse(photo, mean=(0, 0), std=(1,))

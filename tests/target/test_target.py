@@ -7,9 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 import npuconv
+from npuconv import yamlio
 from npuconv.cli import cli
-from npuconv.errors import UsageError
+from npuconv.errors import TargetError, UsageError
 from npuconv.target import Target, builtin_names, listed_operators
+from npuconv.target.semantics import lint
 from support.builders import Net
 
 
@@ -92,3 +94,20 @@ def test_listed_operators(name):
     """Operators of the file, found without reading its limits."""
     found = Target.load(name)
     assert listed_operators(name) == {op for op in found.operators if found.operator(op)}
+
+
+def test_every_problem_at_once(tmp_path):
+    """A run with a faulty target file names what ``target lint`` would, with lines."""
+    path = tmp_path / "chip.yaml"
+    path.write_text(
+        "schema: 1\nname: chip\nextra: 1\noperators:\n  Covn: {limits: {grup: {max: 1}}}\n"
+        "activations: {dtype: int8}\nweights: {dtype: int9}\n"
+    )
+    with pytest.raises(TargetError) as caught:
+        Target.load(path)
+    lines = [str(error) for error in lint(yamlio.load(path, error=TargetError))]
+    assert list(caught.value.each) == lines
+    assert [line.split(":")[1] for line in lines] == ["3", "7"]
+    path.write_text(path.read_text().replace("extra: 1\n", "").replace("int9", "int8"))
+    with pytest.raises(TargetError, match=r"'Covn' is not an operator.*unknown fact 'grup'"):
+        Target.load(path)

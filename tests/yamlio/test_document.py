@@ -108,8 +108,8 @@ def test_no_other_booleans(word):
         ("a: 1\n---\nb: 2", "but found another document", 2, 1),
         ("- 1", "top level must be a mapping", 1, 1),
         ("just text", "top level must be a mapping", 1, 1),
-        ("", "top level must be a mapping", 1, 1),
-        ("# only a comment", "top level must be a mapping", 1, 1),
+        ("''", "top level must be a mapping", 1, 1),
+        ("null", "top level must be a mapping", 1, 1),
         ("a: 1\nb: \x07", "control character", 2, 4),
         ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50", 1, 53),
     ],
@@ -119,6 +119,22 @@ def test_refused(text, message, line, column):
     error = fails(text)
     assert message in str(error)
     assert (error.file, error.line, error.column) == ("c.yaml", line, column)
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment", "---", "---\n# a: 1\n", "\n  \n"])
+def test_empty(text):
+    """A file without keys is an empty mapping, whose place is the beginning."""
+    document = read(text)
+    assert document.data == {}
+    assert document.mark(("a",)) == (1, 1)
+
+
+def test_every_ambiguous_value_at_once():
+    """One run shows all of them, in the order of the file."""
+    error = fails("a: yes\nb: [1, 010]\nc: {d: 1e999}\na: 2\n? [x]\n: 1\n")
+    assert [line.partition(": ")[0] for line in error.each] == [
+        "c.yaml:1:4", "c.yaml:2:8", "c.yaml:3:8", "c.yaml:4:1", "c.yaml:5:3",
+    ]  # fmt: skip
 
 
 def test_depth_allowed():
@@ -314,12 +330,11 @@ def test_validation_errors(text, expected):
 
 
 def test_problems():
-    """All faults at once, misspelt keys first."""
+    """All faults at once, misspelt keys first; none that follows from another."""
     found = yamlio.problems(read("nam: x\nover: 9\nfoo: 1"), Model, error=ConfigError)
     assert [(error.line, error.hint) for error in found] == [
         (1, "did you mean 'name'?"),
         (3, ""),
-        (1, ""),
         (2, ""),
     ]
     assert yamlio.problems(read("name: x"), Model, error=ConfigError) == []

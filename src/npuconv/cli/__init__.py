@@ -22,6 +22,7 @@ import click
 from npuconv import files
 from npuconv.cli import guard, screen
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
+from npuconv.report import FORMATS
 from npuconv.version import __version__
 
 # Help of each command, by its name; the module of that name holds a function of that name,
@@ -193,7 +194,13 @@ def _nearest_choice(error: click.BadParameter) -> str:
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
-    """Return a question for the option of the command that is spelled most alike."""
-    options = [] if ctx is None else [o for one in ctx.command.get_params(ctx) for o in one.opts]
-    near = difflib.get_close_matches(option, options, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    """Return a question for what was meant: a value as an option, a longer or the nearest name."""
+    parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
+    takers = [one for one in parameters if value in getattr(one.type, "choices", ())]
+    meant = [f"{one.opts[0]} {value}" for one in takers]
+    options = [name for one in parameters for name in one.opts]
+    if "--report" in options and FORMATS.get(value):
+        meant.append(f"--report FILE{FORMATS[value]}")
+    meant = meant or [name for name in options if name.startswith(option)][:1]
+    meant = meant or difflib.get_close_matches(option, options, 1, cutoff=0.7)
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""

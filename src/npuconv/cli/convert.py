@@ -167,6 +167,13 @@ def _check(
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
     if os.path.lexists(model):  # else loading it reports that
         check_destinations((destination, *reports), input_files([model], options, config))
+    suffix, form = destination.suffix, options.format
+    if suffix not in (".onnx", ".tflite"):
+        hint = "a model is written as .onnx, or as .tflite with --format tflite"
+        raise UsageError(f"-o {destination}: not a name of a model", hint=hint)
+    if suffix == ".tflite" and form != "tflite":
+        hint = "add --format tflite, or name the file .onnx"
+        raise UsageError(f"-o {destination}: --format {form} is written as ONNX", hint=hint)
 
 
 def _write(report: Report, written: tuple[str, ...]) -> None:

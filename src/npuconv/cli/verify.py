@@ -189,8 +189,8 @@ def _head(found: VerifyReport, width: int) -> list[str]:
 def _unmatched(found: VerifyReport, verbose: bool) -> str:
     names = f" ({visible(', '.join(found.unmatched))})" if verbose else ""
     return (
-        f"not compared: {count(len(found.unmatched), 'layer')}{names}, rewritten so that the float "
-        "model has no such tensor; what `npuconv convert --format float` writes has"
+        f"not compared: {count(len(found.unmatched), 'layer')}{names}, whose tensors a rewrite "
+        "removed; the model that `npuconv convert --format float` writes has them"
     )
 
 

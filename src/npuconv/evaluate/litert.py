@@ -48,12 +48,11 @@ class TfliteSession:
     for all operators and makes the tensors of the layers, too.
 
     Raises:
-        UsageError: LiteRT, or the package ``tflite``, is not installed.
+        UsageError: LiteRT is not installed.
         ModelError: a file that LiteRT does not load, or that npuconv did not write.
     """
 
     def __init__(self, data: bytes, name: str) -> None:
-        flatbuffer.require(_PURPOSE, "")
         runtime = _runtime()
         self._name, self._lock = name, Lock()
         try:

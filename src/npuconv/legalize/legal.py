@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from npuconv import executor
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
@@ -18,17 +20,18 @@ from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, 
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source import SourceModel, SourceScales
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
-from npuconv.partition import Plan, make_plan
+from npuconv.partition import Plan, make_plan, saturation
+from npuconv.partition.channels import uniform
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
 
-LIMIT_UNKNOWN = "OPS005"
+LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class LegalModel:
         """Partition the graph as it is now, or that of another model."""
         model = model or self.model
         kept = keep_float.names(model, self.kept)
-        return make_plan(
+        plan = make_plan(
             model,
             self.target,
             self.blocked,
@@ -71,6 +74,80 @@ class LegalModel:
             operators=self.operators,
             form=self.options.format,
         )
+        if activations := saturation.candidates(model, plan):
+            planned = replace(self, model=model, plan=plan)
+            fixed = {*planned.uniform_tensors, *planned.symmetric_tensors}
+            centred = {*planned.centred_tensors, *planned.padded_tensors, *planned.partial_sums}
+            saturation.absorb(activations, plan, self.target, fixed, centred)
+        return plan
+
+    @cached_property
+    def uniform_tensors(self) -> list[str]:
+        """Tensors that have one scale for all channels, and zero point 0."""
+        found = uniform(self.plan)
+        # one scale says what they stand for, and TFLite has one for a tensor
+        if self.options.io == "int8" or self.options.format == "tflite":
+            ends = (*self.model.graph.inputs, *self.model.graph.outputs)
+            found += [tensor.name for tensor in ends]
+        return found
+
+    @property
+    def _has_zero_points(self) -> bool:
+        """Return whether the device takes every zero point, which only operators read."""
+        allows = self.target.activations.allows_zero_point
+        return bool(allows(LOWEST) and allows(HIGHEST))
+
+    @cached_property
+    def centred_tensors(self) -> list[str]:
+        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
+
+        And those around a convolution without a bias, which is where zero points go.
+
+        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
+        not tensors of operators where the device takes every zero point.
+        """
+        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
+        bare = [conv for conv in self.plan.device if conv.name in self.biasless]
+        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
+        if self.options.io == "int8" or self.options.format != "tflite":
+            return [*self.uniform_tensors, *made]
+        inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
+        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+
+    @property
+    def padded_tensors(self) -> set[str]:
+        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
+        found, known = set[str](), self.ctx.fragments
+        for conv in self.plan.device:
+            own = any(query.attribute(conv, "pads", ()) or ())
+            if own or (conv.name in known and known[conv.name].needs_zero):
+                found.add(conv.inputs[0].name)
+        return found
+
+    @cached_property
+    def biasless(self) -> frozenset[str]:
+        """Names of convolutions to which the device can add no bias, or only a small one."""
+        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
+        more = self.ctx.bias_channels
+        found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
+        return frozenset((*(conv.name for conv in found), *more))
+
+    @property
+    def symmetric_tensors(self) -> set[str]:
+        """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
+        source = self.ctx.source_scales if self.options.keep_scales else SourceScales()
+        found = {name for name, own in source.tensors.items() if not own.zeros.any()}
+        made = {label for label, name in source.made.items() if name in found}
+        nodes = self.model.nodes() if made else []
+        outputs = (n.outputs for n in nodes if not made.isdisjoint(self.model.origin(n)))
+        return found | {tensor.name for tensors in outputs for tensor in tensors}
+
+    @property
+    def partial_sums(self) -> set[str]:
+        """Tensors of convolutions in parts, whose sum is activated later."""
+        parts = self.ctx.fragments
+        convs = (c for c in self.plan.device if c.name in parts and parts[c.name].summed)
+        return {conv.outputs[0].name for conv in convs}
 
     def with_findings(self, found: Iterable[Finding]) -> LegalModel:
         """Return the model with more findings."""
@@ -163,6 +240,12 @@ def _conclude(
     legal = replace(legal, blocked=_blocked(model, after))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
+    device = {
+        (node.op, model.label(node))
+        for node in plan.passthrough
+        if plan.placement[id(node)] == "device"
+    }
+    after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in device]
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
     findings = legal.findings.add(every)
     if not any(map(selection.is_blocking, findings.selected)):

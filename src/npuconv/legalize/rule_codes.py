@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from npuconv.config import Options
-from npuconv.config_files import raise_together
-from npuconv.errors import ConfigError, UsageError
+from npuconv.errors import ConfigError, UsageError, raise_together
 from npuconv.rules import RULES
 from npuconv.yamlio import Document, KeyPath
 

@@ -8,7 +8,6 @@ leaves a subgraph and comes back to it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,8 +44,7 @@ class Detours:
 
     tensors: int  # number of them, each once for each direction
     bytes: int | None  # in one inference; None where those of one are not known
-    # Operators of the host that read or make them, with their nodes, most first.
-    causes: tuple[tuple[str, int], ...]
+    causes: tuple[Node, ...]  # of the host, which read or make them
 
 
 @dataclass(frozen=True)
@@ -91,18 +89,15 @@ def detours(model: Model, plan: Plan) -> Detours:
     between = (behind & ahead) - device
     given: dict[str, Tensor] = {}
     made: dict[str, Tensor] = {}
-    causes: Counter[str] = Counter()
-    for node in nodes:
-        if id(node) not in between:
-            continue
+    causes = []
+    for node in (node for node in nodes if id(node) in between):
         read = {t.name: t for t in node.inputs if t.inputs and id(t.inputs[0]) in device}
         left = {t.name: t for t in node.outputs if any(id(n) in device for n in t.outputs)}
-        causes[query.qualified(node)] += bool(read or left)
+        causes += [node] if read or left else []
         made |= read
         given |= left
     found = [Port(t.name, int8_bytes(t)) for t in (*given.values(), *made.values())]
-    listed = tuple((op, count) for op, count in causes.most_common() if count)
-    return Detours(len(found), bytes_of(found), listed)
+    return Detours(len(found), bytes_of(found), tuple(causes))
 
 
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from npuconv.model import query
+from npuconv.model import facts, query
 from npuconv.model.types import Node, Tensor
+from npuconv.target import Target
 
 # Operators whose int8 form gives the same integers as the float form on integer multiples
 # of one scale. The value is the number of data inputs; None: all of them.
@@ -72,6 +73,15 @@ def _pads_with_constant(node: Node) -> bool:
     mode = str(query.attribute(node, "mode", "constant"))
     given = query.input_of(node, 2)
     return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
+
+
+def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
+    """Return whether the device runs this operator in place of a node: fused, or listed."""
+    fused = target.fused_activations
+    if after_conv and op in (fused.values if fused.known else fused.assume):
+        return True
+    operator = target.operator(op, node.domain or "")
+    return operator is not None and not operator.objections(facts.settled(node))
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,7 @@ def _why_float(node: Node, form: str) -> str:
         return f"--format {form} holds it in float, between conversions"
     if is_defined(node):
         return "fewer bytes cross with it on the host; runs in float"
-    return "not quantized; runs in float"
+    return "what it reads is float; runs in float"
 
 
 def _follows_device(node: Node, plan: Plan) -> bool:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from npuconv.model import facts, query
+from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
-from npuconv.partition.passthrough import data_inputs, passes_int8
+from npuconv.partition.passthrough import data_inputs, passes_int8, takes_as
 from npuconv.target import Target
 
 DEVICE, HOST = 0, 1
@@ -151,12 +151,11 @@ def _passed(cut: Cut, sources: list[int]) -> int:
 
 def _takes(node: Node, target: Target, convolutions: Collection[int]) -> bool:
     """Return whether the device runs an operator that passes integers on."""
-    fused = target.fused_activations
-    maker = query.producer(node.inputs[0])
-    if node.op in (fused.values if fused.known else fused.assume) and id(maker) in convolutions:
-        return True
-    operator = target.operator(node.op, node.domain or "")
-    return operator is not None and not operator.objections(facts.settled(node))
+    after_conv = id(query.producer(node.inputs[0])) in convolutions
+    names = [node.op]
+    if node.op == "Clip" and query.scalar_input(node, 1) == 0:  # int8 ends at the upper bound
+        names.append("Relu")
+    return any(takes_as(op, node, target, after_conv=after_conv) for op in names)
 
 
 def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:

@@ -130,6 +130,7 @@ def _convert(
     clock = Timings(progress)
     shown = clock if timings else None
     legal = legalize(source, options, clock)
+    legal = legal.with_findings(findings.of_form(legal))
     rows = graph_rows(legal)
     if legal.findings.refuse:
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
@@ -256,7 +257,6 @@ def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare
     """Check that the float model runs, and open the samples."""
     float_model = save.to_proto(legal.model)
     prepare.load_float(legal.model, float_model)
-    prepare.check_form(legal, float_model)
     data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
     if data.chosen is not None:  # before anything else is said
         progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -13,9 +14,10 @@ from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
 from npuconv.diagnostics import Finding
+from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
+from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.quantize import kept
@@ -35,6 +37,23 @@ from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
 from npuconv.schemas.quality import Accuracy
+
+
+def of_form(legal: LegalModel) -> list[Finding]:
+    """Return findings of the rules that look at the form of the output, before any calibration.
+
+    Convolutions that the device refuses have findings of their own.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    if legal.options.format != "tflite" or engine.binding(legal.findings.every):
+        return []
+    every = find_obstacles(save.to_proto(legal.model))
+    obstacles = tuple(o for o in every if o.node not in legal.blocked)
+    # A form holds no node better because it stays float.
+    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
+    return engine.lint(rules, at="form")
 
 
 def of_calibration(

@@ -115,29 +115,16 @@ def check_layout(options: Options) -> None:
 
 
 def with_form(options: Options) -> Options:
-    """Return the options with the form of the output: that of the target where none is given.
+    """Return the options with form and opset of the output: those of the target by default.
 
     Raises:
         TargetError: not a valid target description.
         UsageError: a layout that the form does not have.
     """
-    if "format" not in options.model_fields_set:
-        options = options.for_container(Target.load(options.target).container)
+    target = Target.load(options.target)
+    options = options.for_target(target.container, target.opset)
     check_layout(options)
     return options
-
-
-def check_form(legal: LegalModel, proto: onnx.ModelProto) -> None:
-    """Refuse what the form cannot hold, before any calibration.
-
-    Raises:
-        UsageError: a package is missing.
-        ModelError: an operator or a shape that TFLite does not have.
-    """
-    if legal.options.format == "tflite":
-        from npuconv.emit.tflite import translate
-
-        translate.check(proto)
 
 
 def load_float(model: Model, proto: onnx.ModelProto) -> None:

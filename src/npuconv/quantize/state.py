@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import LegalModel
@@ -18,7 +18,7 @@ from npuconv.legalize.source import SourceScales
 from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Tensor
-from npuconv.partition.channels import Channels, trace, uniform
+from npuconv.partition.channels import Channels, trace
 from npuconv.quantize import kept
 
 # With which the host puts together what the fragments of a convolution make.
@@ -61,55 +61,12 @@ class DeviceGraph(LegalModel):
     @classmethod
     def of(cls, legal: LegalModel) -> DeviceGraph:
         """Return the model with its plan."""
-        return cls(**vars(legal))
+        return cls(**{field.name: getattr(legal, field.name) for field in fields(legal)})
 
     @property
     def has_host(self) -> bool:
         """Return whether the target has a host that computes in float."""
         return self.target.unlisted_operators != "error"
-
-    @cached_property
-    def uniform_tensors(self) -> list[str]:
-        """Tensors that have one scale for all channels, and zero point 0."""
-        found = uniform(self.plan)
-        # one scale says what they stand for, and TFLite has one for a tensor
-        if self.options.io == "int8" or self.options.format == "tflite":
-            ends = (*self.model.graph.inputs, *self.model.graph.outputs)
-            found += [tensor.name for tensor in ends]
-        return found
-
-    @property
-    def _has_zero_points(self) -> bool:
-        """Return whether the device takes every zero point, which only operators read."""
-        allows = self.target.activations.allows_zero_point
-        return bool(allows(LOWEST) and allows(HIGHEST))
-
-    @cached_property
-    def centred_tensors(self) -> list[str]:
-        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
-
-        And those around a convolution without a bias, which is where zero points go.
-
-        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
-        not tensors of operators where the device takes every zero point.
-        """
-        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
-        bare = [conv for conv in self.plan.device if conv.name in self.biasless]
-        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
-        if self.options.io == "int8" or self.options.format != "tflite":
-            return [*self.uniform_tensors, *made]
-        inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
-
-    @property
-    def padded_tensors(self) -> set[str]:
-        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        found, known = set[str](), self.ctx.fragments
-        for conv in self.plan.device:
-            own = any(query.attribute(conv, "pads", ()) or ())
-            if own or (conv.name in known and known[conv.name].needs_zero):
-                found.add(conv.inputs[0].name)
-        return found
 
     @property
     def filled_tensors(self) -> set[str]:
@@ -149,14 +106,6 @@ class DeviceGraph(LegalModel):
         """Labels of the convolutions that were fitted."""
         known = (conv for conv in self.plan.device if conv.name in self.ctx.fragments)
         return frozenset(label for conv in known for label in self.model.origin(conv))
-
-    @cached_property
-    def biasless(self) -> frozenset[str]:
-        """Names of convolutions to which the device can add no bias, or only a small one."""
-        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
-        more = self.ctx.bias_channels
-        found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset((*(conv.name for conv in found), *more))
 
     @cached_property
     def channels(self) -> Channels:

@@ -9,19 +9,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.diagnostics import Severity
 from npuconv.report import groups, words
 from npuconv.report.groups import Group
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
-from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
 from npuconv.schemas.report import Report
 
 SCREEN_LINES = 40  # of a terminal, where its height is not known
 _NARROWEST = 60  # columns; the table of several models needs them
 _MAX_FINDINGS = 3
-_MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 2}  # of one text; the rest with -v
+_MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 4}  # of one text; the rest with -v
 _DOUBTS = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
 _SHORT = 60  # columns of a message that the verdict takes as it is
 _LABEL = 11  # columns of the labels of rows
@@ -36,6 +35,7 @@ class Issue:
     label: str  # ``error`` or ``warning``
     title: str  # its name in a few words
     message: str  # what was found where; one sentence
+    node: str = ""  # with which the message begins; may be empty
     more: int = 0  # number of further findings of the same rule
     fix: str = ""  # what to do; may be empty
 
@@ -53,13 +53,18 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
         Text that ends in one newline.
     """
     view = View(color, max(width, _NARROWEST))
-    blocks = [
-        _verdict(report, view),
-        _rows(report, name, view),
-        *_issue_blocks(report, view),
-        _timings(report, view),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    text = ""
+    for shown in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
+        blocks = [
+            _verdict(report, view),
+            _rows(report, name, view),
+            *_issue_blocks(report, view, shown),
+            _timings(report, view),
+        ]
+        text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+        if text.count("\n") <= SCREEN_LINES:
+            break
+    return text
 
 
 def render_many(
@@ -109,17 +114,12 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
 
 def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
-    shown = [group for group in groups.standing(report) if _counts(group)]
-    errors = [group for group in shown if group.severity is Severity.ERROR]
+    shown = [group for group in groups.standing(report) if group.label in ("error", "warning")]
+    errors = [group for group in shown if group.label == "error"]
     doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
     others = [group for group in shown if group not in errors and group not in doubts]
-    said = (_of_sentence(one) for one in report.summary.warnings)
+    said = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
     return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
-
-
-def _counts(group: Group) -> bool:
-    limit = group.status is Status.UNKNOWN and group.severity is not Severity.ERROR
-    return group.severity is not Severity.NOTE and not limit
 
 
 def _of_group(group: Group) -> Issue:
@@ -128,11 +128,7 @@ def _of_group(group: Group) -> Issue:
     message = f"{node}: {entry.text}" if node else entry.text
     title = f"{group.code} {group.name}"
     fix = next(iter(group.fixes), "")
-    return Issue(group.label, title, message, len(group.findings) - 1, fix)
-
-
-def _of_sentence(sentence: str) -> Issue:
-    return Issue("warning", "", sentence)
+    return Issue(group.label, title, message, node, len(group.findings) - 1, fix)
 
 
 def _fails(report: Report) -> bool:
@@ -148,22 +144,21 @@ def style(report: Report) -> str:
 
 def _verdict(report: Report, view: View, name: str = "") -> Block:
     """Return the verdict with the number of warnings and the worst of them."""
-    label, found = words.verdict_label(report), issues(report)
-    text = f"{name}{label}"
-    if not report.ok:
-        text += f": {report.summary.headline}"
+    found, text = issues(report), f"{name}{groups.verdict(report)}"
+    if not report.ok:  # the headline counts errors
+        text = f"{name}{words.verdict_label(report)}: {report.summary.headline}"
     elif found:
-        warned = count(sum(one.more + 1 for one in found), found[0].label)
-        text += f", {warned}: {_in_brief(found[0])}"
+        text += f": {_in_brief(found[0])}"
     lines = view.hang(text, "", "  ")[: _MAX_LINES["verdict"]]
     return [view.paint(line, "bold", style(report)) for line in lines]
 
 
 def _in_brief(issue: Issue) -> str:
-    """Return an issue in a few words: a short message, the rule's name, or up to a colon."""
+    """Return an issue in a few words: a short message, its first clause, or the rule's name."""
     if issue.title:
-        if not issue.more and cells(issue.message) <= _SHORT:
-            return issue.message
+        clause = issue.message if issue.node else issue.message.partition(": ")[0]
+        if not issue.more and cells(clause) <= _SHORT:
+            return clause
         times = f" x {issue.more + 1}" if issue.more else ""
         return issue.title.partition(" ")[2].replace("-", " ") + times
     return issue.message.partition(": ")[0]  # names of tensors have colons, too
@@ -212,16 +207,13 @@ def _device(report: Report) -> str:
     return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
 
 
-def _float_parts(report: Report) -> str:
-    return "all is float" if report.quantization is None else "activations are float"
-
-
 def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
     found = report.accuracy
     if found is None:
         converted = report.summary.verdict == "converted"
-        return f"not measured: {_float_parts(report)}" if converted else ""
+        what = "all is" if report.quantization is None else "activations are"
+        return f"not measured: {what} float" if converted else ""
     text = f"SQNR {words.overall(found)}"
     if found.interval_db is not None:
         text += f" ({words.interval(found.interval_db)} expected on new samples)"
@@ -242,8 +234,7 @@ def _crossings(report: Report) -> str:
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
         moved = _missing_shapes(report)
-    notes = (f.message for f in report.findings if f.code == crossings_dominate.code)
-    return "; ".join(part for part in (f"{report.summary.transitions}", moved, *map(_after, notes)))
+    return f"{report.summary.transitions}; {moved}"
 
 
 def _missing_shapes(report: Report) -> str:
@@ -254,11 +245,6 @@ def _missing_shapes(report: Report) -> str:
         flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
     given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
     return f"bytes unknown{given}"
-
-
-def _after(message: str) -> str:
-    """Return what stands behind the first part of a message, which the line has in full."""
-    return message.partition("; ")[2]
 
 
 def _samples(report: Report) -> str:
@@ -273,7 +259,7 @@ def _limits(report: Report) -> str:
     kernels = [f.value for f in report.findings if f.code == kernel_covers_input.code]
     largest = max(kernels, key=lambda one: math.prod(map(int, one.split("x"))), default="")
     kernel = f", with kernels of up to {largest}" if largest else ""
-    return f"{count(needed, 'limit')} undocumented{kernel}: -v" if needed else ""
+    return f"{count(needed, 'undocumented limit')}{kernel}; -v lists them" if needed else ""
 
 
 def _left_out(report: Report) -> str:
@@ -283,7 +269,7 @@ def _left_out(report: Report) -> str:
     parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
     accepted = report.summary.accepted
     parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
-    return f"{', '.join(parts)}: -v" if parts else ""
+    return f"{', '.join(parts)}; -v shows them" if parts else ""
 
 
 def _timings(report: Report, view: View) -> Block:
@@ -292,14 +278,14 @@ def _timings(report: Report, view: View) -> Block:
     return view.hang(f"timings: {said}", "", "  ") if said else []
 
 
-def _issue_blocks(report: Report, view: View) -> Iterator[Block]:
+def _issue_blocks(report: Report, view: View, most: int = _MAX_FINDINGS) -> Iterator[Block]:
     """Yield the worst issues, and the number of those left out."""
     found = issues(report)
-    for issue in found[:_MAX_FINDINGS]:
+    for issue in found[:most]:
         yield _issue(issue, view)
-    hidden = len(found) - _MAX_FINDINGS
+    hidden = len(found) - most
     if hidden > 0:
-        yield [view.paint(f"... and {hidden} more: -v", "dim")]
+        yield [view.paint(f"... and {hidden} more; -v shows them", "dim")]
 
 
 def _issue(issue: Issue, view: View) -> Block:

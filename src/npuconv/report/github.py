@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
-from npuconv.report.groups import Entry, Group, standing
-from npuconv.report.words import count, verdict_label
+from npuconv.report.groups import Entry, Group, standing, verdict
+from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
-_LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
+_LEVELS = {"error": "error", "warning": "warning"}  # of labels; the others are notices
 _MAX_NAMES = 3  # nodes, fixes or sources
 _MAX_ENTRIES = 10  # messages of an annotation
 _MAX_CHARS = 1000  # of a line of an annotation
@@ -26,10 +26,10 @@ def render(report: Report) -> str:
     """Render the options that are not judged, the verdict, the warnings, then the rules."""
     summary, path = report.summary, report.model.path
     accepted = f"; {count(summary.accepted, 'finding')} accepted" if summary.accepted else ""
-    verdict = f"{path} on {report.target.name}: {summary.headline}{accepted}"
+    headline = f"{path} on {report.target.name}: {summary.headline}{accepted}"
     level = "error" if summary.exit_code else "notice"
     lines = [_annotation("warning", path, "not judged", [one]) for one in summary.not_judged]
-    lines += [_annotation(level, path, verdict_label(report), [verdict])]
+    lines += [_annotation(level, path, verdict(report), [headline])]
     lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]
     return "".join(lines)
@@ -60,7 +60,8 @@ def _rule(group: Group, path: str) -> str:
         lines.append(f"... and {len(entries) - _MAX_ENTRIES} more")
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
     lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
-    return _annotation(_LEVELS[group.severity.value], path, f"{group.code} {group.name}", lines)
+    level = _LEVELS.get(group.label, "notice")
+    return _annotation(level, path, f"{group.code} {group.name}", lines)
 
 
 def _entry(entry: Entry) -> str:

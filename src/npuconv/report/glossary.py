@@ -82,6 +82,17 @@ TERMS = (
         "same inputs, and the largest difference is reported.",
     ),
     Term(
+        "apart",
+        "Kept apart",
+        "Samples that calibration does not see, so that accuracy is measured on new inputs.",
+    ),
+    Term(
+        "made-up",
+        "Made-up samples",
+        "Random numbers instead of data. Ranges and accuracy of real inputs are other ones: "
+        "accuracy is unproven until --calibration gives real inputs.",
+    ),
+    Term(
         "legalize",
         "Legalize",
         "To rewrite a model until it breaks no limit of the target.",

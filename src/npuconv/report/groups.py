@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.report.words import (
     change,
     count,
@@ -94,8 +94,9 @@ class Group:
 
     @property
     def label(self) -> str:
-        """Label of the group: its severity, or ``rewritten``."""
-        return "rewritten" if self.status is Status.REWRITTEN else self.severity.value
+        """Label of the group: its severity, ``rewritten`` or ``undocumented``."""
+        found = kind(self.findings[0])
+        return "undocumented" if found == "unknown" else found
 
     @property
     def tally(self) -> str:
@@ -103,7 +104,7 @@ class Group:
         number = count(len(self.findings), "finding")
         if self.status is Status.REWRITTEN:
             return f"{number}, was {self.severity.value}"
-        return f"{number}, unknown" if self.status is Status.UNKNOWN else number
+        return number
 
     @property
     def fixes(self) -> tuple[str, ...]:
@@ -148,28 +149,32 @@ def removed(report: Report) -> tuple[Group, ...]:
 
 @dataclass(frozen=True)
 class Tally:
-    """Number of findings left to look at, by kind; unknown ones are counted apart."""
+    """Number of findings and warnings to look at; unknown limits are counted apart."""
 
     error: int
     warning: int
     note: int
     unknown: int
 
-    def __str__(self) -> str:
-        """Return the kinds that occur: ``3 errors, 1 warning, 4 unknown``."""
-        kinds = ((self.error, "error"), (self.warning, "warning"), (self.note, "note"))
-        parts = [count(number, noun) for number, noun in kinds if number]
-        parts += [f"{self.unknown} unknown"] if self.unknown else []
-        return ", ".join(parts) or "no findings"
-
 
 def tally(report: Report) -> Tally:
-    """Count the findings left to look at; an unknown limit that is an error counts as error."""
+    """Count what is left to look at: findings, and the warnings of the summary.
+
+    An unknown limit that is an error counts as error.
+    """
     number = Counter(kind(one) for one in report.findings if not one.accepted)
-    return Tally(number["error"], number["warning"], number["note"], number["unknown"])
+    warnings = number["warning"] + len(report.summary.warnings)
+    return Tally(number["error"], warnings, number["note"], number["unknown"])
 
 
-def kind(finding: FindingInfo) -> str:
+def verdict(report: Report) -> str:
+    """Return the verdict with what stands against it: ``CONVERTED, 1 warning``."""
+    number = tally(report)
+    kinds = ((number.error, "error"), (number.warning, "warning"))
+    return ", ".join([verdict_label(report), *(count(n, noun) for n, noun in kinds if n)])
+
+
+def kind(finding: FindingInfo | Finding) -> str:
     """Return the kind that a finding counts as: ``unknown``, ``rewritten``, or its severity."""
     if finding.status is Status.REWRITTEN:
         return "rewritten"

@@ -17,11 +17,9 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
-from npuconv.report.groups import Group
 from npuconv.report.html_graph import Picture, picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.report.job_names import shown_names
@@ -153,22 +151,15 @@ def _pictures(
 
 def _sections(report: Report) -> dict[str, object]:
     """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
-    standing = groups.standing(report)
-    shown = [group for group in standing if _is_open(group)]
-    hidden = [group for group in standing if not _is_open(group)]
+    by_label = groups.group_by(groups.standing(report), lambda group: group.label)
     folded = {
-        "Undocumented": [group for group in hidden if group.severity is not Severity.NOTE],
-        "Notes": [group for group in hidden if group.severity is Severity.NOTE],
+        "Undocumented": by_label.get("undocumented", ()),
+        "Notes": by_label.get("note", ()),
         "Accepted by the baseline": groups.accepted(report),
         "Removed by the converter": groups.removed(report),
     }
+    shown = (*by_label.get("error", ()), *by_label.get("warning", ()))
     return {"open": shown, "folded": [(title, each) for title, each in folded.items() if each]}
-
-
-def _is_open(group: Group) -> bool:
-    """Return True for errors, and for warnings that are not of unknown limits."""
-    unknown = group.status is Status.UNKNOWN
-    return group.severity is Severity.ERROR or (group.severity is Severity.WARNING and not unknown)
 
 
 def contents(report: Report) -> list[tuple[str, str]]:

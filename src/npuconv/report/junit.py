@@ -14,8 +14,7 @@ from xml.etree import ElementTree as ET
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
-from npuconv.report.groups import group_by
-from npuconv.report.words import verdict_label
+from npuconv.report.groups import group_by, verdict
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import FindingInfo, Report
 
@@ -86,7 +85,7 @@ def _add_error(suite: ET.Element, path: str, name: str, message: str, text: str)
 def _verdict(report: Report) -> ET.Element:
     summary = report.summary
     case = ET.Element("testcase", classname=_safe(report.model.path), name="verdict")
-    headline = _safe(f"{verdict_label(report)}: {summary.headline}")
+    headline = _safe(f"{verdict(report)}: {summary.headline}")
     if summary.exit_code:
         ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
     lines = [_safe(f"not judged: {one}") for one in summary.not_judged]

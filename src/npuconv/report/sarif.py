@@ -7,15 +7,17 @@ suppressed results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from npuconv.diagnostics import fingerprint
 from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
-from npuconv.report.groups import accepted, standing
+from npuconv.report.groups import accepted, kind, standing
 from npuconv.report.json import dumps
+from npuconv.report.words import count
+from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 
@@ -109,8 +111,13 @@ def _run(reports: Sequence[Report]) -> _Json:
         for one in group.findings
     ]
     rules: dict[str, _Json] = {}
+    alike: dict[object, list[tuple[Report, FindingInfo]]] = {}
     for report, one in found:
         rules.setdefault(one.code, _rule(one, report))
+        key: object = len(alike)
+        if one.code == limit_unknown.code:  # one result for each limit, whatever models need it
+            key = (report.target.name, one.source, one.accepted)
+        alike.setdefault(key, []).append((report, one))
     codes = sorted(rules)
     models = {path: at for at, path in enumerate(paths)}
     seen: Counter[str] = Counter()
@@ -123,8 +130,7 @@ def _run(reports: Sequence[Report]) -> _Json:
         "tool": {"driver": driver},
         "artifacts": [{"location": {"uri": _uri(path)}} for path in paths],
         "results": [
-            _result(report, one, models[report.model.path], codes.index(one.code), seen)
-            for report, one in found
+            _result(same, models, codes.index(same[0][1].code), seen) for same in alike.values()
         ],
         "columnKind": "unicodeCodePoints",
     }
@@ -176,18 +182,26 @@ def _literal(body: str) -> str:
 
 
 def _result(
-    report: Report, finding: FindingInfo, model: int, rule: int, seen: Counter[str]
+    alike: Sequence[tuple[Report, FindingInfo]],
+    models: Mapping[str, int],
+    rule: int,
+    seen: Counter[str],
 ) -> _Json:
-    """Return one result; ``model`` and ``rule`` are numbers in their lists of the run."""
+    """Return one result, of one finding or of an undocumented limit that several models need.
+
+    ``models`` and ``rule`` are numbers in the lists of the run.
+    """
+    (report, finding), *others = alike
     where = f"{finding.node}: " if finding.node else ""
+    more = f"; {count(len(others), 'other model')} as well" if others else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     seen[print_] += 1
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
-        "level": finding.severity.value,
-        "message": {"text": _message(f"{where}{finding.message}")},
-        "locations": [_location(model, report, finding)],
+        "level": "note" if kind(finding) == "unknown" else finding.severity.value,
+        "message": {"text": _message(f"{where}{finding.message}{more}")},
+        "locations": [_location(models, report, finding)],
         # Without this key code scanning hashes the first line of the model, and takes all
         # findings of one rule for the same.
         "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{seen[print_]}"},
@@ -199,6 +213,12 @@ def _result(
             "source": finding.source,
         },
     }
+    if others:
+        places = {(one.model.path, other.node): (one, other) for one, other in others}
+        result["relatedLocations"] = [
+            {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}
+            for pair in places.values()
+        ]
     if finding.accepted:
         why = {"kind": "external", "status": "accepted", "justification": "in the baseline"}
         result["suppressions"] = [why]
@@ -214,16 +234,17 @@ def _without_markup(text: str) -> str:
     return text.replace("](", "] (").replace("{", "{{").replace("}", "}}")
 
 
-def _location(model: int, report: Report, finding: FindingInfo) -> _Json:
+def _location(models: Mapping[str, int], report: Report, finding: FindingInfo) -> _Json:
+    path = report.model.path
     location: _Json = {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(report.model.path), "index": model},
+            "artifactLocation": {"uri": _uri(path), "index": models[path]},
             # A model has no lines, but code scanning drops results without a region.
             "region": {"startLine": 1},
         }
     }
     if finding.node:
-        name = {"name": finding.node, "fullyQualifiedName": f"{report.model.path}::{finding.node}"}
+        name = {"name": finding.node, "fullyQualifiedName": f"{path}::{finding.node}"}
         location["logicalLocations"] = [{**name, "kind": "function"}]
     return location
 

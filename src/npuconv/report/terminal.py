@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from npuconv.report.escape import plain
 
 Block = list[str]
-LABEL_STYLE = {"error": "red", "warning": "yellow", "note": "blue", "rewritten": "green"}
+LABEL_STYLE = {
+    "error": "red", "warning": "yellow", "note": "blue", "undocumented": "blue",
+    "rewritten": "green",
+}  # fmt: skip
 _GAP = "  "  # between two columns of a table
 _NARROWEST_COLUMN = 6  # "a...b" and a space
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}

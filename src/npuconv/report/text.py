@@ -7,18 +7,16 @@ that it reads well in a terminal and in a CI log.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from npuconv import files
-from npuconv.diagnostics import Status
-from npuconv.report import Unreadable, groups, words
-from npuconv.report.groups import Entry, Group, PlanGroup
+from npuconv.report import Unreadable, groups
 from npuconv.report.job_names import shown_names
+from npuconv.report.sections import Item, Note, Section, Table, sections
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.quality import SourceScales
-from npuconv.schemas.report import FindingInfo, Report
+from npuconv.schemas.report import Report
 
 _NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -90,7 +88,8 @@ def render_batch(
 
 
 def _blocks(report: Report, view: View) -> list[Block]:
-    return [_verdict(report, view), *(section(report, view) for section in _SECTIONS)]
+    shown = sections(report, each=True)
+    return [_verdict(report, view), *(_section(section, view) for section in shown)]
 
 
 def _join(blocks: Sequence[Block]) -> str:
@@ -167,12 +166,12 @@ def _overview(reports: Sequence[Report], view: View) -> Block:
 
 def _verdict(report: Report, view: View) -> Block:
     """Return the verdict, before it the options that are not judged, after it the warnings."""
-    label = f"{words.verdict_label(report)}  "
+    label = f"{groups.verdict(report)}  "
     target = view.safe(report.target.name)
     path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
     text = f"{path} on {target}: {report.summary.headline}"
     style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
-    lines = view.hang(text, label, " " * len(label))
+    lines = view.hang(text, label, "    ")
     return [
         *_notices(report.summary.not_judged, "not judged: ", view),
         *(view.paint(line, "bold", style) for line in lines),
@@ -185,30 +184,24 @@ def _notices(sentences: Sequence[str], label: str, view: View) -> Block:
     return [view.accent(line, label.strip(), LABEL_STYLE["warning"]) for line in lines]
 
 
-def _findings(report: Report, view: View) -> Block:
-    """Return the findings left to look at, those that were removed, and those accepted."""
-    blocks = [_group(group, view) for group in (*groups.standing(report), *groups.removed(report))]
-    blocks += [_accepted(report, view)] if groups.accepted(report) else []
-    return [line for at, block in enumerate(blocks) for line in ([""] if at else []) + block]
-
-
-def _accepted(report: Report, view: View) -> Block:
-    lines = view.title(f"Accepted by the baseline: {report.summary.accepted}")
-    for group in groups.accepted(report):
-        lines += view.hang(_title(group))
-        lines += [line for entry in group.entries for line in _entry(entry, view)]
+def _section(section: Section, view: View) -> Block:
+    """Return the title, and below it what belongs to it."""
+    if section.label:
+        style = LABEL_STYLE[section.label]
+        heading = view.hang(section.title, "", "  ")
+        lines = [view.accent(line, section.label, style) for line in heading]
+    else:
+        lines = view.title(section.title)
+    for part in section.parts:
+        if isinstance(part, Table):
+            lines += view.table(part.head, part.rows, right=part.numbers)
+        elif isinstance(part, Item):
+            lines += _item(part, view)
+        elif isinstance(part, Note):
+            lines += _labelled(f"  {part.label}: ", part.texts, view)
+        else:
+            lines += view.hang(part)
     return lines
-
-
-def _group(group: Group, view: View) -> Block:
-    style = LABEL_STYLE[group.label]
-    heading = [view.accent(line, group.label, style) for line in view.hang(_title(group), "", "  ")]
-    return [
-        *heading,
-        *(line for entry in group.entries for line in _entry(entry, view)),
-        *_labelled("  fix: ", group.fixes, view),
-        *_labelled("  source: ", group.sources, view),
-    ]
 
 
 def _labelled(label: str, texts: Sequence[str], view: View) -> Block:
@@ -220,181 +213,20 @@ def _labelled(label: str, texts: Sequence[str], view: View) -> Block:
     ]
 
 
-def _title(group: Group) -> str:
-    return f"{group.label} {group.code} {group.name} ({group.tally})"
-
-
-def _entry(entry: Entry, view: View) -> Block:
-    """Return one message; behind its node, or above the nodes when there are several."""
-    one, message = entry.first, view.safe(entry.text)
-    if one.status is Status.REWRITTEN:
-        into = f" into {one.rewritten_into}" if one.rewritten_into else ""
-        message += view.safe(f"; rewritten by {one.rewritten_by or 'the converter'}{into}")
-    if len(entry.findings) > 1:
-        return _several(entry, message, view)
-    node = _node(one, view, view.width - 3)
-    line = f"  {node}: {message}"
-    if cells(line) <= view.width:
+def _item(item: Item, view: View) -> Block:
+    """Return a text behind its node, several below it; above the nodes when there are several."""
+    if len(item.names) > 1:
+        text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
+        names = (view.safe(name) or "the model" for name in item.names)
+        return view.hang(text, "  ", "      ") + [
+            f"      {elide(name, view.width - 6)}" for name in names
+        ]
+    (name,) = item.names
+    suffix = f" ({elide(view.safe(item.op), 24)})" if item.op and name else ""
+    node = elide(view.safe(name) or "the model", view.width - 3 - cells(suffix)) + suffix
+    line = f"  {node}: {view.safe(item.texts[0])}"
+    if len(item.texts) == 1 and cells(line) <= view.width:
         return [line]
-    return [f"  {node}:", *view.hang(message, "      ", "      ")]
-
-
-def _several(entry: Entry, message: str, view: View) -> Block:
-    op_type = view.safe(entry.first.op_type) or "model"
-    lines = view.hang(f"{op_type}: {message} (x {len(entry.findings)})", "  ", "      ")
-    names = (view.safe(one.node) or "the model" for one in entry.findings)
-    return lines + [f"      {elide(name, view.width - 6)}" for name in names]
-
-
-def _node(finding: FindingInfo, view: View, width: int) -> str:
-    """Return the name of the node with its operator, elided to fit."""
-    if not finding.node:
-        return "the model"
-    suffix = f" ({elide(view.safe(finding.op_type), 24)})" if finding.op_type else ""
-    return elide(view.safe(finding.node), width - cells(suffix)) + suffix
-
-
-def _plan(report: Report, view: View) -> Block:
-    """Return the nodes that are rewritten for the target, node by node."""
-    if not report.plan:
-        return []
-    return [
-        *view.title(f"Plan: {count(len(report.plan), 'node')} rewritten"),
-        *(line for one in groups.plan(report, each=True) for line in _planned(one, view)),
-    ]
-
-
-def _planned(group: PlanGroup, view: View) -> Block:
-    name = elide(view.safe(group.first.node), view.width - 4)
-    costs = [f"MACs {group.macs}, weights {group.weights}"] if group.works else []
-    texts = [group.text, *costs, *(form for choice in group.choices for form in choice)]
-    return [f"  {name}:", *_hung(texts, view, "      ", "        ")]
-
-
-def _hung(texts: Iterable[str], view: View, first: str = "  ", rest: str = "    ") -> Block:
-    return [line for text in texts for line in view.hang(text, first, rest)]
-
-
-def _rewrites(report: Report, view: View) -> Block:
-    """Return the changes by pass, then every change."""
-    if not report.rewrites:
-        return []
-    rows = [one.row for one in groups.by_pass(report)]
-    changes = (
-        f"{one.pass_name}: {one.node or 'the model'}: {one.before} -> {one.after}"
-        + (f" ({one.note})" if one.note else "")
-        for one in report.rewrites
-    )
-    return [
-        *view.title(f"Rewritten: {count(len(report.rewrites), 'change')}"),
-        *view.table(groups.PASS_HEAD, rows, right=(1,), whole=(0,)),
-        *_hung(changes, view, "  ", "      "),
-    ]
-
-
-def _refusals(report: Report, view: View) -> Block:
-    """Return the rewrites that were considered but not done."""
-    if not report.refusals:
-        return []
-    texts = (f"{one.pass_name}: {one.node or 'the model'}: {one.reason}" for one in report.refusals)
-    return [*view.title("Not rewritten"), *_hung(texts, view, "  ", "      ")]
-
-
-def _placement(report: Report, view: View) -> Block:
-    """Return the nodes of each placement, and the work and traffic of the device."""
-    rows = [one.row for one in groups.places(report)]
-    if not rows:
-        return []
-    crossings = count(report.summary.transitions, "crossing")
-    lines = [
-        *view.title(f"Placement: {crossings} between device and host"),
-        *view.table(groups.PLACE_HEAD, rows, right=(1, 2, 3, 4)),
-    ]
-    device = report.device
-    if device is None:
-        return lines
-    macs = f"MACs on the device: {words.device_change(device)}"
-    lines += _hung([words.traffic(device), macs, words.kept_float(report)], view)
-    if device.subgraphs:
-        head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
-        rows = [words.subgraph_row(one) for one in device.subgraphs]
-        lines += view.table(head, rows, right=(0, 1, 2, 5, 6))
-    return lines
-
-
-def _unknown_limits(report: Report, view: View) -> Block:
-    """Return the undocumented limits, the values that the model needs, and the assumptions."""
-    limits = report.unknown_limits
-    if not limits:
-        return []
-    lines = view.title("Undocumented limits (confirm with the vendor)")
-    rows = [
-        (one.limit, ", ".join(one.values), str(one.nodes), words.document(one.source))
-        for one in limits
-        if one.values
-    ]
-    if rows:
-        lines += view.table(("limit", "the model needs", "nodes", "source"), rows, right=(2,))
-    assumed = "; ".join(f"{one.limit} {one.assumption}" for one in limits if one.assumption)
-    return lines + (view.hang(f"Assumptions: {assumed}") if assumed else [])
-
-
-def _quantization(report: Report, view: View) -> Block:
-    """Return format, method and samples; without them the inputs that would be assumed."""
-    quant, assumed = report.quantization, report.calibration
-    if quant is None:
-        if assumed is None:
-            return []
-        return view.title("Calibration") + view.hang(assumed.sentence, "  ", "  ")
-    text = ", ".join(words.quantization(quant)) + (
-        "; accuracy is unproven" if quant.synthetic else ""
-    )
-    changed = _changed(quant.source_scales, view)
-    return view.title("Quantization") + view.hang(text, "  ", "  ") + changed
-
-
-def _changed(brought: SourceScales | None, view: View) -> Block:
-    """Return tensors and layers whose integers are not those of the quantized model."""
-    every = () if brought is None else brought.changed
-    return _hung([f"{one.name}: {one.reason}" for one in every], view)
-
-
-def _accuracy(report: Report, view: View) -> Block:
-    """Return the accuracy of the int8 model, its outputs and its layers, worst first."""
-    measured, lines = report.accuracy, list[str]()
-    if report.vela is not None:
-        lines += view.title("Compiler") + view.hang(words.compiled(report.vela), "  ", "  ")
-    if measured is None:
-        return lines + _layers(report, view)
-    lines += view.title("Accuracy: int8 against float")
-    lines += view.hang(f"{words.scores(measured)}; on {words.measured_on(measured)}", "  ", "  ")
-    lines += _hung(measured.notes, view)
-    rows = words.output_rows(measured)
-    named = [(f"  part {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
-    lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
-    return lines + _layers(report, view)
-
-
-def _layers(report: Report, view: View) -> Block:
-    shown = groups.ranked_layers(report)
-    if not shown:
-        return []
-    head, rows = groups.layer_table(shown)
-    named = [(one.name, *row) for one, row in zip(shown, rows, strict=True)]
-    return view.hang("Layers by cost", "  ", "  ") + view.table(
-        ("layer", *head), named, right=(1, 2, 3)
-    )
-
-
-def _timings(report: Report, view: View) -> Block:
-    """Return the time of each stage; empty if it was not asked for."""
-    if not report.timings:
-        return []
-    rows = [(one.stage, f"{one.seconds:.2f} s") for one in report.timings]
-    return view.title("Timings") + view.table(("stage", "time"), rows, right=(1,))
-
-
-_SECTIONS: tuple[Callable[[Report, View], Block], ...] = (
-    _findings, _plan, _rewrites, _refusals, _placement, _unknown_limits, _quantization,
-    _accuracy, _timings,
-)  # fmt: skip
+    rest = "        " if len(item.texts) > 1 else "      "
+    texts = [line for text in item.texts for line in view.hang(text, "      ", rest)]
+    return [f"  {node}:", *texts]

@@ -69,6 +69,15 @@ class CalibrationEvidence:
     trials: NormalizationTrials | None = None  # other normalizations, where the input is an image
 
 
+@dataclass(frozen=True)
+class FormObstacle:
+    """A part of the model that the form of the output cannot hold."""
+
+    node: str  # its name in the graph; empty for the whole model
+    problem: str
+    fix: str = ""  # empty: the advice of the rule
+
+
 # Integer convolutions are held to the limits of the operator they stand for.
 _STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}
 MAX_CACHED_NODES = 4096  # layers of a network repeat, so there are far fewer
@@ -99,6 +108,7 @@ class RuleContext:
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
+    obstacles: tuple[FormObstacle, ...] = ()  # to the form of the output, once it was tried
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)

@@ -126,9 +126,11 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
         other = "std" if given == ["mean"] else "mean"
         raise CalibrationError(f"{label}: --{given[0]} without --{other}", hint="give both")
     if keys.preset in (None, "none") and (keys.mean is None or keys.std is None):
+        reason = "how pixels become inputs is not known, and a wrong guess is as bad as no data"
+        if keys.preset == "none":
+            reason = "--preprocess none is for runs without --calibration: images need a scale"
         raise CalibrationError(
-            f"{label}: how pixels become inputs is not known, and a wrong guess is as bad"
-            " as no data",
+            f"{label}: {reason}",
             hint=f"give --preprocess {'|'.join(PRESETS)}, or --mean and --std",
         )
     mean, std = PRESETS.get(keys.preset or "", ((), ()))

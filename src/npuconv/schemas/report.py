@@ -77,8 +77,11 @@ class Summary(Part):
         "int8", description="of the written model, or of that which convert would write"
     )
     exit_code: int
-    by_severity: dict[Severity, int]
-    by_status: dict[Status, int]
+    by_severity: dict[Severity, int] = Field(
+        description="findings left to look at, and `warnings`; without undocumented limits and "
+        "what a baseline accepts"
+    )
+    by_status: dict[Status, int] = Field(description="all findings")
     placement: dict[Placement, Count]
     accepted: int = Field(0, description="remaining findings that a baseline accepts")
     transitions: int = Field(description="edges that cross between device and host")

@@ -19,11 +19,11 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from npuconv import yamlio
-from npuconv.errors import TargetError, UsageError
+from npuconv.errors import TargetError, UsageError, raise_together
 from npuconv.facts import FACTS
 from npuconv.target.description import Description, Operator, value_text
 from npuconv.target.limit import Limit, Place
-from npuconv.target.semantics import semantic_problems
+from npuconv.target.semantics import lint, semantic_problems
 from npuconv.yamlio import KeyPath, dotted
 
 __all__ = ["Operator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
@@ -52,11 +52,14 @@ class Target(Description):
         """Return a target from YAML that has been read.
 
         Raises:
-            TargetError: the first thing that is wrong, with line and column.
+            TargetError: all that is wrong, with lines and columns.
         """
-        target = yamlio.validate(document, cls, error=TargetError)
-        if found := semantic_problems(target, document):
-            raise found[0]
+        try:
+            target = yamlio.validate(document, cls, error=TargetError)
+        except TargetError:
+            raise_together(lint(document), TargetError)
+            raise
+        raise_together(semantic_problems(target, document), TargetError)
         target._file, target._text = document.name, document.text
         for path, part in target.cited():
             line = document.mark(path)[0] if document.known(path) == path else 0

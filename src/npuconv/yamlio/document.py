@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
-from npuconv.errors import LocatedError
+from npuconv.errors import LocatedError, raise_together
 from npuconv.yamlio.check import dotted, explain, hint_of, nearest
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
-    """Parse YAML text whose top level is a mapping.
+    """Parse YAML text whose top level is a mapping; comments alone are an empty mapping.
 
     Raises:
         error: not YAML, a duplicate key, an alias, anchor or tag, an ambiguous value, too
@@ -158,43 +158,49 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise error(f"larger than {MAX_BYTES} bytes", file=name)
     places: Places = {}
+    faults: list[yaml.YAMLError] = []
     try:
         node = yaml.compose(text, Loader=_Loader)
+        if _is_empty(node):
+            return Document({}, name, text, {(): ((1, 1), (1, 1))})
         if not isinstance(node, yaml.MappingNode):
             raise _fault("the top level must be a mapping of keys to values", node)
         places[()] = (_place(node), _place(node))
-        data = cast("dict[str, Any]", _build(node, (), places))
+        data = cast("dict[str, Any]", _build(node, (), places, faults))
     except yaml.YAMLError as cause:
-        message, (line, column) = _describe(cause, text)
-        raise error(message, file=name, line=line, column=column) from None
+        faults.append(cause)
+    described = (_describe(fault, text) for fault in faults)
+    raise_together(
+        (
+            error(message, file=name, line=line, column=column)
+            for message, (line, column) in described
+        ),
+        error,
+    )
     return Document(data, name, text, places)
+
+
+def _is_empty(node: yaml.Node | None) -> bool:
+    """Return whether a file has no keys: nothing but comments, or only the line ``---``."""
+    return node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style))
 
 
 def validate(document: Document, model: type[ModelT], *, error: type[LocatedError]) -> ModelT:
     """Validate the document as a pydantic model.
 
     Raises:
-        error: the most telling fault, with its place and, for a misspelling, a suggestion.
+        error: all faults, with their places and, for a misspelling, a suggestion.
     """
     value, faults = _try(document, model)
-    if value is None:
-        raise _errors(document, model, faults, error)[0]
-    return value
+    raise_together(_errors(document, model, _causes(faults), error), error)
+    return cast("ModelT", value)
 
 
 def problems(
-    document: Document,
-    model: type[BaseModel],
-    *,
-    error: type[LocatedError],
-    causes: bool = False,
+    document: Document, model: type[BaseModel], *, error: type[LocatedError]
 ) -> list[LocatedError]:
-    """Return every fault that ``validate`` could raise; misspelt keys first.
-
-    With ``causes``, faults that only follow from another one are left out.
-    """
-    faults = _try(document, model)[1]
-    return _errors(document, model, _causes(faults) if causes else faults, error)
+    """Return every fault that ``validate`` would raise; misspelt keys first."""
+    return _errors(document, model, _causes(_try(document, model)[1]), error)
 
 
 def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
@@ -270,32 +276,39 @@ class _Loader(yaml.SafeLoader):
             self.depth -= 1
 
 
-def _build(node: yaml.Node, path: KeyPath, places: Places) -> Any:
+def _build(node: yaml.Node, path: KeyPath, places: Places, faults: list[yaml.YAMLError]) -> Any:
+    """Return the data of a node; note its places, and what is wrong with it."""
     if isinstance(node, yaml.MappingNode):
-        return {k: _build(v, (*path, k), places) for k, v in _pairs(node, path, places)}
+        pairs = _pairs(node, path, places, faults)
+        return {k: _build(v, (*path, k), places, faults) for k, v in pairs}
     if isinstance(node, yaml.SequenceNode):
         for i, item in enumerate(node.value):
             places[(*path, i)] = (_place(item), _place(item))
-        return [_build(item, (*path, i), places) for i, item in enumerate(node.value)]
+        return [_build(item, (*path, i), places, faults) for i, item in enumerate(node.value)]
     scalar = cast("yaml.ScalarNode", node)
-    if "\0" in scalar.value:
-        raise _fault("text with a zero character is not allowed", node)
-    return scalar.value if scalar.style else _scalar(scalar)
+    try:
+        if "\0" in scalar.value:
+            raise _fault("text with a zero character is not allowed", node)
+        return scalar.value if scalar.style else _scalar(scalar)
+    except yaml.YAMLError as fault:
+        return faults.append(fault)
 
 
 def _pairs(
-    node: yaml.MappingNode, path: KeyPath, places: Places
+    node: yaml.MappingNode, path: KeyPath, places: Places, faults: list[yaml.YAMLError]
 ) -> Iterator[tuple[str, yaml.Node]]:
     for key, value in node.value:
+        place = (*path, str(key.value))
         if not isinstance(key, yaml.ScalarNode):
-            raise _fault("a key must be one word or text", key)
-        if "\0" in key.value:
-            raise _fault("text with a zero character is not allowed", key)
-        place = (*path, key.value)
-        if place in places:
-            raise _fault(f"duplicate key {key.value!r}, first on line {places[place][0][0]}", key)
-        places[place] = (_place(key), _place(value))
-        yield key.value, value
+            faults.append(_fault("a key must be one word or text", key))
+        elif "\0" in key.value:
+            faults.append(_fault("text with a zero character is not allowed", key))
+        elif place in places:
+            first = places[place][0][0]
+            faults.append(_fault(f"duplicate key {key.value!r}, first on line {first}", key))
+        else:
+            places[place] = (_place(key), _place(value))
+            yield key.value, value
 
 
 def _scalar(node: yaml.ScalarNode) -> Scalar:

@@ -134,11 +134,14 @@ def test_others_that_read_what_the_relu_reads():
 
 
 def test_one_scale_keeps_the_clip():
-    """Its bounds are integers then."""
+    """Its upper bound is an integer then, unless int8 ends before it."""
     model, ctx = read(FIRES[3]()), context()
-    prepare(model, ctx, {"t0": 0.01, "t1": 0.01})
+    prepare(model, ctx, {"t0": 0.1, "t1": 0.1})
     assert run_pass(NAME, model, ctx) == 0
     assert len(model.nodes("Clip")) == 1
+    prepare(model, ctx, {"t0": 0.01, "t1": 0.01})
+    assert run_pass(NAME, model, ctx) == 1
+    assert len(model.nodes("Relu")) == 1
 
 
 def test_without_encodings_nothing_happens():

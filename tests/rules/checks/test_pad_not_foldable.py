@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import yaml
 
 from npuconv import check
 from npuconv.diagnostics import Status
 from support.asserts import finding, findings
 from support.builders import Net
-from support.target_files import chip
+from support.target_files import NUMBERS, WEIGHTS, chip
 
 CODE = "SHP016"
 X = (1, 3, 8, 8)
@@ -71,6 +72,19 @@ SILENT = [
         chip("Conv", also={"operators": {"Conv": {}, "Pad": {}}}),
     ),
 ]
+
+
+@pytest.mark.parametrize("limit", [{"multiple_of": 4}, {"min": 8}])
+def test_channels_that_a_rewrite_pads_are_no_fault_of_the_model(limit, tmp_path):
+    """The plan says what becomes of the convolution; its training is not to blame."""
+    target = tmp_path / "chip.yaml"
+    operators = {"Conv": {"limits": {"in_c": limit}}}
+    text = {"schema": 1, "name": "chip", "operators": operators, "activations": NUMBERS}
+    target.write_text(yaml.safe_dump({**text, "weights": WEIGHTS}))
+    report = check(Net(x=X).conv(weight=(4, 3, 3, 3), name="conv").model(), str(target))
+    assert [node.op for node in report.nodes] == ["Pad", "Conv"]
+    assert [row.node for row in report.plan] == ["conv"]
+    assert CODE not in {one.code for one in report.findings}
 
 
 CELLS = ": 108 of 300 cells, a byte each in int8"

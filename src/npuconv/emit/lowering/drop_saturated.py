@@ -1,17 +1,25 @@
 """Take out a Relu or Clip that cuts off nothing which int8 could hold.
 
 Where the lowest integer stands for 0 in every channel, rounding to int8 saturates
-there, and the node has nothing left to do. Where 0 stands for 0 but channels have
-their own scales, a Clip becomes a Relu: its upper bound is where int8 ends.
+there, and the node has nothing left to do. Where 0 stands for 0 but int8 ends at the
+upper bound of a Clip, it becomes a Relu if the device takes that. What the plan has placed on
+the host between nodes of the device stays a node, so that the file has the parts of the report.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.partition.channels import upper_bound
+from npuconv.partition.passthrough import takes_as
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
 
 _LOWEST = -128
 
@@ -27,15 +35,17 @@ def drop_saturated(model: Model, ctx: EmitContext) -> int:
 def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     source, result = node.inputs[0], node.outputs[0]
     encoding = ctx.encodings.get(result.name)
-    if encoding is None or (encoding.is_plain and not encoding.nominal_zero):
+    low = query.scalar_input(node, 1) if node.op == "Clip" else 0
+    if encoding is None or low != 0 or not _ends_within(encoding, upper_bound(node)):
         return 0
     if not (encoding.zeros == _LOWEST).all():
-        return _become(node, "Relu")
-    if query.sole_consumer(model, source) is None and model.is_output(result):
-        return _become(node, "Clip")  # which gives a tensor the second of its two names
+        return _drop_upper_bound(ctx, node, plain=encoding.is_plain)
+    alone = query.sole_consumer(model, source)
+    if (alone is None and model.is_output(result)) or _parts_the_device(ctx, node):
+        return _become(node, "Clip", inputs=1)  # which gives a tensor the second of its two names
     maker = query.producer(source)
     assert maker is not None, "what it reads is int8, so a node makes it"
-    if query.sole_consumer(model, source) is None:  # others know the source by its name
+    if alone is None:  # others know the source by its name
         edit.bypass(model, node)
     else:
         edit.disconnect(node)
@@ -45,11 +55,39 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     return 1
 
 
-def _become(node: Node, op: str) -> int:
-    """Make it an operator without bounds."""
-    if node.op == op and len(node.inputs) == 1:
+def _ends_within(encoding: Encoding, bound: float) -> bool:
+    """Return whether int8 ends at the bound or before it, in every channel."""
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import HIGHEST, quantize
+
+    ends = quantize(np.full(len(encoding.scales), bound), encoding.scales, encoding.zeros)
+    return bool((ends == HIGHEST).all())
+
+
+def _parts_the_device(ctx: EmitContext, node: Node) -> bool:
+    """Return whether the plan has the host compute the node between nodes of the device."""
+    place = ctx.plan.placement
+    around = (query.producer(node.inputs[0]), *query.consumers(node.outputs[0]))
+    producer, *consumers = (one is not None and place.get(id(one)) == "device" for one in around)
+    return place[id(node)] != "device" and producer and any(consumers)
+
+
+def _drop_upper_bound(ctx: EmitContext, node: Node, *, plain: bool) -> int:
+    """Make a Clip a Relu if the device takes that; else drop a bound that one scale cannot say."""
+    producer = query.producer(node.inputs[0])
+    after_conv = producer is not None and ctx.plan.on_device(producer)
+    on_device = ctx.plan.placement[id(node)] == "device"
+    if on_device and takes_as("Relu", node, ctx.target, after_conv=after_conv):
+        return _become(node, "Relu", inputs=1)
+    return 0 if plain or node.op == "Relu" else _become(node, "Clip", inputs=2)
+
+
+def _become(node: Node, op: str, *, inputs: int) -> int:
+    """Make the node an operator of its first inputs."""
+    if node.op == op and len(node.inputs) <= inputs:
         return 0
-    edit.drop_inputs(node, 1)
+    edit.drop_inputs(node, inputs)
     node.op = op
     node.attrs.clear()
     return 1

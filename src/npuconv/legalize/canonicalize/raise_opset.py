@@ -8,10 +8,10 @@ nothing is changed.
 
 from __future__ import annotations
 
-from npuconv.config import OLDEST_OPSET
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
+from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)

@@ -31,7 +31,7 @@ _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
 _SUMS = "weight_abs_sum_max"
 _UNLIKE = "CAL001"  # the rule on samples that are not normalized as in training
 TOO_FEW = (
-    "too few samples to hold some out: accuracy is measured on those that chose the ranges, and"
+    "too few samples to keep some apart: accuracy is measured on those that chose the ranges, and"
     f" looks better than it is; give {HELD_OUT_LEAST} or more"
 )
 LATER = "all samples but the first"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npuconv import partition
 from npuconv.legalize import keep_float
@@ -106,7 +106,7 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
     """Return the cost of nodes that the user keeps float; None if there are none."""
     if not legal.kept:
         return None
-    free = partition.make_plan(legal.model, legal.target, legal.blocked, form=legal.options.format)
+    free = replace(legal, kept={}, operators=None).make_plan()
     crossing = partition.crossings(legal.model, free)
     kept = keep_float.names(legal.model, legal.kept)
     moved = [(kept[node.name], partition.macs(node)) for node in free.device if node.name in kept]

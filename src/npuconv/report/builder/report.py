@@ -13,8 +13,10 @@ from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.placed import GraphRows, choice
+from npuconv.report.groups import kind
 from npuconv.report.words import total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
+from npuconv.rules.checks.host_dominates import host_dominates
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
@@ -110,7 +112,7 @@ def _summary(
 ) -> schema.Summary:
     found, crossing = legal.findings.selected, rows.device
     left = [f for f in found if f.status != Status.REWRITTEN]
-    severities = Counter(f.severity for f in left)
+    kinds = Counter({"warning": len(warnings)}) + Counter(kind(f) for f in left if not f.accepted)
     statuses = Counter(f.status for f in found)
     return schema.Summary(
         verdict=verdict,
@@ -119,7 +121,7 @@ def _summary(
         warnings=warnings,
         not_judged=not_judged,
         exit_code=int(failed),
-        by_severity={s: severities.get(s, 0) for s in Severity},
+        by_severity={s: kinds[s.value] for s in Severity},
         by_status={s: statuses.get(s, 0) for s in Status},
         accepted=sum(f.accepted for f in left),
         placement={place: _count(rows.nodes, place) for place in _PLACES},
@@ -224,9 +226,8 @@ def headline(
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
-    text += "".join(
-        f", {f.value}, because of host nodes" for f in left if f.code == crossings_dominate.code
-    )
+    costly = {crossings_dominate.code: "between its layers", host_dominates.code: "on it"}
+    text += "".join(f", {f.value} {costly[f.code]}" for f in left if f.code in costly)
     return f"{text}; {warnings[0].partition(': ')[0]}" if warnings else text
 
 

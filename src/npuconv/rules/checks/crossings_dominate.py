@@ -9,8 +9,8 @@ Why it matters:
     longer than the convolutions between them.
 
 How to fix:
-    If the chip has these operators, list them in the target file; they then run on the
-    device in int8. Otherwise train the model with others, such as Relu instead of HardSwish.
+    List operators that the chip has in the target file; they then run on the device in
+    int8. Otherwise train the model with others, such as Relu instead of HardSwish.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ from npuconv.model.core import Model
 from npuconv.partition import crossings, detours
 from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
-from npuconv.target import builtin_names, listed_operators
+from npuconv.rules.host_nodes import reasons
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
 _SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
-_SHOWN = 4  # operators
 
 
 @rule(
     "OPS009",
-    severity=Severity.NOTE,
+    severity=Severity.WARNING,
     at="planned",
-    message="{amount} per inference because the host computes between layers of the device; "
-    "caused by {causes}{listed}",
+    message="{amount} are between layers of the device: {reasons}{size}",
     example=Example(
         fires="""
             input x: float[1,3,8,8]
@@ -59,26 +57,11 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     share = (found.bytes or 0) / max(sum(known), 1) if whole else found.tensors / max(len(ports), 1)
     if found.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
-    size = f", {_size(found.bytes or 0)}" if whole else ""
-    amount = f"{found.tensors} of {len(ports)} crossings{size}"
-    shown = found.causes[:_SHOWN]
-    causes = ", ".join(f"{op} ({count})" for op, count in shown)
-    more = ", ..." if len(found.causes) > _SHOWN else ""
-    listed = _listing([op for op, _ in shown], ctx.target.name)
-    values = {"amount": amount, "causes": causes + more, "listed": listed}
-    yield Violation(values, value=amount, limit="less than half of them")
+    size = f"; {_size(found.bytes or 0)} per inference" if whole else ""
+    amount = f"{found.tensors} of {len(ports)} crossings"
+    values = {"amount": amount, "reasons": reasons(found.causes, ctx), "size": size}
+    yield Violation(values, value=amount)
 
 
 def _size(number: int) -> str:
     return f"{number / 2**20:.1f} MiB" if number >= 2**20 else f"{number / 2**10:.1f} KiB"
-
-
-def _listing(ops: list[str], own: str) -> str:
-    """Return which other targets list all these operators, or the first; '' if none does."""
-    others = [name for name in builtin_names() if name != own]
-    for wanted in (ops, ops[:1]):
-        names = [name for name in others if listed_operators(name).issuperset(wanted)]
-        if names:
-            what = "" if wanted == ops else f"{wanted[0]} is "
-            return f"; {what}listed by: {', '.join(names)}"
-    return ""

@@ -9,7 +9,7 @@ Why it matters:
     costs time, not correctness.
 
 How to fix:
-    Nothing, if the transfer can be afforded. Otherwise change what is named: a smaller
+    Nothing, if the crossing can be afforded. Otherwise change what is named: a smaller
     kernel, fewer channels, another mode.
 """
 

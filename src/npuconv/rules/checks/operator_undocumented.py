@@ -6,7 +6,7 @@ What it checks:
 
 Why it matters:
     "Not documented" is not "not supported": the node is run in float on the host,
-    which costs time and transfers, and the device may well be able to do it.
+    which costs time and crossings, and the device may well be able to do it.
 
 How to fix:
     Ask the vendor, and list the operator in the target file.
@@ -25,7 +25,7 @@ from npuconv.rules.context import RuleContext
     "OPS001",
     severity=Severity.NOTE,
     ops={"*"},
-    message="target {target} says nothing of this operator: it runs on the host",
+    message="target {target} says nothing of {op}: it runs on the host",
     example=Example(
         fires="""
             input x: float[1,3,8,8]

@@ -1,0 +1,49 @@
+"""Reasons why nodes run on the host, in a few words for a message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.rules.context import RuleContext
+from npuconv.target import builtin_names, listed_operators
+
+_SHOWN = 4  # operators
+
+
+def reasons(nodes: Iterable[Node], ctx: RuleContext) -> str:
+    """Return the operators of nodes of the host: those the target lacks, and limits they break.
+
+    Args:
+        nodes: of the host.
+        ctx: of a rule that runs once it is planned.
+    """
+    assert ctx.plan is not None, "only a planned model has nodes of the host"
+    by_operator: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_operator.setdefault(query.qualified(node), []).append(node)
+    shown = sorted(by_operator.items(), key=lambda item: -len(item[1]))[:_SHOWN]
+    lacking = [op for op, members in shown if ctx.operator(members[0]) is None]
+    amounts = {op: f"{op} ({len(m)} node{'s' * (len(m) != 1)})" for op, m in shown}
+    parts = []
+    if lacking:
+        named = ", ".join(amounts[op] for op in lacking)
+        parts.append(f"target {ctx.target.name} lacks {named}{_support(lacking, ctx.target.name)}")
+    for op, members in shown:
+        if op not in lacking:
+            found = Counter(ctx.plan.reason[id(node)].partition("; ")[0] for node in members)
+            parts.append(f"{amounts[op]} on the host: {found.most_common(1)[0][0]}")
+    return "; ".join(parts) + (", ..." if len(by_operator) > _SHOWN else "")
+
+
+def _support(ops: Sequence[str], target: str) -> str:
+    """Return the built-in targets that list all operators, or the first; '' if none does."""
+    others = [name for name in builtin_names() if name != target]
+    for wanted in (ops, ops[:1]):
+        names = [name for name in others if listed_operators(name).issuperset(wanted)]
+        if names:
+            what = wanted[0] if len(ops) > len(wanted) else "it" if len(ops) == 1 else "them"
+            return f"; {', '.join(names)} support{'s' * (len(names) == 1)} {what}"
+    return ""

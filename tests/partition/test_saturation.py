@@ -1,0 +1,85 @@
+"""Activations that int8 saturation replaces: they are on the device without being listed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.config import Options
+from npuconv.emit.context import EmitContext
+from support.asserts import read
+from support.builders import Net
+from support.plans import planned
+from support.target_files import NUMBERS, chip
+
+ANY_ZERO = {**NUMBERS, "zero_point": {"range": [-128, 127]}}
+
+
+def net(pads: int = 0) -> Net:
+    """A convolution, to be followed by an activation and by another, with pads or without."""
+    return Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 1, 1), name="a", pads=[pads] * 4)
+
+
+def clip(built: Net, low: float = 0.0, high: float = 6.0) -> Net:
+    return built.op("Clip", built.last, *map(built.constant, np.float32([low, high])), name="act")
+
+
+def then(built: Net, pads: int = 0) -> Net:
+    return built.conv("", (4, 4, 3, 3), name="b", pads=[pads] * 4)
+
+
+def place(built: Net, fused: list[str], **options: object) -> tuple[str, str]:
+    """Placement and reason of the activation, on a device that fuses these activations."""
+    target = chip(also={"fused_activations": fused, "activations": ANY_ZERO})
+    graph = planned(read(built.model()), EmitContext(target, Options(**options)))
+    (node,) = (n for n in graph.model.nodes() if n.name == "act")
+    return graph.plan.placement[id(node)], graph.plan.reason[id(node)]
+
+
+RELU = "Clip from 0, written as Relu: int8 ends at its upper bound"
+SATURATES = "no operator is left of it: int8 saturates at its bounds"
+
+
+@pytest.mark.parametrize(
+    ("build", "fused", "expected"),
+    [
+        (lambda: then(clip(net())), ["Relu"], RELU),
+        (lambda: then(clip(net()), pads=1), ["Relu"], RELU),
+        (lambda: then(clip(net())), [], SATURATES),
+        (lambda: then(net().op("Relu", name="act")), [], SATURATES),
+        (lambda: then(net().op("Relu", name="act")), ["Clip"], SATURATES),
+        (lambda: then(clip(net()), pads=1), ["Clip"], "Clip after a convolution: fused"),
+    ],
+)
+def test_on_the_device(build, fused, expected):
+    """The lowest integer stands for 0; or 0 does, and a Relu is left."""
+    assert place(build(), fused) == ("device", expected)
+
+
+def read_twice() -> Net:
+    """The input of the activation may be negative, and a host operator reads it, too."""
+    built = clip(net()).op("Neg", "t0", to="n")
+    return built.conv("t1", (4, 4, 3, 3), name="b", to="y").output("n", "y")
+
+
+@pytest.mark.parametrize(
+    ("build", "fused"),
+    [
+        (lambda: then(clip(net()), pads=1), []),  # stored zeros around it stand for 0
+        (lambda: then(net().op("Relu", name="act"), pads=1), ["Clip"]),
+        (lambda: then(clip(net(), low=-1.0)), ["Relu"]),
+        (read_twice, []),
+        (lambda: clip(Net(x=(1, 4, 8, 8)).conv().op("Sigmoid")), ["Relu"]),
+    ],
+)
+def test_on_the_host(build, fused):
+    """Zero points must be 0, values are negative, bounds are integers of their own, or floats."""
+    placement, reason = place(build(), fused)
+    assert placement == "undocumented"
+    assert "does not list" in reason
+
+
+def test_int8_outputs_have_one_scale():
+    """The bound of a Clip is an integer of its own with --io int8."""
+    assert place(clip(net()), ["Relu"]) == ("device", RELU)
+    assert place(clip(net()), ["Relu"], io="int8")[0] == "undocumented"
