@@ -28,16 +28,6 @@ def test_a_session_runs():
     assert list(session.run({"x": x, "other": images(1, 3)}, ["t1"])) == ["t1"]
 
 
-@pytest.mark.parametrize("optimize", [True, False])
-def test_bytes_and_protos_are_the_same(optimize):
-    """A model may be given in either form, with or without optimization."""
-    x = {"x": images(1, 1, 8, 8)}
-    model = digits()
-    one = Session(model, threads=1, optimize=optimize).run(x)
-    two = Session(model.SerializeToString(), threads=1, optimize=optimize).run(x)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-
-
 def test_a_layout_that_the_optimizer_spoils():
     """Channels that move to the end spoil a cubic Resize, which has no kernel for that."""
     proto = integer_conv(np.ones((2, 2, 1, 1), np.int8))
@@ -115,6 +105,8 @@ def test_inputs_that_are_refused(capfd):
 
 class TooLarge:
     """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
+
+    graph, functions = onnx.GraphProto(), ()
 
     def SerializeToString(self):  # noqa: N802
         """Fail as protobuf does."""

@@ -21,8 +21,8 @@ Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin", "correlated-error", "clipping", "gptq-rounding",
-    "bias-correction",
+    "host-padding", "input-grid", "range-margin", "channel-profiles", "correlated-error",
+    "clipping", "gptq-rounding", "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]
 _FLAGS_ONLY = (
@@ -294,7 +294,7 @@ class Options(Strict):
     )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
-        256, ge=1, description="MiB of a folded constant; larger ones are not folded"
+        256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"
     )
     max_model_bytes: int = Field(
         DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"

@@ -6,13 +6,16 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
 from npuconv.model import store
+from npuconv.model.integer_products import with_equal_types
 
 RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
@@ -55,6 +58,18 @@ def cores() -> int:
     return _limit or available()
 
 
+@cache
+def saturates() -> bool:
+    """Return whether a sum of products of uint8 and int8 saturates on this processor."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 13]>
+        probe (uint8[1, 2] a, int8[2, 1] b) => (int32[1, 1] y) { y = MatMulInteger(a, b) }"""
+    )
+    session = _load(model.SerializeToString(), ort.SessionOptions(), [])
+    a, b = np.full((1, 2), 255, np.uint8), np.full((2, 1), 127, np.int8)
+    return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
+
+
 def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
     """Load a model, as it is written where it is what the optimizer makes of it that is refused."""
     try:
@@ -69,15 +84,16 @@ def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.
 
 
 class Session:
-    """A model loaded into onnxruntime on the CPU.
+    """A model loaded into onnxruntime on the CPU, without kernels whose sums may saturate.
+
+    Products of uint8 and int8 become those of one type, and nodes between QuantizeLinear and
+    DequantizeLinear are not fused into such products: all processors compute the same integers.
 
     Args:
         model: the model, or its bytes.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs; so do models of more
             than ``LARGE`` nodes, which would take minutes to load.
-        fuse_int8: True lets onnxruntime compute nodes between QuantizeLinear and
-            DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
 
@@ -87,14 +103,13 @@ class Session:
 
     def __init__(
         self,
-        model: onnx.ModelProto | bytes,
+        model: onnx.ModelProto,
         *,
         threads: int = 0,
         optimize: bool = True,
         eager: bool = False,
-        fuse_int8: bool = True,
     ) -> None:
-        large = isinstance(model, onnx.ModelProto) and len(model.graph.node) > LARGE
+        large = len(model.graph.node) > LARGE
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads or _limit
@@ -105,19 +120,18 @@ class Session:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         if eager or large:
             options.enable_mem_pattern = False  # planned in the first run, in quadratic time
-        if not fuse_int8:
-            options.add_session_config_entry("session.disable_quant_qdq", "1")
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
-        if isinstance(model, onnx.ModelProto) and store.has_stored(model):
+        if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:
-            data = model if isinstance(model, bytes) else model.SerializeToString()
+            data = with_equal_types(model).SerializeToString()
             self._session = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -179,6 +181,15 @@ def test_the_cheaper_form_is_taken():
     assert pick(DENSE, SPLIT) == "split"
     assert pick(SPLIT, DENSE, costs={"convolution": 1000}) == "dense"
     assert pick(SPLIT, DENSE, costs={"moved_byte": 100}) == "dense"
+
+
+def test_a_form_that_crosses_comes_last():
+    """Whatever it saves; but it is taken where nothing else is legal, or all cross."""
+    crossing = replace(SPLIT, crosses=True)
+    assert pick(crossing, DENSE) == "dense"
+    assert pick(crossing, replace(DENSE, obstacle="no")) == "split"
+    assert pick(crossing, replace(DENSE, crosses=True)) == "split"
+    assert pick(crossing, DENSE, prefer=("split",)) == "split"
 
 
 def test_preferred_forms_win_if_they_are_legal():

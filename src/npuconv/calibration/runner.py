@@ -121,7 +121,7 @@ class Runner:
     def _session(self) -> executor.Session:
         """The loaded model; never used where all parts are in the cache."""
         tapped = taps.insert_taps(self._model, list(self.tensors))
-        return executor.Session(tapped, threads=1, eager=True, fuse_int8=False)
+        return executor.Session(tapped, threads=1, eager=True)
 
     def _discover(self, feed: Feed, samples: int) -> Layout:
         """Return the layout of the tensors for inputs of these shapes, from a run."""

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
-from npuconv.batch.entry import Batch
+from npuconv.batch.entry import Batch, Watcher
 from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
-from npuconv.batch.local import Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, Terminated, check_destinations, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand

@@ -88,6 +88,7 @@ def verify(
             float_model, int8_model, data, labels=labels, samples=samples,
             min_sqnr=min_sqnr, progress=bar, **keywords,
         )  # fmt: skip
+    screen.say_if_saturating(float_model, int8_model, quiet=quiet)
     if report is not None:
         files.write(report, _WRITERS[PurePath(report).suffix](found))
     if not quiet and output_format == "json":

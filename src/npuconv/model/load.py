@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from npuconv import files
 from npuconv.errors import ModelError
 from npuconv.model import external_data, store, untrusted, validate
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
-from npuconv.model.proto import import_graph, inner_graphs
+from npuconv.model.proto import all_nodes, import_graph
 from npuconv.model.types import Graph
 
 _TFLITE = b"TFL3"  # bytes 4 to 7 of such a file
@@ -257,19 +256,11 @@ def _with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
-        for node in _nested(nodes):
+        for node in all_nodes(nodes):
             given = {attribute.name for attribute in node.attribute}
             missing = defaults.get((node.domain, node.op_type), ())
             node.attribute.extend(one for one in missing if one.name not in given)
     return copy
-
-
-def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes and those of their subgraphs."""
-    for node in nodes:
-        yield node
-        for graph in inner_graphs(node):
-            yield from _nested(graph.node)
 
 
 def dense(proto: onnx.ModelProto) -> onnx.ModelProto:

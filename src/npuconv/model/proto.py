@@ -56,6 +56,14 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in inner_graphs(node):
+            yield from all_nodes(graph.node)
+
+
 def import_graph(proto: onnx.ModelProto) -> Graph:
     """Return the graph of a model without sparse initializers.
 

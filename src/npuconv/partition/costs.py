@@ -165,6 +165,7 @@ class Form:
     cost: Cost
     moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
     obstacle: str = ""  # why it cannot be taken
+    crosses: bool = False  # the host would cut and join its channels
     chosen: bool = False
 
     def total(self, target: Target) -> float | None:
@@ -178,11 +179,12 @@ class Form:
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
     """Return the forms with the best one marked: the preferred, else the cheapest legal.
 
-    Where costs are unknown or equal, the first legal one is taken.
+    A form that crosses between device and host is taken only where every legal one does. Where
+    costs are unknown or equal, the first is taken.
     """
     legal = [form for form in forms if not form.obstacle]
-    wanted = [form for form in legal if form.name in options.prefer]
-    candidates = wanted or legal
+    preferred = [form for form in legal if form.name in options.prefer]
+    candidates = preferred or [form for form in legal if not form.crosses] or legal
     if not candidates:
         return tuple(forms)
     best = min(candidates, key=lambda form: form.total(target) or 0.0)

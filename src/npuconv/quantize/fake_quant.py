@@ -243,7 +243,7 @@ class OutputError:
 
 
 def _run(model: onnx.ModelProto, feeds: Sequence[Feed]) -> Iterator[Values]:
-    session = executor.Session(model, threads=1, fuse_int8=False)
+    session = executor.Session(model, threads=1)
     return in_order(session.run, feeds)
 
 
