@@ -70,27 +70,52 @@ def saturates() -> bool:
         """<ir_version: 8, opset_import: ["": 13]>
         probe (uint8[1, 2] a, int8[2, 1] b) => (int32[1, 1] y) { y = MatMulInteger(a, b) }"""
     )
-    session, _ = _load(model.SerializeToString(), ort.SessionOptions(), [])
+    session = _load(model.SerializeToString(), ort.SessionOptions(), [])
     a, b = np.full((1, 2), 255, np.uint8), np.full((2, 1), 127, np.int8)
     return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
 
 
-def _load(
-    data: bytes, options: ort.SessionOptions, disabled: list[str]
-) -> tuple[ort.InferenceSession, str]:
-    """Create a session, with less optimization if onnxruntime refuses the graph; and say so."""
+def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
+    """Create a session; with less optimization if onnxruntime refuses the optimized graph."""
     try:
-        session = ort.InferenceSession(
+        return ort.InferenceSession(
             data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
         )
-    except Exception as error:
+    except Exception:
         if options.graph_optimization_level not in _SIMPLER:
             raise
         options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
-        session, _ = _load(data, options, disabled)
-        level = options.graph_optimization_level.name
-        return session, _REFUSAL.format(level, first_line(error))
-    return session, ""
+        return _load(data, options, disabled)
+
+
+def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None) -> str:
+    """Load a model at onnxruntime's default settings, and run it once if there are inputs.
+
+    Returns:
+        A sentence on why it does not run so, and which setting helps; empty if it runs, or has
+        more than ``LARGE`` nodes, which take minutes to optimize.
+    """
+    if len(model.graph.node) > LARGE:
+        return ""
+    data, names = model.SerializeToString(), {i.name for i in model.graph.input}
+    reason, level = "", _LEVELS.ORT_ENABLE_ALL
+    while True:
+        options = ort.SessionOptions()
+        options.log_severity_level, options.graph_optimization_level = _SILENT, level
+        options.intra_op_num_threads = 1
+        if store.has_stored(model):
+            options.add_session_config_entry(_FOLDER, store.ROOT)
+        try:
+            session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            if feed is not None:
+                session.run(None, {name: feed[name] for name in names & feed.keys()})
+        except Exception as error:  # its exceptions have no common base
+            reason = reason or first_line(error)
+            if level not in _SIMPLER:
+                return f"onnxruntime does not run the file ({reason})"
+            level = _SIMPLER[level]
+        else:
+            return _REFUSAL.format(level.name, reason) if reason else ""
 
 
 class Session:
@@ -100,15 +125,12 @@ class Session:
     DequantizeLinear are not fused into such products: all processors compute the same integers.
 
     Args:
-        model: the model, or its bytes.
+        model: the model.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs; so do models of more
             than ``LARGE`` nodes, which would take minutes to load.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
-
-    Attributes:
-        refusal: sentence on what the optimizer makes of the model and does not run, or empty.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -148,7 +170,7 @@ class Session:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:
             data = with_equal_types(model).SerializeToString()
-            self._session, self.refusal = _load(data, options, disabled)
+            self._session = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self._options, self._lock = options, threading.Lock()
@@ -179,11 +201,10 @@ class Session:
         try:
             if self._random is not None:
                 drawn = with_equal_types(seeded(self._random, draw))
-                session, _ = _load(drawn.SerializeToString(), self._options, [])
+                session = _load(drawn.SerializeToString(), self._options, [])
             values = session.run(names, wanted, run_options)
         except Exception as error:
             if self._reloaded(session):
-                self.refusal = _REFUSAL.format("ORT_DISABLE_ALL", first_line(error))
                 return self.run(feeds, outputs, draw)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
@@ -194,7 +215,7 @@ class Session:
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
                 with contextlib.suppress(Exception):  # then it fails as it did
-                    self._session, _ = _load(self._written, self._options, [])
+                    self._session = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
 

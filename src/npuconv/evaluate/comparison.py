@@ -179,6 +179,7 @@ class Comparison:
         before = executor.with_outputs(float_model, watched)
         # Samples run beside each other, so each has one core.
         self._before = executor.Session(before, threads=1)
+        self._int8_model = None if tflite else int8_model
         self._written = tflite or executor.Session(int8_model, threads=1)
         self._after = tflite or executor.Session(seen(int8_model, stored), threads=1)
 
@@ -204,6 +205,8 @@ class Comparison:
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
         found = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
         chosen = set(spread(len(samples), layer_samples)) if self.layers else set()
+        if self._int8_model is not None and len(samples):
+            found.refusal = executor.refusal(self._int8_model, self._quantized(samples[0]))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
@@ -219,15 +222,13 @@ class Comparison:
                     values = numbers(layer, stored[layer.stored])
                     one.observe_comparable(exact(layer, old[layer.tensor]), values)
             see(number, old, new)
-        found.refusal = getattr(self._written, "refusal", "")
         return found
 
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """Run both models; the first sample goes through the converted one as it is written."""
-        scales = self._scales
-        stored = {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
+        stored = self._quantized(feed)
         inner = (self._tensors, self._stored_as) if with_layers else ([], [])
         tensors = _unique((*self._outputs, *self._within, *inner[0]))
         old = self._before.run(feed, tensors, number)
@@ -236,6 +237,10 @@ class Comparison:
             return old, self._after.run(stored, _unique((*self._outputs, *wanted)), number)
         written = self._written.run(stored, self._outputs)
         return old, (self._after.run(stored, wanted) if wanted else {}) | written
+
+    def _quantized(self, feed: Feed) -> Feed:
+        scales = self._scales
+        return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
     def _add(
         self, found: Measured, number: int, old: Mapping[str, Array], new: Mapping[str, Array]

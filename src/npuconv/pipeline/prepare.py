@@ -272,6 +272,7 @@ def check_loads(model: onnx.ModelProto) -> str:
         InternalError: onnxruntime does not load it.
     """
     try:
-        return executor.Session(model, threads=1).refusal
+        executor.Session(model, threads=1)
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None
+    return executor.refusal(model)
