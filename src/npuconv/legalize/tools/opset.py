@@ -76,7 +76,8 @@ def raise_to(model: Model, ctx: PassContext, target: int, least: int) -> int:
 
 def _plan(model: Model, ctx: PassContext, target: int) -> tuple[int, list[_Draft]]:
     """Return the newest opset that every node reaches, and the nodes that change on the way."""
-    model.obstacle = ""
+    if target > model.opset:
+        model.obstacle = ""  # of an earlier attempt; else it is what keeps lower-opset from it
     while target >= model.opset:
         nodes = _all_nodes(model.graph)
         drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
