@@ -43,7 +43,7 @@ def test_too_few_samples_to_keep_some_apart():
     """Accuracy is measured on all of them, which is said, and makes the interval wider."""
     few = npuconv.convert(digits(), calibration={"x": images(7, 1, 8, 8)}).report
     assert (few.accuracy.held_out, few.quantization.samples) == (False, 7)
-    assert any("too few samples to hold some out" in w for w in few.summary.warnings)
+    assert any("too few samples to keep some apart" in w for w in few.summary.warnings)
     below = few.accuracy.sqnr_db - few.accuracy.interval_db[0]
     assert below >= INTERVAL.calibrated_db + INTERVAL.worse_db + INTERVAL.other_db
 

@@ -170,7 +170,7 @@ def test_what_is_taken() -> None:
 def test_one_sample_is_few() -> None:
     """One sample leaves none to hold out."""
     warnings = npuconv.convert(MODEL, calibration=G[:1]).report.summary.warnings
-    assert any("too few samples to hold some out" in text for text in warnings)
+    assert any("too few samples to keep some apart" in text for text in warnings)
 
 
 def test_a_mistake_in_a_generator_is_its_own() -> None:

@@ -106,9 +106,8 @@ def after_convert(
         for name, value in flags.items()
         if name in SAMPLE_OPTIONS or (config and name.startswith("preprocess__"))
     }
-    suffix = Path(report.quantization.source.partition(",")[0]).suffix
-    data = ("--data", f"TEST{suffix}" if suffix else "TEST_FOLDER")
-    return shlex.join(["npuconv", "verify", path, output, *command_words(config, samples), *data])
+    words = ["npuconv", "verify", path, output, *command_words(config, samples)]
+    return f"{shlex.join(words)} --data SAMPLES"
 
 
 def _explain(report: Report) -> str:
