@@ -9,7 +9,15 @@ from npuconv.calibration.normalization import KNOWN, infer
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.samples import InputSpec
-from npuconv.samples.normalizations import CENTRED, IMAGENET, RAW, SIGNED, UNIT, Normalization
+from npuconv.samples.normalizations import (
+    CENTRED,
+    IMAGENET,
+    RAW,
+    SIGNED,
+    UNIT,
+    Normalization,
+    guess,
+)
 from npuconv.samples.pictures import draw, normalized
 from support.builders import Net
 
@@ -125,3 +133,8 @@ def test_shares():
     one, again = (found(plain(np.ones(8))) for _ in range(2))
     assert 1 / len(KNOWN) <= one.share <= 1
     assert one == again
+
+
+def test_no_values_have_no_normalization():
+    """A detector that found nothing hands on a tensor without values."""
+    assert guess(np.zeros(0, np.float32)) is None

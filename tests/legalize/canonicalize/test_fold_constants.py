@@ -271,7 +271,7 @@ def test_weights_of_few_bits(kind):
 
 @pytest.mark.parametrize(("depth", "macs"), [(2, 72), (0, None)])
 def test_a_product_of_constants(depth, macs):
-    """Costs before, and none after; an extent of 0 counts as not known."""
+    """A fold has costs before, and none after; an extent of 0 counts as not known."""
     model, ctx = read(product(depth).model()), context()
     run_pass(NAME, model, ctx)
     (record,) = ctx.rewrites
