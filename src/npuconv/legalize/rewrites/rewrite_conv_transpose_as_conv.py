@@ -121,8 +121,18 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if reason or win is None:
         ctx.refuse(model, node, reason)
         return 0
-    candidates = {c.form: c for c in _candidates(win)}
-    forms = choose(ctx.target, ctx.options, [_form(ctx, win, c) for c in candidates.values()])
+    pairs = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
+    if win.strides[0] == win.strides[1] > 1:
+        pairs["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
+    candidates = {name: Candidate(name, axes, _as_conv(win, axes)) for name, axes in pairs.items()}
+    forms = []
+    for name, candidate in candidates.items():
+        conv = candidate.win
+        moved = conv.output if max(candidate.phases) > 1 else conv.input  # phases, or the zeros
+        count = elements(moved) if max(win.strides) > 1 else 0
+        plan, obstacles = ctx.fitted(conv), objections(ctx, conv)
+        forms.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
+    forms = choose(ctx.target, ctx.options, forms)
     best = chosen(forms)
     if best is None:
         ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
@@ -134,7 +144,13 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     modulus = 1 if candidate.phases[0] == candidate.phases[1] else None
     with ctx.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
         record.forms = forms if len(forms) > 1 else ()
-        _replace(model, node, win, candidate)
+        axes, source = candidate.axes, node.inputs[0]
+        if axes[0].stretch > 1:
+            source = _insert_zeros(model, node, win, axes[0].stretch)
+        result = _convolve(model, node, win.group, candidate, source)
+        result = _interleave(model, node, candidate, result)
+        edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
+        edit.disconnect(node)
     return 1
 
 
@@ -148,13 +164,6 @@ def _obstacle(node: Node, win: Window | None) -> str:
     if query.dtype_name(query.input_of(node, 1)) != "float32":
         return "its weights are not float32"
     return constants_obstacle(node)
-
-
-def _candidates(win: Window) -> list[Candidate]:
-    forms = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
-    if win.strides[0] == win.strides[1] > 1:
-        forms["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
-    return [Candidate(form, axes, _as_conv(win, axes)) for form, axes in forms.items()]
 
 
 def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
@@ -177,26 +186,6 @@ def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
         output=(dims[0], channels, *cells),
         output_padding=(0,) * AXES,
     )
-
-
-def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
-    """Return a candidate with its cost; results of phases and inserted zeros are moved."""
-    conv = candidate.win
-    moved = conv.output if max(candidate.phases) > 1 else conv.input
-    count = elements(moved) if max(win.strides) > 1 else 0
-    fitted, against = ctx.fitted(conv), objections(ctx, conv)
-    moved_bytes = count + fitted.moved_bytes
-    return Form(candidate.form, fitted.cost, moved_bytes, next(iter(against), ""))
-
-
-def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:
-    axes, source = candidate.axes, node.inputs[0]
-    if axes[0].stretch > 1:
-        source = _insert_zeros(model, node, win, axes[0].stretch)
-    result = _convolve(model, node, win.group, candidate, source)
-    result = _interleave(model, node, candidate, result)
-    edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
-    edit.disconnect(node)
 
 
 def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor:
