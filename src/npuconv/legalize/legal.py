@@ -91,12 +91,6 @@ class LegalModel:
             found += [tensor.name for tensor in ends]
         return found
 
-    @property
-    def _has_zero_points(self) -> bool:
-        """Return whether the device takes every zero point, which only operators read."""
-        allows = self.target.activations.allows_zero_point
-        return bool(allows(LOWEST) and allows(HIGHEST))
-
     @cached_property
     def centred_tensors(self) -> list[str]:
         """Tensors whose zero point is 0: those of one scale, and what operators read and make.
@@ -106,13 +100,15 @@ class LegalModel:
         Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
         not tensors of operators where the device takes every zero point.
         """
-        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
+        allows = self.target.activations.allows_zero_point
+        takes_all = allows(LOWEST) and allows(HIGHEST)
+        centred = [] if takes_all else [t.name for t in self.plan.operator_tensors]
         bare = [conv for conv in self.plan.device if conv.name in self.biasless]
-        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
+        centred += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
         if self.options.io == "int8" or self.options.format != "tflite":
-            return [*self.uniform_tensors, *made]
+            return [*self.uniform_tensors, *centred]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+        return [*(name for name in self.uniform_tensors if name not in inputs), *centred]
 
     @property
     def padded_tensors(self) -> set[str]:
@@ -316,7 +312,7 @@ class Tracker:
         self._gone: dict[Key, str] = {}
 
     def step(self, pass_name: str, ctx: RuleContext) -> None:
-        """A pass has fired: what went, went with it."""
+        """Credit findings that disappeared to this pass."""
         if self._open:
             left = engine.marks_left(ctx, self._open)
             self._open = self._keep(self._open, pass_name, lambda f: _marked(f, left))
@@ -331,13 +327,8 @@ class Tracker:
     def _keep(
         self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
     ) -> list[Finding]:
-        kept = []
-        for finding in findings:
-            if stays(finding):
-                kept.append(finding)
-            else:
-                self._gone[finding.key] = pass_name
-        return kept
+        self._gone |= {f.key: pass_name for f in findings if not stays(f)}
+        return [finding for finding in findings if stays(finding)]
 
     def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
         """The findings that stay, and those that went, with the pass and its result.
@@ -383,11 +374,11 @@ class _Results:
 def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
     """Errors that remain, with what kept the passes from rewriting their nodes."""
     reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
-    return [_explained(f, reasons.get(f.node, "")) for f in findings]
-
-
-def _explained(finding: Finding, reason: str) -> Finding:
-    remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
-    if not remains or not reason or reason in finding.message:
-        return finding
-    return replace(finding, message=f"{finding.message}; not rewritten: {reason}")
+    result = []
+    for finding in findings:
+        remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
+        reason = reasons.get(finding.node, "")
+        if remains and reason and reason not in finding.message:
+            finding = replace(finding, message=f"{finding.message}; not rewritten: {reason}")
+        result.append(finding)
+    return result

@@ -46,7 +46,13 @@ def measure(records: Sequence[RewriteRecord]) -> None:
         InternalError: a difference above float tolerance: the rewrite is wrong.
     """
     waiting = [r for r in records if r.old is not None and r.new is not None]
-    runnable = [r for r in waiting if _has_numpy_types(r)]
+    runnable = []
+    for record in waiting:
+        inputs = record.old.inputs.values() if record.old is not None else ()
+        if any(isinstance(dtype, int) for dtype, _ in inputs):  # numpy has no bfloat16
+            record.note = "no runtime here computes in the type of its inputs"
+        else:
+            runnable.append(record)
     first: dict[Hashable, RewriteRecord] = {}
     leaders = [first.setdefault(_form(r) or id(r), r) for r in runnable]
     led = [r for r, leader in zip(runnable, leaders, strict=True) if r is leader]
@@ -58,15 +64,6 @@ def measure(records: Sequence[RewriteRecord]) -> None:
             record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
     for record in waiting:
         record.old = record.new = None
-
-
-def _has_numpy_types(record: RewriteRecord) -> bool:
-    """Return whether numpy has a name for the types of the inputs (not for bfloat16)."""
-    assert record.old is not None
-    known = not any(isinstance(dtype, int) for dtype, _ in record.old.inputs.values())
-    if not known:
-        record.note = "no runtime here computes in the type of its inputs"
-    return known
 
 
 def _form(record: RewriteRecord) -> Hashable | None:
@@ -190,7 +187,14 @@ class _Graph:
         """Add a region; return the names its outputs have here, by their own names."""
         self._opset = max(self._opset, region.opset)
         for name, tensor in region.constants.items():
-            self._constant(tensor, prefix + name)
+            array = query.value(tensor)
+            assert array is not None
+            # Weights are fed, not copied into the model; shapes and axes must be initializers.
+            if array.ndim and array.dtype.kind == "f":
+                self._feed(prefix + name, array)
+            else:
+                proto = onnx.numpy_helper.from_array(array, prefix + name)
+                self._graph.initializer.append(proto)
         for name in region.inputs:
             self._feed(prefix + name, feeds[name])
         for node in region.nodes:
@@ -211,15 +215,6 @@ class _Graph:
         self._made.discard(name)
         self._graph.output.add().name = name
         return name
-
-    def _constant(self, tensor: Tensor, name: str) -> None:
-        array = query.value(tensor)
-        assert array is not None
-        # Weights are fed, not copied into the model; shapes and axes must be initializers.
-        if array.ndim and array.dtype.kind == "f":
-            self._feed(name, array)
-        else:
-            self._graph.initializer.append(onnx.numpy_helper.from_array(array, name))
 
     def _feed(self, name: str, array: np.ndarray) -> None:
         self.feeds[name] = array

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from npuconv import baseline
-from npuconv.baseline import Baseline
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.rules import RULES, engine
@@ -28,23 +27,23 @@ def for_model(options: Options, model: str) -> Options:
         model: path of the model, with ``/``. A pattern fits the whole path or its end:
             ``old/*.onnx`` fits ``models/old/a.onnx``; a ``*`` fits any text.
     """
-    chosen = [part for pattern, part in options.rules.items() if _fits(pattern, model)]
-    if not chosen:
+    parts = [
+        part
+        for pattern, part in options.rules.items()
+        if fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
+    ]
+    if not parts:
         return options
-    given = [part.select for part in chosen if part.select]
+    selects = [part.select for part in parts if part.select]
     severity = dict(options.severity)
-    for part in chosen:
+    for part in parts:
         severity |= part.severity
     changes = {
-        "select": given[-1] if given else options.select,
-        "ignore": options.ignore + tuple(code for part in chosen for code in part.ignore),
+        "select": selects[-1] if selects else options.select,
+        "ignore": options.ignore + tuple(code for part in parts for code in part.ignore),
         "severity": severity,
     }
     return options.model_copy(update=changes)
-
-
-def _fits(pattern: str, model: str) -> bool:
-    return fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
 
 
 def wanted(
@@ -60,13 +59,13 @@ def wanted(
 
     ``accepted`` is how many findings a baseline lists, by code and node.
     """
-    every = list(findings)
-    kept = set(map(id, engine.binding(every)))
-    weighed = [f if id(f) in kept else _weigh(f, options) for f in every]
-    chosen = [f for f in weighed if f is not None]
-    number = Counter(_key(f) for f in chosen if _is_open(f))
-    taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
-    marked = [_accept(f, _is_open(f) and _key(f) in taken) for f in chosen]
+    candidates = list(findings)
+    binding = set(map(id, engine.binding(candidates)))
+    weighed = [f if id(f) in binding else _weigh(f, options) for f in candidates]
+    selected = [f for f in weighed if f is not None]
+    number = Counter(_key(f) for f in selected if _is_open(f))
+    accepted_keys = {key for key, most in accepted.items() if 0 < number[key] <= most}
+    marked = [replace(f, accepted=_is_open(f) and _key(f) in accepted_keys) for f in selected]
     return sorted(marked, key=sort_key)
 
 
@@ -100,10 +99,6 @@ class Findings:
         """Return the findings with those of one code that are unknown limits replaced."""
         other = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
         return replace(self, every=(*other, *found))
-
-
-def _accept(finding: Finding, accepted: bool) -> Finding:
-    return finding if finding.accepted == accepted else replace(finding, accepted=accepted)
 
 
 def _key(finding: Finding) -> baseline.Key:
@@ -229,14 +224,10 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
         found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
     new = baseline.renewed(old, found, looked_at, Path(path).parent)
     baseline.write(path, new)
-    return f"wrote {path}: {_change(old, new)}"
-
-
-def _change(old: Baseline, new: Baseline) -> str:
-    before, after = ({(*e.place, *e.key) for e in one.findings} for one in (old, new))
-    number = len(after)
-    accepted = f"{number} finding{'s' * (number != 1)} accepted"
-    return f"{accepted}, {len(after - before)} of them new; {len(before - after)} gone"
+    before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
+    accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"
+    changes = f"{len(after - before)} of them new; {len(before - after)} gone"
+    return f"wrote {path}: {accepted}, {changes}"
 
 
 def orphaned(path: str | None) -> list[str]:

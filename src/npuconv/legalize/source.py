@@ -98,7 +98,16 @@ class SourceModel:
 
     def record_nodes(self, model: Model) -> None:
         """Record name, form and operators of every node."""
-        self.nodes = tuple(_node(model, n) for n in model.nodes() if n.op != "Constant")
+        self.nodes = tuple(
+            SourceNode(
+                name=model.label(node),
+                form=form_of(node),
+                inputs=tensors(node.inputs),
+                outputs=tensors(node.outputs),
+            )
+            for node in model.nodes()
+            if node.op != "Constant"
+        )
         nodes = by_label(model)
         self.forms = {label: describe(listed) for label, listed in nodes.items()}
         self.ops = {label: operators(listed) for label, listed in nodes.items()}
@@ -114,15 +123,6 @@ class SourceModel:
         refused = {label for f in errors for label in f.origin}
         listed = [n for n in model.nodes("Conv") if target.operator("Conv") is not None]
         self.taken = frozenset(model.label(node) for node in listed) - refused
-
-
-def _node(model: Model, node: Node) -> SourceNode:
-    return SourceNode(
-        name=model.label(node),
-        form=form_of(node),
-        inputs=tensors(node.inputs),
-        outputs=tensors(node.outputs),
-    )
 
 
 def tensors(listed: Iterable[Tensor]) -> tuple[str, ...]:
@@ -170,20 +170,14 @@ def _form(name: str, win: Window) -> str:
     if win.kernel is None:
         return name
     name += "" if len(win.kernel) == 2 else f"{len(win.kernel)}D"
-    return ", ".join((f"{name} {_times(win.kernel)}", *_details(win)))
-
-
-def _details(win: Window) -> list[str]:
-    """Return strides, dilations and groups that are not 1."""
-    parts = []
+    parts = [f"{name} {_times(win.kernel)}"]
     if set(win.strides) != {1}:
         parts.append(f"stride {_times(win.strides)}")
     if set(win.dilations) != {1}:
         parts.append(f"dilation {_times(win.dilations)}")
     if win.group != 1:
-        depthwise = win.group == win.in_channels
-        parts.append("depthwise" if depthwise else f"group {win.group}")
-    return parts
+        parts.append("depthwise" if win.group == win.in_channels else f"group {win.group}")
+    return ", ".join(parts)
 
 
 def _times(values: tuple[int, ...]) -> str:

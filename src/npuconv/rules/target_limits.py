@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
@@ -68,7 +69,12 @@ def needs(ctx: RuleContext) -> list[Need]:
         for name, limit, value in shared[key]:
             limits[name] = limit
             nodes.setdefault(name, {}).setdefault(value, []).append(node)
-    return [_need(name, limits[name], nodes[name]) for name in sorted(nodes)]
+    found = []
+    for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
+        values = tuple(sorted(by_value, key=lambda v: (str(type(v)), v)))
+        count, example = sum(map(len, by_value.values())), by_value[values[-1]][0]
+        found.append(Need(name, limits[name], values, count, example))
+    return found
 
 
 def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
@@ -79,11 +85,6 @@ def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, 
             value = ANY
         if not limit.known and value is not None and fact not in DECIDED_LATER:
             yield f"{node.op}.{fact}", limit, value
-
-
-def _need(name: str, limit: Limit, nodes: dict[Any, list[Node]]) -> Need:
-    values = sorted(nodes, key=lambda v: (str(type(v)), v))
-    return Need(name, limit, tuple(values), sum(map(len, nodes.values())), nodes[values[-1]][0])
 
 
 # Extents that the model leaves open
@@ -111,21 +112,17 @@ def advice_on_shape(model: Model, node: Node) -> str:
 
     Of several dynamic inputs only those that the node depends on are named.
     """
-    dynamic = [t for t in model.graph.inputs if _is_dynamic(t)]
+    shapes = [(tensor, query.shape(tensor) or ()) for tensor in model.graph.inputs]
+    dynamic = [(t, dims) for t, dims in shapes if any(not isinstance(d, int) for d in dims)]
     if len(dynamic) > 1:
         above = set(map(id, query.upstream_tensors(node)))
-        dynamic = [t for t in dynamic if id(t) in above]
-    flags = " ".join(f"--input-shape {t.name}={_shape_text(t)}" for t in dynamic)
+        dynamic = [(t, dims) for t, dims in dynamic if id(t) in above]
+    texts = (
+        (t.name, ",".join(str(d) if isinstance(d, int) else "?" for d in dims))
+        for t, dims in dynamic
+    )
+    flags = " ".join(f"--input-shape {name}={text}" for name, text in texts)
     return f"give {flags} with numbers for every ?" if flags else ""
-
-
-def _is_dynamic(tensor: Tensor) -> bool:
-    dims = query.shape(tensor)
-    return dims is not None and any(not isinstance(d, int) for d in dims)
-
-
-def _shape_text(tensor: Tensor) -> str:
-    return ",".join(str(d) if isinstance(d, int) else "?" for d in query.shape(tensor) or ())
 
 
 # Integer convolutions as they are written for the device
@@ -151,8 +148,11 @@ def _written_facts(node: Node) -> dict[str, Any]:
     """Return mode, types, zero point and weight sums by the names of target facts."""
     zero = query.constant_input(node, _X_ZERO)
     weight = query.constant_input(node, _weight(node))
+    mode, dims = "plain", query.shape(query.input_of(node, _weight(node)))
+    if int(query.attribute(node, "group", 1)) != 1:
+        mode = "depthwise" if dims is not None and dims[1] == 1 else "grouped"
     facts: dict[str, Any] = {
-        "mode": _mode(node),
+        "mode": mode,
         "dtype": query.dtype_name(node.inputs[0]) or "int8",
         "weight_dtype": query.dtype_name(query.input_of(node, _weight(node))),
         "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
@@ -168,10 +168,3 @@ def _written_facts(node: Node) -> dict[str, Any]:
 def _weight(node: Node) -> int:
     """Return which input has the weights."""
     return 1 if node.op == "ConvInteger" else 3
-
-
-def _mode(node: Node) -> str:
-    if int(query.attribute(node, "group", 1)) == 1:
-        return "plain"
-    weight = query.shape(query.input_of(node, _weight(node)))
-    return "depthwise" if weight is not None and weight[1] == 1 else "grouped"

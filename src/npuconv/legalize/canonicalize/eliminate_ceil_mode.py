@@ -43,8 +43,10 @@ def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
     if axes is None or not query.attribute(node, "ceil_mode", 0):
         return 0
     pads = tuple(map(_reaching, axes))
-    counts = _counts_pads(node, axes)
-    if not counts or all(pair == one[-1] for pair, one in zip(pads, axes, strict=True)):
+    # Divides by a number that counts its pads, but not the cells beyond them.
+    counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
+    counts = counts and any(any(pair) for *_, pair in axes)
+    if not counts or all(pair == axis[-1] for pair, axis in zip(pads, axes, strict=True)):
         return _write(model, ctx, node, pads, counts=counts)
     if model.opset >= OPSET and query.is_standard(node):
         return _pad_in_front(model, ctx, node, pads, axes)
@@ -69,12 +71,6 @@ def _reaching(axis: _Axis) -> tuple[int, int]:
     if conv_output(*axis) == cells:
         return begin, end
     return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
-
-
-def _counts_pads(node: Node, axes: _Axes) -> bool:
-    """Return whether it divides by a number that its pads are in, and cells beyond are not."""
-    counted = node.op == "AveragePool" and query.attribute(node, "count_include_pad", 0)
-    return bool(counted) and any(any(pair) for *_, pair in axes)
 
 
 def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: bool) -> int:

@@ -115,9 +115,8 @@ def _expand(model: Model, ctx: PassContext, node: Node, found: _Match) -> None:
     from npuconv.legalize.tools import quantized
 
     op, dynamic = _FLOAT[node.op], found.quantizer.op == "DynamicQuantizeLinear"
-    cast = query.producer(next(t for t in found.mul.inputs if _is_cast(t)))
-    assert cast is not None, "it was matched"
-    nodes = [node, cast, found.mul]
+    producers = filter(None, map(query.producer, found.mul.inputs))
+    nodes = [node, next(n for n in producers if n.op == "Cast"), found.mul]
     with ctx.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
         source = found.quantizer.inputs[0]
         if not dynamic:
@@ -141,8 +140,3 @@ def _expand(model: Model, ctx: PassContext, node: Node, found: _Match) -> None:
         assert maker is not None, "insert gave it one"
         edit.keep_name(maker, node)
         edit.hand_over(made, result)
-
-
-def _is_cast(tensor: Tensor) -> bool:
-    maker = query.producer(tensor)
-    return maker is not None and maker.op == "Cast"

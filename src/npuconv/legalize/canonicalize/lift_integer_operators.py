@@ -13,7 +13,7 @@ from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.quantized import Parameters
@@ -36,6 +36,8 @@ def lift_integer_operators(model: Model, ctx: PassContext) -> int:
 
 
 def _lift(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
     from npuconv.legalize.tools import quantized
 
     count = len(node.inputs) if node.op == "Concat" else 1
@@ -60,7 +62,10 @@ def _lift(model: Model, ctx: PassContext, node: Node) -> int:
         if not isinstance(found[0], str):
             _lift_bounds(model, node, found[0])
         for index, result in enumerate(list(node.outputs)):
-            _quantize(model, node, index, result, scale, zero)
+            lifted = edit.variable(model, f"{result.name}/float", result, np.float32)
+            node.outputs[index] = lifted
+            inputs = [lifted, scale, *([zero] if zero is not None else [])]
+            edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
     return 1
 
 
@@ -77,17 +82,6 @@ def _lift_bounds(model: Model, node: Node, own: Parameters) -> None:
             continue
         value = own.dequantize(stored.reshape(()))
         edit.set_input(node, index, edit.constant(model, f"{node.name}/{index}", value))
-
-
-def _quantize(
-    model: Model, node: Node, index: int, result: Tensor, scale: Tensor, zero: Tensor | None
-) -> None:
-    import numpy as np
-
-    lifted = edit.variable(model, f"{result.name}/float", result, np.float32)
-    node.outputs[index] = lifted
-    inputs = [lifted, scale, *([zero] if zero is not None else [])]
-    edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
 
 
 def _fault(node: Node, found: list[Parameters | str]) -> str:

@@ -97,7 +97,10 @@ def _remove(
         with ctx.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
             edit.replace_by_constant(model, stored, own.quantize(values))
         return 1
-    free = [reader for reader in readers if _is_free(model, source, reader)]
+    # An output of the model can only go if a result inside the graph takes its name.
+    maker = query.producer(source)
+    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
+    free = [reader for reader in readers if inner or not model.is_output(reader.outputs[0])]
     if not free:
         ctx.refuse(model, node, "it stands between an input and an output of the model")
         return 0
@@ -109,23 +112,11 @@ def _remove(
         maker = query.producer(source)
         for reader in free:
             _bypass(model, reader, source)
-    # An output of the model has given its name to what was read.
-    name = source.name if maker is None else _name_of_result(maker, source)
+    name = source.name
+    if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
+        name = maker.outputs[0].name
     _remember(ctx, name, own, None if maker is None else model.label(maker))
     return 1
-
-
-def _name_of_result(maker: Node, source: Tensor) -> str:
-    """Return the name of what a node makes now, where an output has taken over its result."""
-    here = any(tensor is source for tensor in maker.outputs)
-    return source.name if here or len(maker.outputs) != 1 else maker.outputs[0].name
-
-
-def _is_free(model: Model, source: Tensor, reader: Node) -> bool:
-    """Return whether a DequantizeLinear can go without a new name for an output."""
-    maker = query.producer(source)
-    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
-    return not model.is_output(reader.outputs[0]) or inner
 
 
 def _bypass(model: Model, reader: Node, source: Tensor) -> None:

@@ -41,32 +41,23 @@ def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
-    found = _shuffle(model, start)
-    if found is None or _is_worse(ctx, found.nodes):
+    shuffle = _shuffle(model, start)
+    if shuffle is None:
         return 0
-    before = " + ".join(dict.fromkeys(node.op for node in found.nodes))
-    results = [tensor for tensor, _ in found.ends]
-    with ctx.rewrite(model, found.nodes, before, "Gather", outputs=results, modulus=None):
-        _replace(model, start, found)
+    lists, nodes, source = ctx.target.operator, shuffle.nodes, start.inputs[0]
+    if lists("Gather") is None and any(lists(n.op, n.domain or "") is not None for n in nodes):
+        return 0  # the device runs some of these, and no Gather
+    before = " + ".join(dict.fromkeys(node.op for node in nodes))
+    results = [tensor for tensor, _ in shuffle.ends]
+    with ctx.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
+        for result, order in shuffle.ends:
+            inputs = [source, edit.integers(model, f"{start.name}/order", order)]
+            shape, attrs = query.shape(result), {"axis": CHANNELS}
+            gathered = edit.insert(model, "Gather", inputs, origin=nodes, shape=shape, attrs=attrs)
+            edit.hand_over(gathered, result)
+        for node in nodes:
+            edit.disconnect(node)
     return 1
-
-
-def _replace(model: Model, start: Node, found: _Walk) -> None:
-    source = start.inputs[0]
-    for result, order in found.ends:
-        inputs = [source, edit.integers(model, f"{start.name}/order", order)]
-        shape, attrs = query.shape(result), {"axis": CHANNELS}
-        chosen = edit.insert(model, "Gather", inputs, origin=found.nodes, shape=shape, attrs=attrs)
-        edit.hand_over(chosen, result)
-    for node in found.nodes:
-        edit.disconnect(node)
-
-
-def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
-    """Return whether the device runs some of these, and no Gather."""
-    target = ctx.target
-    listed = any(target.operator(node.op, node.domain or "") is not None for node in nodes)
-    return listed and target.operator("Gather") is None
 
 
 def _shuffle(model: Model, start: Node) -> _Walk | None:
@@ -170,18 +161,14 @@ def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places
     if node.op in _SHAPING and math.prod(dims) == places.size:
         moved = places.reshape(dims)  # as many values as in a sample: the batch is unchanged
     elif node.op == "Transpose":
-        moved = _transposed(node, places, batch=batch)
+        axes = range(places.ndim)
+        perm = list(query.attribute(node, "perm", None) or axes[::-1])
+        # Another rank cannot be run: the shapes that the file states are not true.
+        is_sound = sorted(perm) == list(axes) and not (batch and perm[0] != 0)
+        moved = places.transpose(perm) if is_sound else None
     elif node.op == "Gather":
         moved = _gathered(node, places, batch=batch)
     return moved if moved is not None and moved.shape == dims else None
-
-
-def _transposed(node: Node, places: Places, *, batch: bool) -> Places | None:
-    axes = range(places.ndim)
-    perm = list(query.attribute(node, "perm", None) or axes[::-1])
-    if sorted(perm) != list(axes) or (batch and perm[0] != 0):
-        return None  # the first cannot be run: the shapes that the file states are not true
-    return places.transpose(perm)
 
 
 def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:

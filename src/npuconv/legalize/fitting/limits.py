@@ -161,14 +161,9 @@ class Demand:
 
 
 def _of_limit(name: str, limit: Limit) -> _Check:
-    others = _named(" ".join(str(v) for v in limit.values if isinstance(v, str)))
-    named = frozenset({name}) | others
-    holds = _compiled(name, limit) or partial(_ask, limit, name)
-    return _Check(name, limit, holds, named, _about(named))
-
-
-def _ask(limit: Limit, name: str, facts: Facts) -> bool | None:
-    return limit.allows(lookup(facts, name), facts)
+    facts = _named(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
+    holds = _compiled(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
+    return _Check(name, limit, holds, facts, _about(facts))
 
 
 def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:

@@ -125,14 +125,14 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if win.strides[0] == win.strides[1] > 1:
         pairs["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
     candidates = {name: Candidate(name, axes, _as_conv(win, axes)) for name, axes in pairs.items()}
-    forms = []
+    costed = []
     for name, candidate in candidates.items():
         conv = candidate.win
         moved = conv.output if max(candidate.phases) > 1 else conv.input  # phases, or the zeros
         count = elements(moved) if max(win.strides) > 1 else 0
         plan, obstacles = ctx.fitted(conv), objections(ctx, conv)
-        forms.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
-    forms = choose(ctx.target, ctx.options, forms)
+        costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
+    forms = choose(ctx.target, ctx.options, costed)
     best = chosen(forms)
     if best is None:
         ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))

@@ -105,7 +105,10 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
         maker = query.producer(node.inputs[source])
         if array is None or maker is None or maker.op not in query.CONVOLUTIONS:
             continue
-        values = _output_channel_values(array, maker)
+        win = window(maker)
+        axes, channels = (None, None) if win is None else (win.axes, win.out_channels)
+        dims = (None, channels, *(None,) * (axes or 0))
+        values = channel_values(array, None if None in (axes, channels) else dims)
         if values is None:
             ctx.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
             return 0
@@ -118,13 +121,6 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
             return 0
         return absorb(model, ctx, conv, node, factor, offset)
     return 0
-
-
-def _output_channel_values(values: np.ndarray, conv: Node) -> np.ndarray | None:
-    win = window(conv)
-    if win is None or win.axes is None or win.out_channels is None:
-        return None
-    return channel_values(values, (None, win.out_channels, *(None,) * win.axes))
 
 
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:

@@ -176,7 +176,9 @@ def read_parameters(
         return "its scale or zero point is computed"
     scales = np.squeeze(np.asarray(scales, np.float32)) if scales.size == 1 else scales
     if not scales.size or not np.isfinite(scales).all() or (scales < SMALLEST_SCALE).any():
-        return f"its scale{_shown(scales)} is no positive number that float32 holds in full"
+        bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))].reshape(-1)
+        shown = f" {float(bad[0]):g}" if bad.size else ""
+        return f"its scale{shown} is no positive number that float32 holds in full"
     dtype = _integer_type(zeros, stored)
     if dtype is None and zeros is not None and not is_integer(zeros.dtype):
         return f"its zero point is {zeros.dtype.name}, no integer"
@@ -224,11 +226,6 @@ def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] |
         return own if own is not None and is_integer(own) else np.dtype(np.uint8)
     unlike = own is not None and is_integer(own) and own != zeros.dtype
     return None if unlike or not is_integer(zeros.dtype) else zeros.dtype
-
-
-def _shown(scales: NDArray[Any]) -> str:
-    bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))]
-    return "" if not bad.size else f" {float(bad.reshape(-1)[0]):g}"
 
 
 def dequantized(

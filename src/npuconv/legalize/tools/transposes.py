@@ -36,9 +36,17 @@ def cancel(model: Model, ctx: PassContext | None = None) -> int:
         Number of changes.
     """
     total = 0
-    while fired := _merge_all(model, ctx) + _transpose_all(model, ctx):
+    while True:
+        nodes = model.nodes("Transpose")
+        fired = sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
+        for piece in list(_pieces(model)):
+            piece.find_border()
+            if piece.saves_transposes():
+                piece.transpose(ctx)
+                fired += 1
+        if not fired:
+            return total
         total += fired
-    return total
 
 
 @contextmanager
@@ -62,11 +70,6 @@ def _change(
                 record.new = trace(model, record.old, tensors)
 
         yield settle
-
-
-def _merge_all(model: Model, ctx: PassContext | None) -> int:
-    nodes = model.nodes("Transpose")
-    return sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
 
 
 def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
@@ -98,16 +101,6 @@ def _drop(model: Model, ctx: PassContext | None, node: Node) -> int:
         settle([node.inputs[0]])
         edit.bypass(model, node)
     return 1
-
-
-def _transpose_all(model: Model, ctx: PassContext | None) -> int:
-    fired = 0
-    for piece in list(_pieces(model)):
-        piece.find_border()
-        if piece.saves_transposes():
-            piece.transpose(ctx)
-            fired += 1
-    return fired
 
 
 def _pieces(model: Model) -> Iterator[_Piece]:
@@ -261,27 +254,25 @@ class _Piece:
         after = f"between {self._added} Transposes"
         outputs = [*(n.outputs[0] for n, _ in undone), *stay]
         with _change(self.model, ctx, unique, before, after, outputs) as settle:
-            self._transpose_sources()
+            for key, tensor in self.sources.items():
+                undone_node = self.before.get(key)
+                if undone_node is None:
+                    origin = self._inner_readers(tensor)[:1]
+                    shape = permuted(query.shape(tensor), self.perm)
+                    attrs = {"perm": list(self.perm)}
+                    source = edit.insert(
+                        self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
+                    )
+                else:
+                    source = undone_node.inputs[0]
+                self._replace(tensor, source)
+                if undone_node is not None and not self._leaves(tensor, set()):
+                    edit.disconnect(undone_node)
             for node in self.nodes:
                 permute(self.model, node, self.perm)
-            made = [(n, t) for n in self.nodes for t in list(n.outputs)]
-            turned = {id(t): self._transpose_result(n, t) for n, t in made}
-            settle([*(turned[key] for _, key in undone), *stay])
-
-    def _transpose_sources(self) -> None:
-        for key, tensor in self.sources.items():
-            maker = self.before.get(key)
-            turned = maker.inputs[0] if maker is not None else self._transposed(tensor)
-            self._replace(tensor, turned)
-            if maker is not None and not self._leaves(tensor, set()):
-                edit.disconnect(maker)
-
-    def _transposed(self, tensor: Tensor) -> Tensor:
-        shape, attrs = permuted(query.shape(tensor), self.perm), {"perm": list(self.perm)}
-        origin = self._inner_readers(tensor)[:1]
-        return edit.insert(
-            self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
-        )
+            results = [(n, t) for n in self.nodes for t in list(n.outputs)]
+            transposed = {id(t): self._transpose_result(n, t) for n, t in results}
+            settle([*(transposed[key] for _, key in undone), *stay])
 
     def _inner_readers(self, tensor: Tensor) -> list[Node]:
         unique = {id(n): n for n in query.consumers(tensor)}

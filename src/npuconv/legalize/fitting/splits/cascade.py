@@ -95,9 +95,8 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tens
     blocks = emit(replace(
         piece, layer=first, source=builder.pad(piece.source, grown), weight=mean, bias=None
     ))  # fmt: skip
-    rest = builder.constant(
-        piece,
-        ("rest", steps),
-        lambda: np.full(second.weight, array.reshape(-1)[0] * share, array.dtype),
+    factor = array.reshape(-1)[0] * share
+    weight = builder.constant(
+        piece, ("rest", steps), lambda: np.full(second.weight, factor, array.dtype)
     )
-    return emit(replace(piece, layer=second, source=blocks, weight=rest))
+    return emit(replace(piece, layer=second, source=blocks, weight=weight))

@@ -118,7 +118,8 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
         return
     fewer = [size for size in sizes(layer.group) if size < layer.group]
     grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
-    dense = next((n for n in fewer if not demand.breaks(_dense(layer, n), *_GROUPS)), None)
+    forms = ((n, _densified(_fewer_groups(layer, n))) for n in fewer)
+    dense = next((n for n, form in forms if not demand.breaks(form, *_GROUPS)), None)
     for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
         parts = cut(layer.group, size, partial(_fewer_groups, layer))
         moved = elements(layer.source) + elements(layer.output)
@@ -135,10 +136,6 @@ def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
 def _fewer_groups(layer: Layer, groups: int) -> Layer:
     outputs = layer.out_channels // layer.group
     return layer.with_channels(groups * layer.weight[1], groups * outputs, groups)
-
-
-def _dense(layer: Layer, groups: int) -> Layer:
-    return _densified(_fewer_groups(layer, groups))
 
 
 def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:

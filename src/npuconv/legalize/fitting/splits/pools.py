@@ -46,51 +46,46 @@ def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
         return
     for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
         pools = _in_turn(layer, count)
-        if any(demand.breaks(one, *_WINDOW) for one in pools):
+        if any(demand.breaks(pool, *_WINDOW) for pool in pools):
             continue
-        text = f"in turn {', '.join(times(one.kernel) for one in pools)}"
-        parts = tuple(Part(one) for one in dict.fromkeys(pools))
-        parts = tuple(replace(p, count=pools.count(p.layer)) for p in parts)
+        text = f"in turn {', '.join(times(pool.kernel) for pool in pools)}"
+        parts = tuple(Part(pool, pools.count(pool)) for pool in dict.fromkeys(pools))
         yield Proposal("in turn", text, parts, partial(_one_after_another, pools=pools))
         return
 
 
 def _in_turn(layer: Layer, count: int) -> list[Layer]:
     """Return so many pools, which together reach as far as the window."""
-    kernels = [[_reach(k, count, i) for k in layer.kernel] for i in range(count)]
+    # Each has one cell, and its share of the others.
+    shares = [divmod(kernel - 1, count) for kernel in layer.kernel]
+    kernels = [[1 + cells + (i < more) for cells, more in shares] for i in range(count)]
     begins, ends = (
         [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
         for side in (0, 1)
     )
-    extents, found = layer.extents, list[Layer]()
+    extents, pools = layer.extents, list[Layer]()
     for number, kernel in enumerate(kernels):
         pads = tuple((begins[a][number], ends[a][number]) for a in layer.axes)
         strides = layer.strides if number == count - 1 else (1,) * len(kernel)
-        one = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
-        extents = tuple(map(one.cells, one.axes))
-        found.append(one)
-    return found
-
-
-def _reach(kernel: int, count: int, number: int) -> int:
-    """Return the kernel of one of so many pools: one cell, and its share of the others."""
-    each, more = divmod(kernel - 1, count)
-    return 1 + each + (number < more)
+        pool = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
+        extents = tuple(map(pool.cells, pool.axes))
+        pools.append(pool)
+    return pools
 
 
 def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
     """Divide the pads of one end, by what the kernels reach beyond one cell."""
-    found, room = [], sum(kernels) - len(kernels)
+    shares, room = [], sum(kernels) - len(kernels)
     for kernel in kernels:
-        found.append(-(-pad * (kernel - 1) // max(room, 1)))
-        pad, room = pad - found[-1], room - (kernel - 1)
-    return found
+        shares.append(-(-pad * (kernel - 1) // max(room, 1)))
+        pad, room = pad - shares[-1], room - (kernel - 1)
+    return shares
 
 
 def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Layer]) -> Tensor:
     result = piece.source
-    for one in pools:
-        result = emit(piece.with_layer(one, result))
+    for pool in pools:
+        result = emit(piece.with_layer(pool, result))
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -33,9 +34,7 @@ def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
     if tile is None:
         return
     counts = [-(-(layer.cells(a) or 1) // (tile.cells(a) or 1)) for a in layer.axes]
-    number = 1
-    for count in counts:
-        number *= count
+    number = math.prod(counts)
     moved = number * elements(tile.source) + 2 * elements(layer.output)
     text = f"{times(counts)} tiles of {times(tile.extents)}"
     build = partial(_build, tile=tile, counts=counts)
@@ -65,38 +64,23 @@ def _best(layer: Layer, demand: Demand) -> Layer | None:
 def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
     """Cells of a tile along an axis that no limit of that axis alone is against."""
     whole = [layer.cells(a) or 1 for a in layer.axes]
-    own = _facts_of(layer, axis)
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    facts = frozenset({f"in_{side}", f"out_{side}"})
+    most, reach, fewest = demand.most(f"in_{side}"), layer.reach(axis), 1
+    if most is not None and most >= reach:  # the largest tile has so many cells
+        fewest = -(-whole[axis] // ((most - reach) // layer.strides[axis] + 1))
     last = 0
-    for count in range(_fewest(layer, demand, axis), whole[axis] + 1):
+    for count in range(fewest, whole[axis] + 1):
         least = -(-whole[axis] // count)
         if least == last:
             continue
         last = least
         for cells in range(least, least + (_MOST_EXTRA if count == 1 else _FEW_EXTRA)):
             tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(whole)])
-            if not _is_refused(tile, demand, own):
+            faults = demand.broken_facts(tile)
+            if not any(fault & facts and not (fault & _EXTENTS) - facts for fault in faults):
                 yield cells
                 break
-
-
-def _fewest(layer: Layer, demand: Demand, axis: int) -> int:
-    """The fewest tiles along an axis that the largest extent of the device leaves room for."""
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    whole, most = layer.cells(axis) or 1, demand.most(f"in_{side}")
-    if most is None or most < layer.reach(axis):
-        return 1
-    return -(-whole // ((most - layer.reach(axis)) // layer.strides[axis] + 1))
-
-
-def _is_refused(tile: Layer, demand: Demand, own: frozenset[str]) -> bool:
-    """Return whether a broken limit is about one axis only."""
-    return any(fault & own and not (fault & _EXTENTS) - own for fault in demand.broken_facts(tile))
-
-
-def _facts_of(layer: Layer, axis: int) -> frozenset[str]:
-    """The extents of an axis as facts; height and width are the last two axes."""
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    return frozenset({f"in_{side}", f"out_{side}"})
 
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
