@@ -84,12 +84,12 @@ class LegalModel:
     @cached_property
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
-        found = uniform(self.plan)
+        names = uniform(self.plan)
         # one scale says what they stand for, and TFLite has one for a tensor
         if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
-            found += [tensor.name for tensor in ends]
-        return found
+            names += [tensor.name for tensor in ends]
+        return names
 
     @cached_property
     def centred_tensors(self) -> list[str]:
@@ -113,30 +113,30 @@ class LegalModel:
     @property
     def padded_tensors(self) -> set[str]:
         """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        found, known = set[str](), self.ctx.fragments
+        padded, fragments = set[str](), self.ctx.fragments
         for conv in self.plan.device:
-            own = any(query.attribute(conv, "pads", ()) or ())
-            if own or (conv.name in known and known[conv.name].needs_zero):
-                found.add(conv.inputs[0].name)
-        return found
+            pads = any(query.attribute(conv, "pads", ()) or ())
+            if pads or (conv.name in fragments and fragments[conv.name].needs_zero):
+                padded.add(conv.inputs[0].name)
+        return padded
 
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
         bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
         more = self.ctx.bias_channels
-        found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset((*(conv.name for conv in found), *more))
+        broken = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
+        return frozenset((*(conv.name for conv in broken), *more))
 
     @property
     def symmetric_tensors(self) -> set[str]:
         """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
         source = self.ctx.source_scales if self.options.keep_scales else SourceScales()
-        found = {name for name, own in source.tensors.items() if not own.zeros.any()}
-        made = {label for label, name in source.made.items() if name in found}
-        nodes = self.model.nodes() if made else []
-        outputs = (n.outputs for n in nodes if not made.isdisjoint(self.model.origin(n)))
-        return found | {tensor.name for tensors in outputs for tensor in tensors}
+        symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
+        producers = {label for label, name in source.made.items() if name in symmetric}
+        nodes = self.model.nodes() if producers else []
+        outputs = (n.outputs for n in nodes if not producers.isdisjoint(self.model.origin(n)))
+        return symmetric | {tensor.name for tensors in outputs for tensor in tensors}
 
     @property
     def partial_sums(self) -> set[str]:
@@ -161,10 +161,10 @@ class LegalModel:
             return replace(self, plan=plan)
         # The cache of facts is of the graph as it was.
         rules = replace(self, facts={}).rules()
-        found = engine.lint(rules, only=[LIMIT_UNKNOWN])
+        unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
         now = tuple(needs(rules))
         return replace(
-            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, found)
+            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, unknown)
         )
 
 
@@ -231,8 +231,8 @@ def _conclude(
     if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx, after_pass):
         # The device runs the convolutions as they were, but none of what cut and added them.
         rules = legal.rules()
-        others = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
-        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + others, key=sort_key)
+        beside = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
+        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + beside, key=sort_key)
     legal = replace(legal, blocked=_blocked(model, after))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
@@ -242,8 +242,8 @@ def _conclude(
         if plan.placement[id(node)] == "device"
     }
     after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in device]
-    every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
-    findings = legal.findings.add(every)
+    merged = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
+    findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
         rules.plan = legal.plan
         findings = findings.add(engine.lint(rules, at="planned"))
@@ -314,11 +314,11 @@ class Tracker:
     def step(self, pass_name: str, ctx: RuleContext) -> None:
         """Credit findings that disappeared to this pass."""
         if self._open:
-            left = engine.marks_left(ctx, self._open)
-            self._open = self._keep(self._open, pass_name, lambda f: _marked(f, left))
+            marks = engine.marks_left(ctx, self._open)
+            self._open = self._keep(self._open, pass_name, lambda f: _marked(f, marks))
         if self._notes:
-            there = {ctx.model.label(node) for node in ctx.model.nodes()}
-            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in there)
+            labels = {ctx.model.label(node) for node in ctx.model.nodes()}
+            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in labels)
 
     def open_errors(self) -> list[Finding]:
         """The errors that no pass has removed so far."""
@@ -335,40 +335,25 @@ class Tracker:
 
         A note on a node that is still there and no longer applies was never a fault.
         """
-        results, there = _Results(rewrites), engine.marks(after)
-        return [
-            *after,
-            *(
-                results.of(f, self._gone[f.key])
-                for f in self._before
-                if f.key in self._gone and not _marked(f, there)
-            ),
-        ]
+        records, marks, findings = list(rewrites), engine.marks(after), list(after)
+        last: dict[tuple[str, str], int] = {}  # record by pass and source node, or any ('')
+        for number, record in enumerate(records):
+            last |= {(record.pass_name, label): number for label in (*record.origin, "")}
+        for finding in self._before:
+            pass_name = self._gone.get(finding.key)
+            if pass_name is None or _marked(finding, marks):
+                continue
+            number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
+            into = records[number].after if number >= 0 else _UNSAID.get(pass_name, "")
+            findings.append(
+                finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+            )
+        return findings
 
 
 def _marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
     """Return whether a finding of that code remains for one of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
-
-
-class _Results:
-    """The last that each pass made of every source node, and of any ('')."""
-
-    def __init__(self, records: Iterable[RewriteRecord]) -> None:
-        self._records = list(records)
-        self._last: dict[tuple[str, str], int] = {}
-        for number, record in enumerate(self._records):
-            for label in (*record.origin, ""):
-                self._last[record.pass_name, label] = number
-
-    def of(self, finding: Finding, pass_name: str) -> Finding:
-        """The finding as rewritten by that pass."""
-        labels = finding.origin or ("",)
-        last = max(self._last.get((pass_name, label), -1) for label in labels)
-        into = _UNSAID.get(pass_name, "")
-        if last >= 0:
-            into = self._records[last].after
-        return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
 
 
 def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:

@@ -115,26 +115,26 @@ def _constant_form(tensor: Tensor) -> tuple[Hashable, ...]:
 
 def _measure_batch(records: Sequence[RewriteRecord]) -> None:
     """Measure records together, in several sessions where their inputs are large."""
-    held: list[tuple[RewriteRecord, Feeds]] = []
+    batch: list[tuple[RewriteRecord, Feeds]] = []
     size = 0
     for number, record in enumerate(records):
         feeds = _feeds(record, number)
         elements = sum(array.size for array in feeds.values())
-        if held and size + elements > MAX_ELEMENTS:
-            _measure_held(held)
-            held, size = [], 0
-        held.append((record, feeds))
+        if batch and size + elements > MAX_ELEMENTS:
+            _measure_held(batch)
+            batch, size = [], 0
+        batch.append((record, feeds))
         size += elements
-    _measure_held(held)
+    _measure_held(batch)
 
 
-def _measure_held(held: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
-    feeds = [f for _, f in held]
-    old = _run_all([r.old for r, _ in held if r.old is not None], feeds)
-    new = _run_all([r.new for r, _ in held if r.new is not None], feeds)
-    for (record, given), before, after in zip(held, old, new, strict=True):
+def _measure_held(batch: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
+    feeds = [f for _, f in batch]
+    old = _run_all([r.old for r, _ in batch if r.old is not None], feeds)
+    new = _run_all([r.new for r, _ in batch if r.new is not None], feeds)
+    for (record, inputs), before, after in zip(batch, old, new, strict=True):
         if isinstance(before, str) or isinstance(after, str):
-            _measure_by_reference(record, given, before, after)
+            _measure_by_reference(record, inputs, before, after)
         else:
             record.reference = "onnxruntime"
             _compare(record, before, after)
@@ -167,7 +167,7 @@ def run(
     pairs = zip(regions, feeds, strict=True)
     names = [graph.add(r, f, f"r{i}/") for i, (r, f) in enumerate(pairs)]
     values = runner(graph.model(), graph.feeds)
-    return [{own: values[name] for own, name in part.items()} for part in names]
+    return [{output: values[name] for output, name in part.items()} for part in names]
 
 
 class _Graph:
@@ -200,7 +200,7 @@ class _Graph:
         for node in region.nodes:
             node.write(self._graph.node.add(), prefix)
             self._domains.add(node.domain)
-            self._made.update([prefix + made for made in node.outputs])
+            self._made.update([prefix + output for output in node.outputs])
         return {name: self._output(prefix, inside) for name, inside in region.outputs.items()}
 
     def _output(self, prefix: str, inside: str) -> str:
@@ -320,12 +320,12 @@ def _is_beyond_numbers(record: RewriteRecord) -> bool:
 def _gap(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Return the largest difference, and the largest finite value of the first."""
     with np.errstate(invalid="ignore"):  # infinite on both sides is the same
-        apart = np.abs(np.subtract(a, b, dtype=np.float64))
-    gap = float(apart.max())
+        differences = np.abs(np.subtract(a, b, dtype=np.float64))
+    gap = float(differences.max())
     if math.isfinite(gap):
         return gap, max(-float(a.min()), float(a.max()))
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    gap = float(np.max(np.where(same, 0.0, apart)))
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    gap = float(np.max(np.where(equal, 0.0, differences)))
     return gap, float(np.abs(a[np.isfinite(a)], dtype=np.float64).max(initial=0.0))
 
 
@@ -335,15 +335,15 @@ def _feeds(record: RewriteRecord, number: int) -> Feeds:
     assert region is not None
     rng = np.random.default_rng([number, len(region.inputs)])
     last = _channels_last(region)
-    found = {}
+    feeds = {}
     for name, (dtype, dims) in region.inputs.items():
         dims = (1, 1, None, None) if dims is None else dims  # only rank-free operators get here
         if name in last:
             shape = nhwc.channels_last(_extents(nhwc.channels_first(dims), record, region))
         else:
             shape = _extents(dims, record, region)
-        found[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
-    return found
+        feeds[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
+    return feeds
 
 
 def _channels_last(region: Region) -> set[str]:

@@ -91,9 +91,9 @@ class Findings:
         """
         return any(map(is_blocking, self.selected)) or fails(self.selected, self.options)
 
-    def add(self, found: Iterable[Finding]) -> Findings:
+    def add(self, more: Iterable[Finding]) -> Findings:
         """Return these findings and others."""
-        return replace(self, every=(*self.every, *found))
+        return replace(self, every=(*self.every, *more))
 
     def renew(self, code: str, found: Iterable[Finding]) -> Findings:
         """Return the findings with those of one code that are unknown limits replaced."""
@@ -119,11 +119,11 @@ def _weigh(finding: Finding, options: Options) -> Finding | None:
 
 def _selected(finding: Finding, options: Options) -> bool:
     """Return whether a finding is selected: as in ruff, the longest selector wins, then ignore."""
-    asked = len(_longest(finding, options.select))
+    selector = len(_longest(finding, options.select))
     refused = len(_longest(finding, options.ignore))
-    if refused and refused >= asked:
+    if refused and refused >= selector:
         return False
-    return bool(asked) or not options.select
+    return bool(selector) or not options.select
 
 
 def _longest(finding: Finding, selectors: Iterable[str]) -> str:
@@ -152,25 +152,25 @@ def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[
     calibrated = {
         rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")
     }
-    there = {_key(f) for f in findings if _is_open(f)}
-    gone = [key for key in listed if key not in there and key[0] not in calibrated]
-    if not gone:
+    open_keys = {_key(f) for f in findings if _is_open(f)}
+    unused = [key for key in listed if key not in open_keys and key[0] not in calibrated]
+    if not unused:
         return ()
-    shown = ", ".join(f"{code} {node or 'the model'}" for code, node in sorted(gone)[:3])
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-    entries = "an entry" if len(gone) == 1 else f"{len(gone)} entries"
-    return (f"{entries} of the baseline can go: {shown}{more}",)
+    examples = ", ".join(f"{code} {node or 'the model'}" for code, node in sorted(unused)[:3])
+    more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+    entries = "an entry" if len(unused) == 1 else f"{len(unused)} entries"
+    return (f"{entries} of the baseline can go: {examples}{more}",)
 
 
-def waived(every: Iterable[Finding], left: Iterable[Finding]) -> tuple[str, ...]:
+def waived(findings: Iterable[Finding], remaining: Iterable[Finding]) -> tuple[str, ...]:
     """One sentence about errors that the user's options took back, if there are any."""
-    standing = {(f.key, f.message) for f in left if is_blocking(f)}
-    names = [f.name for f in every if is_blocking(f) and (f.key, f.message) not in standing]
+    standing = {(f.key, f.message) for f in remaining if is_blocking(f)}
+    names = [f.name for f in findings if is_blocking(f) and (f.key, f.message) not in standing]
     if not names:
         return ()
     counts = ", ".join(f"{name} x {number}" for name, number in Counter(names).most_common())
-    what = "an error that does not count" if len(names) == 1 else "errors that do not count"
-    return (f"converted in spite of {what}, by your options: {counts}",)
+    errors = "an error that does not count" if len(names) == 1 else "errors that do not count"
+    return (f"converted in spite of {errors}, by your options: {counts}",)
 
 
 def is_blocking(finding: Judged) -> bool:
@@ -238,9 +238,9 @@ def orphaned(path: str | None) -> list[str]:
     """
     if path is None:
         return []
-    gone = baseline.orphans(baseline.read(path), Path(path).parent)
+    orphans = baseline.orphans(baseline.read(path), Path(path).parent)
     return [
         f"{path}: {model} is not there any more: "
         + ("its entry can go" if number == 1 else f"its {number} entries can go")
-        for model, number in gone.items()
+        for model, number in orphans.items()
     ]

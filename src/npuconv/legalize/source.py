@@ -58,11 +58,11 @@ class SourceScales:
         Where it is 0, any scale is right.
         """
         for label in labels:
-            own = self.weights.get(label)
-            if own is not None and own.scales.size in (1, factor.size):
+            stored = self.weights.get(label)
+            if stored is not None and stored.scales.size in (1, factor.size):
                 size = abs(factor)
-                scales = own.scales * (size + (size == 0))
-                self.weights[label] = replace(own, scales=scales.astype("float32"))
+                scales = stored.scales * (size + (size == 0))
+                self.weights[label] = replace(stored, scales=scales.astype("float32"))
 
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
@@ -137,10 +137,10 @@ def _info(tensor: Tensor) -> TensorSpec:
 
 def by_label(model: Model) -> dict[str, list[Node]]:
     """Return the nodes by the source node that they stand for first."""
-    found: dict[str, list[Node]] = {}
+    nodes: dict[str, list[Node]] = {}
     for node in model.nodes():
-        found.setdefault(model.label(node), []).append(node)
-    return found
+        nodes.setdefault(model.label(node), []).append(node)
+    return nodes
 
 
 def operators(nodes: Iterable[Node]) -> frozenset[str]:
@@ -181,5 +181,4 @@ def _form(name: str, win: Window) -> str:
 
 
 def _times(values: tuple[int, ...]) -> str:
-    """Return ``3x3``; one number for one axis."""
     return "x".join(str(v) for v in values)

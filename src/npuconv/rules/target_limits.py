@@ -69,12 +69,12 @@ def needs(ctx: RuleContext) -> list[Need]:
         for name, limit, value in shared[key]:
             limits[name] = limit
             nodes.setdefault(name, {}).setdefault(value, []).append(node)
-    found = []
+    result = []
     for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
         values = tuple(sorted(by_value, key=lambda v: (str(type(v)), v)))
         count, example = sum(map(len, by_value.values())), by_value[values[-1]][0]
-        found.append(Need(name, limits[name], values, count, example))
-    return found
+        result.append(Need(name, limits[name], values, count, example))
+    return result
 
 
 def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:

@@ -59,9 +59,9 @@ def _axes(win: Window) -> _Axes | None:
         return None
     extents = [win.extent(axis) for axis in range(len(win.kernel))]
     pads = win.pads if win.auto_pad == "NOTSET" else ((0, 0),) * len(extents)
-    found = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
-    known = [(n, k, s, d, pair) for n, k, s, d, pair in found if n is not None]
-    return known if len(known) == len(extents) else None
+    rows = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
+    axes = [(n, k, s, d, pair) for n, k, s, d, pair in rows if n is not None]
+    return axes if len(axes) == len(extents) else None
 
 
 def _reaching(axis: _Axis) -> tuple[int, int]:
@@ -84,12 +84,12 @@ def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: b
 
 def _pad_in_front(model: Model, ctx: PassContext, node: Node, pads: Pairs, axes: _Axes) -> int:
     """Write what counts as a Pad, and what does not as pads."""
-    own: Pairs = tuple(pair for *_, pair in axes)
-    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, own, strict=True))
+    counted: Pairs = tuple(pair for *_, pair in axes)
+    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
     with ctx.rewrite(
-        model, [node], "ceil_mode=1", f"Pad {flat_pads(own)} + ceil_mode=0", modulus=None
+        model, [node], "ceil_mode=1", f"Pad {flat_pads(counted)} + ceil_mode=0", modulus=None
     ):
-        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *own)))
+        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *counted)))
         padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
         edit.set_input(node, 0, padded)
         node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(ends)}

@@ -96,7 +96,6 @@ def _of_extents(node: Node) -> np.ndarray | None:
 
 
 def _as_cast(model: Model, node: Node) -> int:
-    """Replace a CastLike by a Cast to the type of its second input."""
     import numpy as np
     import onnx
 
@@ -115,11 +114,11 @@ def _as_cast(model: Model, node: Node) -> int:
 
 def _foldable(model: Model, ctx: PassContext) -> list[Node]:
     """Return nodes that read constants, or each other, in topological order."""
-    known: set[int] = set()
-    found: list[Node] = []
+    computed: set[int] = set()
+    foldable: list[Node] = []
     for node in model.nodes():
         tensors = [t for t in node.inputs if t.name or query.is_constant(t)]
-        is_constant = tensors and all(query.is_constant(t) or id(t) in known for t in tensors)
+        is_constant = tensors and all(query.is_constant(t) or id(t) in computed for t in tensors)
         if not is_constant or not _is_pure(node):
             continue
         if not any(len(t.outputs) for t in node.outputs):  # an output of the model
@@ -128,9 +127,9 @@ def _foldable(model: Model, ctx: PassContext) -> list[Node]:
         if reason:
             ctx.refuse(model, node, reason)
             continue
-        found.append(node)
-        known.update(id(t) for t in node.outputs)
-    return found
+        foldable.append(node)
+        computed.update(id(t) for t in node.outputs)
+    return foldable
 
 
 def _is_pure(node: Node) -> bool:

@@ -76,8 +76,8 @@ def _write_target(model: Model, ctx: PassContext, values: ShapeValues, node: Nod
         extents = extents[list(guesses.rounds)]
     shape = (_reshaped if node.op == "Reshape" else _expanded)(guesses.array, extents)
     if shape is None:
-        asked = shape_values.as_text(guesses.array)
-        ctx.refuse(model, node, f"it asks for {asked}: too much of that is known at run time only")
+        text = shape_values.as_text(guesses.array)
+        ctx.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
         return 0
     nodes = [*shape_values.chain(values, target), node]
     measurable = _runs_alone(nodes)
@@ -100,10 +100,10 @@ def _reshaped(target: np.ndarray, extents: np.ndarray | None) -> list[int] | Non
     """
     shape = []
     for axis, extent in enumerate(target.T):
-        held = extents is not None and axis < extents.shape[1]
+        is_copied = extents is not None and axis < extents.shape[1]
         if (extent == extent[0]).all():
             shape.append(int(extent[0]))
-        elif held and extents is not None and (extent == extents[:, axis]).all():
+        elif is_copied and extents is not None and (extent == extents[:, axis]).all():
             shape.append(0)
         else:
             shape.append(-1)

@@ -40,12 +40,12 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
         readers = query.consumers(node.outputs[0])
         if not readers or not all(quantized.is_dequantize(reader) for reader in readers):
             continue
-        own = quantized.parameters(node)
-        reason = own if isinstance(own, str) else _fault(model, own, readers)
+        encoding = quantized.parameters(node)
+        reason = encoding if isinstance(encoding, str) else _fault(model, encoding, readers)
         if reason:
             ctx.refuse(model, node, reason)
-        elif not isinstance(own, str):
-            fired += _remove(model, ctx, node, own, readers)
+        elif not isinstance(encoding, str):
+            fired += _remove(model, ctx, node, encoding, readers)
     _remember_ends(model, ctx)
     if fired:
         quantized.drop_unused_domain(model)
@@ -59,27 +59,27 @@ def _remember_ends(model: Model, ctx: PassContext) -> None:
     for reader in quantized.conversions(model, "DequantizeLinear"):
         if not reader.inputs or not quantized.is_dequantize(reader):
             continue  # taken out, or of somebody else
-        given = quantized.known(reader.inputs[0]) is None
-        found = quantized.parameters(reader) if given else ""
-        if not isinstance(found, str):
-            _remember(ctx, reader.outputs[0].name, found, None)
+        is_computed = quantized.known(reader.inputs[0]) is None
+        encoding = quantized.parameters(reader) if is_computed else ""
+        if not isinstance(encoding, str):
+            _remember(ctx, reader.outputs[0].name, encoding, None)
     for node in map(query.producer, model.graph.outputs):
-        found = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
-        if node is not None and not isinstance(found, str):
+        encoding = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
+        if node is not None and not isinstance(encoding, str):
             maker = query.producer(node.inputs[0])
             label = None if maker is None else model.label(maker)
-            _remember(ctx, node.inputs[0].name, found, label)
+            _remember(ctx, node.inputs[0].name, encoding, label)
 
 
-def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:
+def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
     """Return why a pair is more than rounding, or ''."""
     from npuconv.legalize.tools import quantized
 
     for reader in readers:
-        found = quantized.parameters(reader)
-        if isinstance(found, str):
-            return f"DequantizeLinear {model.label(reader)!r}: {found}"
-        if not own.equals(found):
+        inverse = quantized.parameters(reader)
+        if isinstance(inverse, str):
+            return f"DequantizeLinear {model.label(reader)!r}: {inverse}"
+        if not encoding.equals(inverse):
             return f"DequantizeLinear {model.label(reader)!r} has another scale or zero point"
         if not model.is_top_level(reader):
             return "it is read in a subgraph"
@@ -87,7 +87,7 @@ def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:
 
 
 def _remove(
-    model: Model, ctx: PassContext, node: Node, own: Parameters, readers: list[Node]
+    model: Model, ctx: PassContext, node: Node, encoding: Parameters, readers: list[Node]
 ) -> int:
     from npuconv.legalize.tools import quantized
 
@@ -95,7 +95,7 @@ def _remove(
     values = quantized.known(source)
     if values is not None:
         with ctx.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
-            edit.replace_by_constant(model, stored, own.quantize(values))
+            edit.replace_by_constant(model, stored, encoding.quantize(values))
         return 1
     # An output of the model can only go if a result inside the graph takes its name.
     maker = query.producer(source)
@@ -106,16 +106,16 @@ def _remove(
         return 0
     pair = "QuantizeLinear, DequantizeLinear"
     with ctx.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
-        if _saturates_at_zero(source, own):
+        if _saturates_at_zero(source, encoding):
             record.after = "Clip"
-            source = _clip(model, node, source, own)
+            source = _clip(model, node, source, encoding)
         maker = query.producer(source)
         for reader in free:
             _bypass(model, reader, source)
     name = source.name
     if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
         name = maker.outputs[0].name
-    _remember(ctx, name, own, None if maker is None else model.label(maker))
+    _remember(ctx, name, encoding, None if maker is None else model.label(maker))
     return 1
 
 
@@ -130,22 +130,22 @@ def _bypass(model: Model, reader: Node, source: Tensor) -> None:
     reader.attrs.clear()
 
 
-def _saturates_at_zero(source: Tensor, own: Parameters) -> bool:
+def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
     """Return whether int8 cuts off what a left out Relu or Clip would."""
     maker = query.producer(source)
     while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
         maker = query.producer(maker.inputs[0])
-    if own.axis is not None or maker is None or maker.op not in _FUSING:
+    if encoding.axis is not None or maker is None or maker.op not in _FUSING:
         return False
-    return int(own.zero) == own.ends[0]
+    return int(encoding.zero) == encoding.ends[0]
 
 
-def _clip(model: Model, node: Node, source: Tensor, own: Parameters) -> Tensor:
+def _clip(model: Model, node: Node, source: Tensor, encoding: Parameters) -> Tensor:
     """Return ``source`` cut off at 0 and at what the highest integer stands for."""
     import numpy as np
 
-    low, top = own.ends
-    high = np.asarray(np.float32(top - low) * own.scale, np.float32)
+    low, top = encoding.ends
+    high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
     bounds = {"min": np.zeros((), np.float32), "max": high}
     shape = query.shape(source)
     if model.opset < _CLIP_WITH_INPUTS:
@@ -155,9 +155,9 @@ def _clip(model: Model, node: Node, source: Tensor, own: Parameters) -> Tensor:
     return edit.insert(model, "Clip", [source, *constants], origin=[node], shape=shape)
 
 
-def _remember(ctx: PassContext, name: str, own: Parameters, maker: str | None) -> None:
+def _remember(ctx: PassContext, name: str, parameters: Parameters, maker: str | None) -> None:
     """Note the encoding of a tensor, or why it has none that could be kept."""
-    encoding = own.encoding
+    encoding = parameters.encoding
     if maker is not None and not isinstance(encoding, str):
         ctx.source_scales.made[maker] = name
     if isinstance(encoding, str):

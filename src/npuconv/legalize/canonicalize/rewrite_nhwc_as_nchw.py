@@ -28,10 +28,10 @@ from npuconv.model.types import Node, Tensor
 def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
-    left = [(node, reason) for node, reason in reasons if reason]
-    fired = len(nodes) - len(left)
+    refused = [(node, reason) for node, reason in reasons if reason]
+    fired = len(nodes) - len(refused)
     if not fired:  # what stands behind a node that was rewritten is better known next time
-        for node, reason in left:
+        for node, reason in refused:
             ctx.refuse(model, node, reason)
     elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):
         edit.drop_domain(model, nhwc.DOMAIN)

@@ -84,10 +84,10 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
     waiting, count = [start], 0
     while waiting:
         node, count = waiting.pop(), count + 1
-        found = _extents(node.outputs[0], batch=batch)
-        if node.op not in _MOVING or found is None or count > MAX_NODES:
+        extents = _extents(node.outputs[0], batch=batch)
+        if node.op not in _MOVING or extents is None or count > MAX_NODES:
             return False
-        if _is_like(found, dims):
+        if _is_like(extents, dims):
             continue
         readers = _readers(model, node.outputs[0])
         if not readers:
@@ -96,9 +96,9 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
     return True
 
 
-def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+def _is_like(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     """Return whether two shapes differ in the number of channels alone."""
-    return len(found) == len(dims) and (found[:1], found[2:]) == (dims[:1], dims[2:])
+    return len(shape) == len(dims) and (shape[:1], shape[2:]) == (dims[:1], dims[2:])
 
 
 class _Walk:
@@ -125,7 +125,7 @@ class _Walk:
             self.ends.append((result, order))
             return True
         readers = _readers(self._model, result)
-        return bool(readers) and all(self.passes(one, result, moved) for one in readers)
+        return bool(readers) and all(self.passes(reader, result, moved) for reader in readers)
 
 
 def _readers(model: Model, tensor: Tensor) -> list[Node]:
@@ -146,8 +146,8 @@ def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
     dims = query.shape(tensor)
     if dims is None or batch != _has_batch(tensor):
         return None
-    known = [dim for dim in dims[batch:] if isinstance(dim, int)]
-    return (1,) * batch + tuple(known) if len(known) == len(dims[batch:]) else None
+    extents = [dim for dim in dims[batch:] if isinstance(dim, int)]
+    return (1,) * batch + tuple(extents) if len(extents) == len(dims[batch:]) else None
 
 
 def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:

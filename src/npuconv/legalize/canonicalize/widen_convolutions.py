@@ -27,13 +27,13 @@ _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence"
 def widen_convolutions(model: Model, ctx: PassContext) -> int:
     convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
     halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
-    chosen = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
+    kinds = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
     for node in model.nodes() if halves else ():
-        if id(node) not in chosen and (kind := _half(node)) in halves:
-            chosen[id(node)] = kind
+        if id(node) not in kinds and (kind := _half(node)) in halves:
+            kinds[id(node)] = kind
     wide: Wide = {}
-    for node in [n for n in model.nodes() if id(n) in chosen]:
-        kind = chosen[id(node)]
+    for node in [n for n in model.nodes() if id(n) in kinds]:
+        kind = kinds[id(node)]
         # Half precision itself is the larger error, so there is nothing to compare.
         with ctx.rewrite(model, [node], f"{node.op} in {kind}", "in float32", measure=False):
             _widen(model, node, kind, wide)

@@ -39,8 +39,8 @@ def topics(fact: str) -> tuple[str, ...]:
     """Return what a rewrite must change so that this fact changes; () where none can."""
     if fact in _FIXED:
         return ()
-    found = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
-    return _TOPICS.get(fact) or next(found, ())
+    by_prefix = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
+    return _TOPICS.get(fact) or next(by_prefix, ())
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Demand:
 
     def faults(self, layer: Layer) -> tuple[Fault, ...]:
         """The known limits and relations that the layer breaks."""
-        found = self._broken(layer)
-        if not found:
+        broken = self._broken(layer)
+        if not broken:
             return ()
         facts = self._facts(layer)
-        return tuple(check.fault(facts) for check in found)
+        return tuple(check.fault(facts) for check in broken)
 
     def fits(self, layer: Layer) -> bool:
         """Return whether the layer breaks no known limit."""
@@ -138,13 +138,13 @@ class Demand:
         return most is not None and value > most
 
     def _broken(self, layer: Layer) -> tuple[_Check, ...]:
-        found = self._seen.get(layer)
-        if found is None:
+        broken = self._seen.get(layer)
+        if broken is None:
             facts = self._facts(layer)
             checks = self._checks_of(str(facts["mode"]))
-            found = tuple([check for check in checks if check.holds(facts) is False])
-            self._seen[layer] = found
-        return found
+            broken = tuple([check for check in checks if check.holds(facts) is False])
+            self._seen[layer] = broken
+        return broken
 
     def _facts(self, layer: Layer) -> dict[str, Any]:
         facts = {**of_window(layer.window()), "layout": self.layout}
@@ -155,8 +155,8 @@ class Demand:
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:
             limits = self.operator.limits_for(mode).items()
-            known = [_of_limit(name, limit) for name, limit in limits if limit.known]
-            self._checks[mode] = (*known, *map(_of_relation, self.operator.require))
+            checks = [_of_limit(name, limit) for name, limit in limits if limit.known]
+            self._checks[mode] = (*checks, *map(_of_relation, self.operator.require))
         return self._checks[mode]
 
 
@@ -197,10 +197,10 @@ def _chosen(
     value = facts.get(name)
     if value is None or (type(value), value) in literals:
         return None if value is None else True
-    found = [lookup(facts, other) for other in references]
-    if any(type(one) is type(value) and one == value for one in found):
+    allowed = [lookup(facts, fact) for fact in references]
+    if any(type(one) is type(value) and one == value for one in allowed):
         return True
-    return None if None in found else False
+    return None if None in allowed else False
 
 
 def _tested(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:

@@ -81,15 +81,15 @@ class Plan:
     @property
     def sums(self) -> int:
         """Elements of partial sums."""
-        own = self.proposal.summed if self.proposal is not None else 0
+        count = self.proposal.summed if self.proposal is not None else 0
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
-        return own + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+        return count + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
 
     @property
     def adds_bias(self) -> bool:
         """Return whether an Add is written for a bias."""
-        own = self.proposal is not None and self.proposal.adds_bias
-        return own or any(part.adds_bias for part in self.parts)
+        adds = self.proposal is not None and self.proposal.adds_bias
+        return adds or any(part.adds_bias for part in self.parts)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""

@@ -57,7 +57,6 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _move(model: Model, ctx: PassContext, node: Node) -> int:
-    """Let the Squeeze come behind ``node``."""
     axes = _squeezed(node)
     if axes is None or not _is_useful(node, axes) or not _is_movable(node, axes):
         return 0
@@ -85,8 +84,8 @@ def _move(model: Model, ctx: PassContext, node: Node) -> int:
 def _squeezed(node: Node) -> Axes | None:
     """Return the axes that the Squeezes before a node remove, if all remove the same."""
     makers = [query.producer(t) for t in data_inputs(node)]
-    found = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
-    return found.pop() if len(found) == 1 else None
+    removed = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
+    return removed.pop() if len(removed) == 1 else None
 
 
 def _is_movable(node: Node, axes: Axes) -> bool:
@@ -98,7 +97,7 @@ def _is_movable(node: Node, axes: Axes) -> bool:
     if rank is None:
         return False
     ranks = [query.rank(t) for t in data_inputs(node) if not query.is_constant(t)]
-    return all(each == rank for each in ranks)
+    return all(r == rank for r in ranks)
 
 
 def _is_useful(node: Node, axes: Axes) -> bool:
@@ -112,15 +111,15 @@ def _is_useful(node: Node, axes: Axes) -> bool:
 
 def _meets(start: Node, axes: Axes) -> bool:
     """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
-    stack, seen = [start], {id(start)}
-    while stack and len(seen) < MAX_SEARCHED:
+    stack, visited = [start], {id(start)}
+    while stack and len(visited) < MAX_SEARCHED:
         for tensor in stack.pop().outputs:
             for reader in query.consumers(tensor):
                 if is_unsqueeze(reader, axes):
                     return True
                 movable = reader.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
-                if movable and id(reader) not in seen:
-                    seen.add(id(reader))
+                if movable and id(reader) not in visited:
+                    visited.add(id(reader))
                     stack.append(reader)
     return False
 

@@ -120,10 +120,10 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     if search.too_many:
         return f"it would become {search.too_many} convolutions, which are too many"
     nearest = search.nearest or layer
-    left = "; ".join(fault.text for fault in demand.faults(nearest))
+    faults = "; ".join(fault.text for fault in demand.faults(nearest))
     if nearest == layer:
-        return f"no rewrite changes this: {left}"
-    return f"the nearest form is {nearest.text()}, where {left}"
+        return f"no rewrite changes this: {faults}"
+    return f"the nearest form is {nearest.text()}, where {faults}"
 
 
 def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:

@@ -53,8 +53,8 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
     from npuconv.legalize.fitting.planner import write
 
     operator = ctx.target.operator(node.op)
-    taken = operator is not None and not operator.objections(settled(node))
-    if taken or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
+    fits = operator is not None and not operator.objections(settled(node))
+    if fits or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
         return 0
     planning = planned(model, ctx, node, layer_of(node))
     if planning is None:
@@ -88,22 +88,22 @@ def layer_of(node: Node) -> Layer | str:
     dims, win = query.shape(node.inputs[0]), window(node)
     if dims is None or not isinstance(dims[1], int):
         return "the number of its channels is not known"
-    known = tuple(d if isinstance(d, int) else None for d in dims)
+    shape = tuple(d if isinstance(d, int) else None for d in dims)
     channels, axes = dims[1], len(dims) - 2
     if node.op == GLOBAL:
         if axes != IMAGE:
             return "it is no pool of an image"
-        kernel = tuple(n for n in known[2:] if n is not None)
+        kernel = tuple(n for n in shape[2:] if n is not None)
         if len(kernel) < axes:
             return "its extents are not known"
         ones, pads = (1,) * axes, ((0, 0),) * axes
-        return Layer(known, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
+        return Layer(shape, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
     if win is None or win.kernel is None or not win.is_consistent or len(win.kernel) != axes:
         return "its kernel does not fit its input"
     if reason := _obstacle(node, win.auto_pad):
         return reason
     return Layer(
-        known, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
+        shape, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
         op=node.op, counted=bool(query.attribute(node, "count_include_pad", 0)),
     )  # fmt: skip
 

@@ -68,8 +68,8 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
     small = moved <= MOST_MEASURED
     with ctx.rewrite(model, [node], before, after, exact=_exact(win, way), measure=small) as record:
         if moved:
-            left = "" if small else "; too large a volume to be measured"
-            record.note = f"{moved} values moved, as many MACs{left}"
+            warning = "" if small else "; too large a volume to be measured"
+            record.note = f"{moved} values moved, as many MACs{warning}"
         result = remove(model, node, win, way)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
@@ -154,8 +154,8 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     source = reshape(model, node, source, [-1, channels, *(dims[a] for a in others[1:])])
     weight = weight.reshape(len(weight), -1, *weight.shape[3:])
     result = _convolve(model, node, source, way.axis, weight)
-    apart = [dims[0], -1] if dims[0] else [-1, out[axis]]
-    result = reshape(model, node, result, [*apart, *(out[a] for a in others)])
+    leading = [dims[0], -1] if dims[0] else [-1, out[axis]]
+    result = reshape(model, node, result, [*leading, *(out[a] for a in others)])
     return transpose(model, node, result, inverse(tuple(order)))
 
 
@@ -182,8 +182,8 @@ def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
         dims[axis + 2] = extent + begin + end if isinstance(extent, int) else None
         pads[axis] = pads[axis + half] = 0
     node.attrs["pads"] = pads
-    wanted = edit.integers(model, f"{node.name}/pads", amounts)
-    node.inputs[0] = edit.insert(model, "Pad", [node.inputs[0], wanted], origin=[node], shape=dims)
+    padding = edit.integers(model, f"{node.name}/pads", amounts)
+    node.inputs[0] = edit.insert(model, "Pad", [node.inputs[0], padding], origin=[node], shape=dims)
 
 
 def _strided(model: Model, node: Node, axis: int) -> Tensor:

@@ -40,13 +40,13 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
         ctx.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
         return 0
-    found = resolved_pads(win)
-    if isinstance(found, int):
-        ctx.refuse(model, node, f"the extent of spatial axis {found} is not known")
+    resolved = resolved_pads(win)
+    if isinstance(resolved, int):
+        ctx.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
         return 0
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
         node.attrs.pop("pads", None)  # zeros mean nothing, but no runtime takes them with auto_pad
-    pads, extra = found
+    pads, extra = resolved
     before, after = f"auto_pad={win.auto_pad}", f"pads={flat_pads(pads)}"
     after += f", output_padding={list(extra)}" if any(extra) else ""
     if win.output_shape:

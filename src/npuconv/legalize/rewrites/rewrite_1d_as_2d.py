@@ -51,12 +51,11 @@ def _is_one_dimensional(node: Node) -> bool:
 
 
 def _is_refused(ctx: PassContext, node: Node) -> bool:
-    """Return whether the target refuses a convolution of rank 3."""
     win = window(node)
     if win is None or ctx.target.operator("Conv") is None:
         return False
-    own = ctx.target.operator(node.op) is not None
-    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not own)
+    is_listed = ctx.target.operator(node.op) is not None
+    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not is_listed)
 
 
 def _between(node: Node) -> bool:

@@ -85,8 +85,8 @@ class Candidate:
         if stretched:
             parts.insert(0, "zeros inserted")
         if max(self.phases) > 1:
-            same = self.phases[0] == self.phases[1]
-            parts.append("DepthToSpace" if same else "Reshape and Transpose")
+            is_square = self.phases[0] == self.phases[1]
+            parts.append("DepthToSpace" if is_square else "Reshape and Transpose")
         if any(any(axis.crop) for axis in self.axes):
             parts.append("Slice")
         plain = not stretched and max(self.phases) == 1
@@ -271,14 +271,13 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
 
 
 def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> Tensor:
-    """Cut off the cells that the pads of the ConvTranspose cut off."""
-    wanted = [(i + 2, *axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
-    if not wanted:
+    crops = [(i + 2, *axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
+    if not crops:
         return result
     parts = {
-        "starts": [begin for _, begin, _ in wanted],
-        "ends": [-end or TO_THE_END for _, _, end in wanted],
-        "axes": [axis for axis, _, _ in wanted],
+        "starts": [begin for _, begin, _ in crops],
+        "ends": [-end or TO_THE_END for _, _, end in crops],
+        "axes": [axis for axis, _, _ in crops],
     }
     tensors = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
     return edit.insert(model, "Slice", [result, *tensors], origin=[node])

@@ -29,17 +29,17 @@ def rewrite_hard_sigmoid_as_clip(model: Model, ctx: PassContext) -> int:
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     readers = query.consumers(node.outputs[0])
-    if not readers or any(ctx.target.operator(one.op) is None for one in readers):
+    if not readers or any(ctx.target.operator(reader.op) is None for reader in readers):
         return 0
     if not ctx.offloads(node) or feeding_convolution(model, ctx, node, node.inputs[0]) is None:
         return 0
     alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
     affine = [("Mul", alpha), ("Add", beta)]
     with ctx.rewrite(model, [node], node.op, "Mul, Add, Clip"):
-        tensor, made = node.inputs[0], list[Node | None]()
+        tensor, producers = node.inputs[0], list[Node | None]()
         for op, value in affine:
             tensor = _insert(model, node, op, [tensor, _number(model, node, op, value)])
-            made.append(query.producer(tensor))
+            producers.append(query.producer(tensor))
         if model.opset < _CLIP_WITH_INPUTS:
             result = _insert(model, node, "Clip", [tensor], min=0.0, max=1.0)
         else:
@@ -47,9 +47,9 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
             result = _insert(model, node, "Clip", [tensor, *bounds])
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
-    for each in made:
-        if each is not None:
-            fuse_two_sided(model, ctx, each)
+    for producer in producers:
+        if producer is not None:
+            fuse_two_sided(model, ctx, producer)
     return 1
 
 

@@ -100,8 +100,8 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
     """
     import numpy as np
 
-    for source, other in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
-        array = query.constant_input(node, other)
+    for source, constant in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
+        array = query.constant_input(node, constant)
         maker = query.producer(node.inputs[source])
         if array is None or maker is None or maker.op not in query.CONVOLUTIONS:
             continue
@@ -130,8 +130,8 @@ def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
     if array.size == 1:
         return array.reshape(1).astype("float64")
     aligned = (1,) * (len(dims) - array.ndim) + array.shape
-    wanted = (1, dims[1]) + (1,) * (len(dims) - 2)
-    return array.reshape(-1).astype("float64") if aligned == wanted else None
+    per_channel = (1, dims[1]) + (1,) * (len(dims) - 2)
+    return array.reshape(-1).astype("float64") if aligned == per_channel else None
 
 
 def absorb(
@@ -209,15 +209,15 @@ def link_of(model: Model, node: Node) -> Link | str | None:
 
 
 def _batchnorm_link(model: Model, node: Node) -> Link | str:
-    found = batchnorm(model, node)
-    if isinstance(found, str):
-        return found
+    affine = batchnorm(model, node)
+    if isinstance(affine, str):
+        return affine
     if model.opset < INFERENCE_ONLY:
         return f"BatchNormalization of opset {model.opset} may be in training mode"
     # Its input may be of another type than its parameters.
     dtypes = [query.dtype_name(t) for t in list(node.inputs)[:5]]
-    other = next((d for d in dtypes if d not in ("", "float32")), "")
-    return f"it computes in {other}" if other else Link(node, node.inputs[0], *found)
+    foreign = next((d for d in dtypes if d not in ("", "float32")), "")
+    return f"it computes in {foreign}" if foreign else Link(node, node.inputs[0], *affine)
 
 
 def _two_sided_link(node: Node) -> Link | str | None:
@@ -250,15 +250,15 @@ def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
         1, or 0 where the target does not take that convolution.
     """
     links = _chain(model, ctx, link)
-    first, nodes = links[0], [each.node for each in links]
-    found = _convolution(model, ctx, links)
-    if isinstance(found, str):
-        ctx.refuse(model, first.node, found)
+    first, nodes = links[0], [member.node for member in links]
+    form = _convolution(model, ctx, links)
+    if isinstance(form, str):
+        ctx.refuse(model, first.node, form)
         return 0
     before = " + ".join(node.op for node in nodes)
-    with ctx.rewrite(model, nodes, before, found.text()):
+    with ctx.rewrite(model, nodes, before, form.text()):
         edit.inherit(model, first.node, *nodes[1:])
-        edit.hand_over(convolve(model, first.node, found), nodes[-1].outputs[0])
+        edit.hand_over(convolve(model, first.node, form), nodes[-1].outputs[0])
         for node in nodes:
             edit.disconnect(node)
     return 1
@@ -284,8 +284,8 @@ def _joining(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
-    found = link_of(model, node) if ctx.offloads(node) else None
-    return found if isinstance(found, Link) else None
+    joined = link_of(model, node) if ctx.offloads(node) else None
+    return joined if isinstance(joined, Link) else None
 
 
 def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm | str:

@@ -72,8 +72,8 @@ _CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 def reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
     """Insert a Reshape in the place of ``node`` and return its result."""
-    wanted = edit.integers(model, f"{node.name}/shape", shape)
-    return edit.insert(model, "Reshape", [source, wanted], origin=[node])
+    target = edit.integers(model, f"{node.name}/shape", shape)
+    return edit.insert(model, "Reshape", [source, target], origin=[node])
 
 
 def transpose(
@@ -210,9 +210,9 @@ def _fits(node: Node, rank: int, others: Sequence[Tensor]) -> bool:
     if node.op in BROADCASTING:
         # Until opset 7 a constant could be matched from the left.
         legacy = "axis" in node.attrs or node.attrs.get("broadcast")
-        return not legacy and all(each <= rank for each in ranks)
+        return not legacy and all(r <= rank for r in ranks)
     if node.op == "Concat":
-        return "axis" in node.attrs and all(each == rank for each in ranks)
+        return "axis" in node.attrs and all(r == rank for r in ranks)
     if node.op in _CONVERSIONS:
         return all(query.rank(t) in (0, 1) for t in others)
     values = _BY_AXIS.get(node.op)

@@ -184,13 +184,13 @@ def read_parameters(
         return f"its zero point is {zeros.dtype.name}, no integer"
     if dtype is None:
         return "its zero point is no integer of the type that is stored"
-    found = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
-    found = found.reshape(()) if found.size == 1 else found.reshape(-1)
+    zero_points = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
+    zero_points = zero_points.reshape(()) if zero_points.size == 1 else zero_points.reshape(-1)
     if scales.size == 1:
-        if found.ndim:
-            return f"it has {found.size} zero points for one scale"
-        return Parameters(scales.reshape(()).astype(np.float32), found, dtype, None)
-    return _by_channel(scales, found, dtype, shaped, axis)
+        if zero_points.ndim:
+            return f"it has {zero_points.size} zero points for one scale"
+        return Parameters(scales.reshape(()).astype(np.float32), zero_points, dtype, None)
+    return _by_channel(scales, zero_points, dtype, shaped, axis)
 
 
 def _by_channel(
@@ -221,10 +221,10 @@ def is_integer(dtype: Any) -> bool:
 def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] | None:
     """Return the type of the integers; None where a zero point has another one."""
     named = stored.dtype
-    own = None if named is None or isinstance(named, int) else np.dtype(named)
+    kind = None if named is None or isinstance(named, int) else np.dtype(named)
     if zeros is None:
-        return own if own is not None and is_integer(own) else np.dtype(np.uint8)
-    unlike = own is not None and is_integer(own) and own != zeros.dtype
+        return kind if kind is not None and is_integer(kind) else np.dtype(np.uint8)
+    unlike = kind is not None and is_integer(kind) and kind != zeros.dtype
     return None if unlike or not is_integer(zeros.dtype) else zeros.dtype
 
 

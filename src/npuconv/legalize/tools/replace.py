@@ -44,9 +44,9 @@ def cancel(
     source, result = first.inputs[0], node.outputs[0]
     if model.is_output(result):
         return 0
-    before, kept = f"{first.op} and {node.op}", [result]
+    before, results = f"{first.op} and {node.op}", [result]
     with ctx.rewrite(
-        model, [first, node], before, "nothing", outputs=kept, modulus=modulus
+        model, [first, node], before, "nothing", outputs=results, modulus=modulus
     ) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)

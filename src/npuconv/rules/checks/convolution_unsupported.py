@@ -67,8 +67,8 @@ _EXPORT_STANDARD = (
 def _fixed_axes(node: Node) -> str:
     """Return why no axis of a convolution of three or more axes can be removed, or ''."""
     win = window(node)
-    kept = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
-    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""
+    fixed = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+    return f", and no axis can be removed: {'; '.join(fixed)}" if fixed else ""
 
 
 def _is_plain(node: Node) -> bool:

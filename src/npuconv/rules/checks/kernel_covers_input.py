@@ -59,8 +59,8 @@ def _covers(facts: dict[str, Any]) -> bool:
 
 def _largest_other(ctx: RuleContext) -> int:
     """Return the largest kernel of those that do not cover their input, in cells; at least 1."""
-    every = (ctx.facts(node) for node in ctx.model.nodes("Conv"))
-    return max((int(f.get("kernel_area") or 1) for f in every if not _covers(f)), default=1)
+    facts = (ctx.facts(node) for node in ctx.model.nodes("Conv"))
+    return max((int(f.get("kernel_area") or 1) for f in facts if not _covers(f)), default=1)
 
 
 def _bytes(facts: dict[str, Any]) -> str:

@@ -47,14 +47,14 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
-    found = [
+    quantized = [
         n for n, _ in model.walk() if _is_quantized_operator(n) and not _makes_output(model, n)
     ]
-    if not found:
+    if not quantized:
         return
-    counts = Counter(node.op for node in found)
+    counts = Counter(node.op for node in quantized)
     text = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
-    yield Violation({"operators": text}, value=text, limit="a float model", node=found[0])
+    yield Violation({"operators": text}, value=text, limit="a float model", node=quantized[0])
 
 
 def _makes_output(model: Model, node: Node) -> bool:
@@ -64,5 +64,5 @@ def _makes_output(model: Model, node: Node) -> bool:
 
 
 def _is_quantized_operator(node: Node) -> bool:
-    known = query.is_standard(node) or node.domain == "com.microsoft"
-    return known and (node.op in query.ALREADY_QUANTIZED or node.op.startswith("QLinear"))
+    is_defined = query.is_standard(node) or node.domain == "com.microsoft"
+    return is_defined and (node.op in query.ALREADY_QUANTIZED or node.op.startswith("QLinear"))

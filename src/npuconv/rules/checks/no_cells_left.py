@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from npuconv.model import query
-from npuconv.model.conv import SAME, Window, effective_kernel, pool_output, window
+from npuconv.model.conv import SAME, effective_kernel, pool_output, window
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
@@ -59,24 +59,14 @@ def _slid(node: Node) -> Iterator[Fault]:
     win = window(node)
     if win is None or win.kernel is None or win.auto_pad in SAME:
         return
-    for axis, kernel in enumerate(win.kernel):
-        extent = win.extent(axis)
-        if extent is not None and _count(node, win, axis, extent) < 1:
-            reach = effective_kernel(kernel, win.dilations[axis])
-            beside = f", with pads of {sum(pads)}" if any(pads := _pads(win, axis)) else ""
-            yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
-
-
-def _pads(win: Window, axis: int) -> tuple[int, int]:
-    return win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
-
-
-def _count(node: Node, win: Window, axis: int, extent: int) -> int:
-    """Return the extent of the result along a spatial axis."""
-    assert win.kernel is not None
     up = bool(query.attribute(node, "ceil_mode", 0))
-    stride, dilation = win.strides[axis], win.dilations[axis]
-    return pool_output(extent, win.kernel[axis], stride, dilation, _pads(win, axis), ceil=up)
+    for axis, kernel in enumerate(win.kernel):
+        extent, stride, dilation = win.extent(axis), win.strides[axis], win.dilations[axis]
+        pads = win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
+        if extent is not None and pool_output(extent, kernel, stride, dilation, pads, ceil=up) < 1:
+            reach = effective_kernel(kernel, dilation)
+            beside = f", with pads of {sum(pads)}" if any(pads) else ""
+            yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
 
 
 def _resized(node: Node) -> Iterator[Fault]:

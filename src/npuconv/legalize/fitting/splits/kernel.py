@@ -69,7 +69,7 @@ def _part_count(plan: Cuts) -> int:
 
 
 def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> Proposal:
-    kinds = [Counter((0, count, apart) for _, count, apart in axis) for axis in plan]
+    kinds = [Counter((0, count, distance) for _, count, distance in axis) for axis in plan]
     unbiased = [
         Part(_part(layer, taps, sliced), *[math.prod(map(Counter.__getitem__, kinds, taps))] * 2)
         for taps in product(*kinds)
@@ -157,15 +157,15 @@ def _bound(
     layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
 ) -> tuple[int, int, int, int]:
     """The cells that some taps meet."""
-    first, count, apart = taps
+    first, count, distance = taps
     start = first * layer.dilations[axis]
     step = layer.strides[axis] if sliced else 1
     needed = form.extents[axis]
     if needed is not None:
         return axis + 2, start, start + (needed - 1) * step + 1, step
-    last = (first + (count - 1) * apart) * layer.dilations[axis]
-    left = layer.reach(axis) - 1 - last
-    return axis + 2, start, -left if left else FOREVER, step
+    last = (first + (count - 1) * distance) * layer.dilations[axis]
+    margin = layer.reach(axis) - 1 - last
+    return axis + 2, start, -margin if margin else FOREVER, step
 
 
 def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -245,8 +245,8 @@ def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     def spread(array: np.ndarray) -> np.ndarray:
         """Place the taps a dilation apart."""
         result = np.zeros(form.weight, array.dtype)
-        apart = tuple(slice(None, None, d) for d in piece.layer.dilations)
-        result[(slice(None), slice(None), *apart)] = array
+        positions = tuple(slice(None, None, d) for d in piece.layer.dilations)
+        result[(slice(None), slice(None), *positions)] = array
         return result
 
     weight = builder.weights(piece, ("spread", piece.layer.dilations), spread)

@@ -43,13 +43,13 @@ def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
     if not layer.padded or not demand.breaks(layer, limits.PADS):
         return
     largest = max(map(max, layer.pads))
-    each = tuple(max(pair) for pair in layer.pads)
-    for wanted in dict.fromkeys((each, (largest,) * len(each))):
-        even = replace(layer, pads=tuple((pad, pad) for pad in wanted))
+    by_axis = tuple(max(pair) for pair in layer.pads)
+    for pads in dict.fromkeys((by_axis, (largest,) * len(by_axis))):
+        even = replace(layer, pads=tuple((pad, pad) for pad in pads))
         if even == layer or demand.breaks(even, limits.PADS) or not _can_cut(layer, even):
             continue
         moved = elements(even.output) + elements(layer.output)
-        text = f"pads {times(wanted)}, then a Slice"
+        text = f"pads {times(pads)}, then a Slice"
         yield Proposal("pads", text, (Part(even),), partial(_cut, even=even), moved)
 
 

@@ -108,11 +108,11 @@ def _fewer_channels(layer: Layer, size: int) -> Layer:
 
 
 def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    made = []
+    results = []
     for start, stop in chunks(piece.layer.in_channels, size):
         source = builder.slice(piece.source, [(1, start, stop, 1)])
-        made.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
-    return builder.concat(made, 1)
+        results.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
+    return builder.concat(results, 1)
 
 
 def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
@@ -140,13 +140,13 @@ def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
 def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
     """Return numbers of tiles along an axis that the largest extent of the device leaves."""
     side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    cells, found = layer.cells(axis) or 1, list[int]()
+    cells, counts = layer.cells(axis) or 1, list[int]()
     for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
         tiles = _tiles(layer, axis, count)
         largest = max(stop - start for start, stop, _ in tiles)
         if not demand.exceeds(f"in_{side}", largest):
-            found.append(count)
-    return found
+            counts.append(count)
+    return counts
 
 
 def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
@@ -172,6 +172,6 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]
             bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
             form = _tile(piece.layer, where)
             return emit(piece.with_layer(form, builder.slice(piece.source, bounds)))
-        return builder.concat([row(axis + 1, [*where, each]) for each in rows[axis]], axis + 2)
+        return builder.concat([row(axis + 1, [*where, tile]) for tile in rows[axis]], axis + 2)
 
     return row(0, [])

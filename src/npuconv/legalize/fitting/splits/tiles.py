@@ -42,7 +42,6 @@ def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
 
 
 def _tile(layer: Layer, cells: list[int]) -> Layer:
-    """The tile that makes so many cells."""
     return layer.with_extents(
         [(c - 1) * layer.strides[a] + layer.reach(a) for a, c in enumerate(cells)]
     )
@@ -51,7 +50,7 @@ def _tile(layer: Layer, cells: list[int]) -> Layer:
 def _best(layer: Layer, demand: Demand) -> Layer | None:
     """The largest tile that the device takes: each axis by itself, then both together."""
     options = [_sizes(layer, demand, axis) for axis in layer.axes]
-    cells = [next(each, 0) for each in options]
+    cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
     while min(cells) > 0:
         tile = _tile(layer, cells)
         if not demand.breaks(tile, *_ABOUT):
@@ -86,10 +85,10 @@ def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
 def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
     layer = piece.layer
     steps = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
-    wanted = [
+    extents = [
         (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
     ]
-    source = fitted(builder, piece.source, wanted)
+    source = fitted(builder, piece.source, extents)
 
     def row(axis: int, where: list[int]) -> Tensor:
         """The tiles from an axis on, put together."""
@@ -124,9 +123,8 @@ def _images(layer: Layer, size: int) -> Layer:
 
 
 def _one_by_one(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    """Slice, convolve, put together."""
-    made = []
+    results = []
     for start, stop in chunks(piece.layer.source[0] or 0, size):
         source = builder.slice(piece.source, [(0, start, stop, 1)])
-        made.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
-    return builder.concat(made, 0)
+        results.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
+    return builder.concat(results, 0)
