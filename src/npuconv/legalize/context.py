@@ -70,7 +70,7 @@ class RefusalRecord:
 
 @dataclass
 class PassContext:
-    """Target and options for every pass of one conversion, and records of what passes did."""
+    """Target and options for every pass of one conversion, and records of rewrites."""
 
     target: Target
     options: Options
@@ -112,7 +112,7 @@ class PassContext:
         return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
 
     def windows(self, conv: Node) -> list[Window]:
-        """Return what the device runs for a Conv: its window, or those of its parts."""
+        """Return the windows that the device runs for a Conv: its own, or those of its parts."""
         win, parts = window(conv), self.parts.get(conv.name, ())
         if win is None:
             return []
@@ -124,15 +124,15 @@ class PassContext:
         """Say why a pass that nearly fired did not; the report shows it."""
         self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
 
-    def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
+    def objections(self, win: Window) -> list[str]:
         """Return the objections of the target to a convolution that is only considered.
 
         Returns:
             One sentence each; none where it breaks no known limit.
         """
-        operator = self.target.operator(op)
+        operator = self.target.operator("Conv")
         if operator is None:
-            return [f"target {self.target.name} does not list {op}"]
+            return [f"target {self.target.name} does not list Conv"]
         facts = {**of_window(win), "layout": self.options.layout, "bias": True}
         return operator.objections(facts)
 
@@ -160,7 +160,7 @@ class PassContext:
         return plan is None or plan.adds_bias
 
     def fitted(self, win: Window) -> Form:
-        """Return what a considered convolution costs once it keeps every limit."""
+        """Return the cost of a considered convolution after it is fitted to the limits."""
         is_beyond = self.options.fit and self.objections(win)
         layer = layer_of(win, bias=True) if is_beyond else None
         plan = None if layer is None else self.planner.plan(layer)[0]

@@ -13,7 +13,7 @@ from npuconv.target import Target
 
 BY_OPERATOR = "op:"
 _NEAR = 3  # names that an error suggests
-_SIMILAR = 0.4  # of a pattern less is written than of a name
+_SIMILAR = 0.4  # cutoff of difflib; patterns are shorter than names
 
 
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
@@ -74,7 +74,7 @@ def _nothing(model: Model, pattern: str) -> UsageError:
 
 
 def _near(pattern: str, listed: list[str]) -> list[str]:
-    """Names that hold what the pattern spells out, then those that are spelt alike."""
+    """Return names that contain the letters of the pattern, then names with similar spelling."""
     letters = pattern.replace("*", "").replace("?", "").lower()
     inside = [name for name in listed if letters and letters in name.lower()]
     lower = {name.lower(): name for name in reversed(listed)}

@@ -36,7 +36,7 @@ LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 @dataclass(frozen=True)
 class LegalModel:
-    """A model as legal as it gets, where each node runs, and what was found on the way."""
+    """A legalized model, the placement of its nodes, and the findings of all rules."""
 
     model: Model  # the graph; steps that change it return a new plan with it
     target: Target
@@ -93,7 +93,7 @@ class LegalModel:
 
     @cached_property
     def centred_tensors(self) -> list[str]:
-        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
+        """Tensors whose zero point is 0: tensors of one scale, inputs and outputs of operators.
 
         And those around a convolution without a bias, which is where zero points go.
 
@@ -198,7 +198,7 @@ def legalize(
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
-    """Return the model as it came, with its shapes, and what is contradictory about these."""
+    """Return the source model with inferred shapes, and the contradiction in these, or ''."""
     check_codes(options)
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
@@ -357,7 +357,7 @@ def _marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
 
 
 def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
-    """Errors that remain, with what kept the passes from rewriting their nodes."""
+    """Add to errors that remain the reason why no pass rewrote the node."""
     reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
     result = []
     for finding in findings:

@@ -72,7 +72,7 @@ def run_pass(
     ctx: PassContext,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
 ) -> int:
-    """Run one pass once; what it did is swept and verified, if nodes changed, and measured."""
+    """Run one pass once; sweep, verify and measure its changes."""
     start = time.perf_counter()
     fired = int(apply(model, item, ctx))
     if fired:

@@ -28,10 +28,10 @@ from npuconv.model.proto import Types
 from npuconv.model.types import Tensor
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
-MAX_ELEMENTS = 2_000_000  # of all inputs of a session, and of one comparison: bounds memory
+MAX_ELEMENTS = 2_000_000  # bounds memory of the inputs of a session and of a comparison
 PERIOD = 999_983  # values until random ones come again: a prime, so that no two rows are alike
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # tolerance; float32 sums in another order stay far below
-ROUNDINGS = 4  # of the type of the result, where these are more: each step of float16 rounds
+ROUNDINGS = 4  # tolerance in epsilons of the dtype, if larger: float16 rounds each step
 _IR_VERSION = 8
 
 Feeds = dict[str, np.ndarray]  # by name
@@ -201,20 +201,18 @@ class _Graph:
             node.write(self._graph.node.add(), prefix)
             self._domains.add(node.domain)
             self._made.update([prefix + output for output in node.outputs])
-        return {name: self._output(prefix, inside) for name, inside in region.outputs.items()}
-
-    def _output(self, prefix: str, inside: str) -> str:
-        """Make a tensor an output; an input, or an output already, goes through an Identity."""
-        name = prefix + inside
-        if name not in self._made:
-            last = self._graph.node.add()
-            last.op_type = "Identity"
-            last.input.append(name)
-            name = f"{prefix}out/{len(self._graph.output)}"
-            last.output.append(name)
-        self._made.discard(name)
-        self._graph.output.add().name = name
-        return name
+        outputs = {}
+        for name, inside in region.outputs.items():
+            tensor_name = prefix + inside
+            if tensor_name not in self._made:  # an input, or an output already
+                identity = self._graph.node.add()
+                identity.op_type = "Identity"
+                identity.input.append(tensor_name)
+                tensor_name = f"{prefix}out/{len(self._graph.output)}"
+                identity.output.append(tensor_name)
+            self._made.discard(tensor_name)
+            self._graph.output.add().name = outputs[name] = tensor_name
+        return outputs
 
     def _feed(self, name: str, array: np.ndarray) -> None:
         self.feeds[name] = array
@@ -235,7 +233,7 @@ class _Graph:
 def _measure_by_reference(
     record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome
 ) -> None:
-    """Compare with ONNX's reference evaluator in the place of what onnxruntime refuses."""
+    """Compare on ONNX's reference evaluator if onnxruntime refuses a region."""
     assert record.old is not None
     assert record.new is not None
     if isinstance(before, str):

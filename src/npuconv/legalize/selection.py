@@ -20,7 +20,7 @@ Judged = Finding | FindingInfo
 
 
 def for_model(options: Options, model: str) -> Options:
-    """The options with what ``rules`` says of one model.
+    """Apply the entries of ``rules`` that match a model to the options.
 
     Args:
         options: of the run.
@@ -204,7 +204,7 @@ def name_of(source: object, model: str) -> str:
 
 
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
-    """Accept what fails now; other models of the baseline keep their entries.
+    """Accept the findings that fail now; other models of the baseline keep their entries.
 
     The file need not exist. The reports, by the path of the model, are made without a baseline.
 

@@ -113,7 +113,7 @@ class SourceModel:
         self.ops = {label: operators(listed) for label, listed in nodes.items()}
 
     def record_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> None:
-        """Record costs, and what the device takes, of a model that is only canonical.
+        """Record costs of a canonical model, and the convolutions that the device takes.
 
         Weights that come from a chain of constants, and batch normalizations, would stand
         against convolutions that need nothing of what is done for this target.

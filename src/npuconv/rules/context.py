@@ -147,27 +147,23 @@ class RuleContext:
 
     def node_facts(self, node: Node) -> NodeFacts:
         """Return facts and limits of a node, looked up once per lint."""
-        facts = self._by_node.get(id(node))
-        if facts is None:
-            facts = self._by_node[id(node)] = self._look_up(node)
-        return facts
-
-    def _look_up(self, node: Node) -> NodeFacts:
+        if (entry := self._by_node.get(id(node))) is not None:
+            return entry
         key = _fact_key(node)
         entry = self.fact_cache.get(key) if key is not None else None
-        if entry is not None:
-            return entry
-        # Nothing can be measured where the lengths of attributes contradict the axes.
-        facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
-        if facts:
-            facts["layout"] = self.options.layout
-        operator = self.operator(node)
-        limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
-        entry = NodeFacts(facts, limits)
-        if len(self.fact_cache) >= MAX_CACHED_NODES:
-            self.fact_cache.clear()
-        if key is not None:
-            self.fact_cache[key] = entry
+        if entry is None:
+            # Nothing can be measured where the lengths of attributes contradict the axes.
+            facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
+            if facts:
+                facts["layout"] = self.options.layout
+            operator = self.operator(node)
+            limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
+            entry = NodeFacts(facts, limits)
+            if len(self.fact_cache) >= MAX_CACHED_NODES:
+                self.fact_cache.clear()
+            if key is not None:
+                self.fact_cache[key] = entry
+        self._by_node[id(node)] = entry
         return entry
 
     def operator(self, node: Node) -> Operator | None:
@@ -215,7 +211,7 @@ class RuleContext:
                 )
 
     def beyond_listed(self, node: Node) -> Iterator[Violation]:
-        """Yield what breaks a limit or relation of a listed operator; none for convolutions.
+        """Yield violations of limits and relations of a listed operator; none for convolutions.
 
         The message may use ``{problem}`` and ``{target}``.
         """

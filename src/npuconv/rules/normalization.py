@@ -102,7 +102,7 @@ class ActivationProfile:
     """Statistics of the outputs of all convolutions on the same samples."""
 
     sign_entropy: float  # mean entropy, in bits, of the sign of values; layers count alike
-    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``; likewise
+    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``, over layers
     first_level: float  # rms of the means of the channels of the first layer
     bias: float  # rms of the first layer's biases, over the median standard deviation of its output
 
@@ -185,16 +185,16 @@ def fits_by_scale(given: Normalization, ratio: float) -> list[Normalization]:
     ]
 
 
-def equally_supported(given: Normalization, found: list[Normalization]) -> list[Normalization]:
+def equally_supported(given: Normalization, fits: list[Normalization]) -> list[Normalization]:
     """Return these normalizations, and others that the same evidence supports.
 
     That samples are not centred does not tell at which scale the model expects them: any
     centred normalization may be the right one.
     """
     centred = (SIGNED, IMAGENET, CENTRED)
-    if given not in _UNITS or not any(item in centred for item in found):
-        return found
-    return [*found, *(item for item in centred if item not in found and item != given)]
+    if given not in _UNITS or not any(item in centred for item in fits):
+        return fits
+    return [*fits, *(item for item in centred if item not in fits and item != given)]
 
 
 def _step(item: Normalization) -> float:

@@ -21,7 +21,7 @@ from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
 from npuconv.target.limit import Limit
 
-EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
+EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # extents that a model may leave open
 ANY = "any"  # the value of an extent that the model leaves open
 MAX_LISTED_VALUES = 6  # more numbers become a range
 
@@ -51,8 +51,8 @@ class Need:
         numbers = [v for v in self.values if isinstance(v, int) and not isinstance(v, bool)]
         if len(numbers) <= MAX_LISTED_VALUES:
             return ", ".join(map(value_text, self.values))
-        others = [value_text(v) for v in self.values if v not in numbers]
-        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *others])
+        texts = [value_text(v) for v in self.values if v not in numbers]
+        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *texts])
 
 
 def needs(ctx: RuleContext) -> list[Need]:
@@ -108,7 +108,7 @@ def missing_axis(node: Node, ctx: RuleContext) -> int | None:
 
 
 def advice_on_shape(model: Model, node: Node) -> str:
-    """Return the --input-shape flags that give what a node lacks; '' if no input is dynamic.
+    """Return the --input-shape flags for the missing extents; '' if no input is dynamic.
 
     Of several dynamic inputs only those that the node depends on are named.
     """

@@ -27,7 +27,7 @@ from npuconv.model.conv import (
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
-OPSET = 11  # since which amounts of a Pad are an input
+OPSET = 11  # amounts of a Pad are an input since this opset
 _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads
 _Axes = list[_Axis]
 
@@ -83,7 +83,7 @@ def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: b
 
 
 def _pad_in_front(model: Model, ctx: PassContext, node: Node, pads: Pairs, axes: _Axes) -> int:
-    """Write what counts as a Pad, and what does not as pads."""
+    """Write the counted pads as a Pad in front, the other ones as pads of the pool."""
     counted: Pairs = tuple(pair for *_, pair in axes)
     ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
     with ctx.rewrite(

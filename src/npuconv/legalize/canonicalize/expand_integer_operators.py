@@ -42,7 +42,7 @@ def expand_integer_operators(model: Model, ctx: PassContext) -> int:
 
 @dataclass(frozen=True)
 class _Match:
-    """One integer operator and what stands around it."""
+    """Surroundings of an integer operator: its scales and its quantized input."""
 
     mul: Node  # multiplies by both scales
     quantizer: Node  # makes the input: QuantizeLinear or DynamicQuantizeLinear
@@ -50,7 +50,7 @@ class _Match:
 
 
 def _match(model: Model, node: Node) -> _Match | str:
-    """Return what stands around an integer operator, or why that is not known."""
+    """Match the nodes around an integer operator; return the reason if they are not known."""
     from npuconv.legalize.tools import quantized
 
     cast = query.sole_consumer(model, node.outputs[0])

@@ -156,7 +156,7 @@ def _size_obstacle(node: Node, limit: int) -> str:
 
 
 def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord) -> int:
-    """Run the nodes once and put constants in the place of what others read of them."""
+    """Run the nodes once; replace the results that other nodes read by constants."""
     from npuconv import executor
     from npuconv.legalize import measure
 

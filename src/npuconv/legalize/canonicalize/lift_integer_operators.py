@@ -85,7 +85,7 @@ def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
 
 
 def _fault(node: Node, encodings: list[Parameters | str]) -> str:
-    """Return why a node cannot change places with what quantizes its inputs, or ''."""
+    """Return why a node cannot be swapped with the QuantizeLinear of its inputs, or ''."""
     from npuconv.legalize.tools import quantized
 
     for encoding in encodings:

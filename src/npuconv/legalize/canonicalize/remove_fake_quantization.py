@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -26,7 +27,6 @@ _FUSING = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "BatchNormalization"}
 )
 _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
-_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
@@ -89,6 +89,8 @@ def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
 def _remove(
     model: Model, ctx: PassContext, node: Node, encoding: Parameters, readers: list[Node]
 ) -> int:
+    import numpy as np
+
     from npuconv.legalize.tools import quantized
 
     source, stored = node.inputs[0], node.outputs[0]
@@ -108,10 +110,18 @@ def _remove(
     with ctx.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
         if _saturates_at_zero(source, encoding):
             record.after = "Clip"
-            source = _clip(model, node, source, encoding)
+            low, top = encoding.ends
+            high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
+            source = clip(model, node, source, min=0.0, max=high)
         maker = query.producer(source)
         for reader in free:
-            _bypass(model, reader, source)
+            edit.set_input(reader, 0, source)
+            edit.drop_inputs(reader, 1)
+            if edit.can_bypass(model, reader):
+                edit.bypass(model, reader)
+            else:  # an output of the model keeps its name
+                reader.op, reader.domain = "Identity", None
+                reader.attrs.clear()
     name = source.name
     if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
         name = maker.outputs[0].name
@@ -119,40 +129,14 @@ def _remove(
     return 1
 
 
-def _bypass(model: Model, reader: Node, source: Tensor) -> None:
-    """Let what reads a DequantizeLinear read ``source``, and an output of the model keep it."""
-    edit.set_input(reader, 0, source)
-    edit.drop_inputs(reader, 1)
-    if edit.can_bypass(model, reader):
-        edit.bypass(model, reader)
-        return
-    reader.op, reader.domain = "Identity", None
-    reader.attrs.clear()
-
-
 def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
-    """Return whether int8 cuts off what a left out Relu or Clip would."""
+    """Return whether saturation of int8 replaces a Relu or Clip."""
     maker = query.producer(source)
     while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
         maker = query.producer(maker.inputs[0])
     if encoding.axis is not None or maker is None or maker.op not in _FUSING:
         return False
     return int(encoding.zero) == encoding.ends[0]
-
-
-def _clip(model: Model, node: Node, source: Tensor, encoding: Parameters) -> Tensor:
-    """Return ``source`` cut off at 0 and at what the highest integer stands for."""
-    import numpy as np
-
-    low, top = encoding.ends
-    high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
-    bounds = {"min": np.zeros((), np.float32), "max": high}
-    shape = query.shape(source)
-    if model.opset < _CLIP_WITH_INPUTS:
-        attrs = {key: float(value) for key, value in bounds.items()}
-        return edit.insert(model, "Clip", [source], origin=[node], shape=shape, attrs=attrs)
-    constants = [edit.constant(model, f"{node.name}/{key}", v) for key, v in bounds.items()]
-    return edit.insert(model, "Clip", [source, *constants], origin=[node], shape=shape)
 
 
 def _remember(ctx: PassContext, name: str, parameters: Parameters, maker: str | None) -> None:

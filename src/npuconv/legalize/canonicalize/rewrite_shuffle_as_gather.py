@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
 
 CHANNELS, MIN_RANK = 1, 3
-MAX_NODES, MAX_VALUES = 16, 2**22  # of a shuffle that is followed: bound time and memory
+MAX_NODES, MAX_VALUES = 16, 2**22  # largest shuffle that is followed: bounds time and memory
 _SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _MOVING = _SHAPING | {"Transpose", "Gather"}
 

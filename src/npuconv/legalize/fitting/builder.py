@@ -109,7 +109,7 @@ class Builder:
     )
 
     def pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
-        """Zeros around a tensor, by axis; what is padded already is padded once, by more."""
+        """Pad a tensor with zeros, by axis; two Pads in a row become one."""
         amounts = {axis: pair for axis, pair in amounts.items() if any(pair)}
         if not amounts:
             return tensor
@@ -280,7 +280,7 @@ class Builder:
         return self._places.get(id(weight))
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
-        """The shape, None for what is not known."""
+        """Return the shape, with None for extents that are not known."""
         shape = query.shape(tensor)
         if shape is None:  # nothing has inferred it, so it is no result of this class
             return self.whole.layer.source

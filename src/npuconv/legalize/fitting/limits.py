@@ -36,7 +36,7 @@ _NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
 def topics(fact: str) -> tuple[str, ...]:
-    """Return what a rewrite must change so that this fact changes; () where none can."""
+    """Return the topics of a fact: properties that a rewrite can change; () if there are none."""
     if fact in _FIXED:
         return ()
     by_prefix = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
@@ -63,7 +63,7 @@ class _Check:
     topics: frozenset[str]
 
     def fault(self, facts: Facts) -> Fault:
-        """Say what is broken."""
+        """Return the broken limit as text, with its facts and topics."""
         if isinstance(self.part, Limit):
             value = value_text(lookup(facts, self.name))
             text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"

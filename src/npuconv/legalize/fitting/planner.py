@@ -63,20 +63,21 @@ class Plan:
     parts: tuple[Plan, ...] = ()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The rewrites along its first part, in order."""
+    def proposals(self) -> tuple[Proposal, ...]:
+        """The rewrites of the part that has most of them, in order."""
         if self.proposal is None:
             return ()
-        later = max((part.names for part in self.parts), key=len, default=())
-        return (self.proposal.split, *later)
+        return (self.proposal, *max((p.proposals for p in self.parts), key=len, default=()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of these rewrites."""
+        return tuple(proposal.split for proposal in self.proposals)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Descriptions of these rewrites."""
-        if self.proposal is None:
-            return ()
-        later = max((part.texts for part in self.parts), key=len, default=())
-        return (self.proposal.text, *later)
+        return tuple(proposal.text for proposal in self.proposals)
 
     @property
     def sums(self) -> int:
@@ -103,7 +104,7 @@ class Plan:
 
 @dataclass
 class Search:
-    """One search: what was weighed, and the nearest form where nothing fits."""
+    """Result of a search: the alternatives, or the nearest form if nothing fits."""
 
     alternatives: list[Plan] = field(default_factory=list)
     nearest: Layer | None = None
@@ -144,13 +145,13 @@ class Planner:
         return self._demands[op]
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
-        """The cheapest plan, None where there is none; and what was weighed."""
+        """Return the cheapest plan, or None, and the search that found it."""
         if layer not in self._found:
             self._found[layer] = self._search(layer)
         return self._found[layer]
 
     def objections(self, layer: Layer) -> list[str]:
-        """Return what no rewrite removes: the faults of the layer; none where a plan exists."""
+        """Return the faults of a layer that no rewrite removes; none if a plan exists."""
         if self.demand is None:
             return [f"target {self.target.name} does not list Conv"]
         faults = self.demand.faults(layer)
@@ -264,7 +265,7 @@ class _Descent:
 
 
 def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
-    """Write a plan for a node of the graph; the result, and what has written it."""
+    """Write a plan for a node of the graph; return the result and the builder."""
     source, pools = node.inputs[0], plan.layer.op != "Conv"
     weight = source if pools else node.inputs[1]
     builder = Builder(model, node, Whole(node.name, source.name, plan.layer))

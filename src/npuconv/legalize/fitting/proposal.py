@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A layer as other layers, with what must be written around them.
+    """A layer as other layers, with the nodes around them.
 
     Attributes:
         split: name of the rewrite.
@@ -50,7 +50,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Bounds of the search, and what a target that gives no costs is taken to pay.
+    """Bounds of the search, and default costs for targets that state none.
 
     Attributes:
         most_layers: different layers that are looked at for one convolution.
@@ -127,9 +127,9 @@ def cut(
 
 def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:
     """The parts of a sum: a bias, if there is one, is added by the first alone."""
-    first, *others = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
+    first, *later = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
     if not bias:
-        return (first, *others)
+        return (first, *later)
     biased = Part(replace(first.layer, bias=True))
     fewer = (replace(first, count=first.count - 1, weights=first.weights - 1),)
-    return (biased, *(fewer if first.count > 1 else ()), *others)
+    return (biased, *(fewer if first.count > 1 else ()), *later)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.tables import Step
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
-_DIFFERENCE = 1e-5  # of 1 + |x|: what constants rounded to a few digits may make
+_DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
 _REACH = 12.0  # beyond, every activation here is 0, 1 or a line
 
 _KNOWN = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OP, OPSET = "LayerNormalization", 17
 _ROOTS = ("Sqrt", "Reciprocal")
 _LONGEST = 14  # operators; TensorFlow's has 12
-_DIFFERENCE = 1e-5  # of 1 + |y|: what float32 constants may make
+_DIFFERENCE = 1e-5  # tolerance relative to 1 + |y|: constants are float32
 _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
 
 
@@ -133,7 +133,7 @@ def _normal(x: Doubles, epsilon: float) -> Doubles:
 
 
 def _evaluated(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
-    """Return what the region makes of one input, in float64."""
+    """Return the result of the region for one input, float64."""
     import numpy as np
 
     from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS

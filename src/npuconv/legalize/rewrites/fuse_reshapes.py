@@ -55,7 +55,7 @@ def _is_pair(model: Model, first: Node, node: Node) -> bool:
 
 
 def _target(node: Node) -> tuple[int, ...] | None:
-    """Return the shape to give to a Reshape; None if it depends on what the node reads."""
+    """Return the target of the Reshape; None if it depends on the input of the node."""
     dims = query.static_shape(node.outputs[0])
     if dims is not None:
         return None if 0 in dims else dims

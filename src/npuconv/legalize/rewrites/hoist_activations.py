@@ -26,7 +26,7 @@ MOVING: dict[str, int | None] = {
     "Unsqueeze": 1,
     "Concat": None,
 }
-ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-channel constant
+ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channel
 
 
 @model_pass(

@@ -63,7 +63,7 @@ def _join(model: Model, ctx: PassContext, node: Node, total: PartialSum) -> int:
 
 
 def _adds_parts(ctx: PassContext, node: Node) -> bool:
-    """Return whether a convolution in parts is among what a node adds."""
+    """Return whether a node adds outputs of a split convolution."""
     makers = [maker for t in node.inputs if (maker := query.producer(t)) is not None]
     fragments = [ctx.fragments.get(maker.name) for maker in makers]
     return any(fragment is not None and fragment.summed for fragment in fragments)

@@ -79,12 +79,12 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
 def _exact(win: Window, way: Removal) -> set[int]:
     """Return the axes whose extents the Reshapes contain, which the measurement must keep."""
     axis, last = way.axis + 2, 2 + (win.axes or 0)
-    others = {a for a in range(2, last) if a != axis}
+    spatial = {a for a in range(2, last) if a != axis}
     if way.how == "merge":
-        return {axis - 1} | {a for a in others if a > axis}
+        return {axis - 1} | {a for a in spatial if a > axis}
     if way.how == "batch" and win.input and isinstance(win.input[0], int):
-        return others
-    return others | {axis}
+        return spatial
+    return spatial | {axis}
 
 
 def _to_channels(model: Model, node: Node, win: Window, way: Removal) -> Tensor:

@@ -172,8 +172,8 @@ def _bias(array: np.ndarray | None, product: Product, rank: int) -> np.ndarray |
         return None
     aligned = (1,) * (rank - array.ndim) + array.shape
     count = product.weight.shape[0]
-    others = [d for axis, d in enumerate(aligned) if axis != rank + product.channels]
-    if any(d != 1 for d in others) or array.size not in (1, count):
+    extents = [d for axis, d in enumerate(aligned) if axis != rank + product.channels]
+    if any(d != 1 for d in extents) or array.size not in (1, count):
         return None
     values = array.reshape(-1).astype("float64")
     return values if values.size == count else values.repeat(count)

@@ -56,7 +56,7 @@ def _write(model: Model, ctx: PassContext, node: Node, successor: str) -> int:
 
 
 def _factors(model: Model, node: Node) -> list[Tensor]:
-    """Return what a Mul reads in place of a Div; nothing where the divisor has no reciprocal."""
+    """Return the inputs of the Mul; none if the divisor has no finite reciprocal."""
     import numpy as np
 
     divisor = query.constant_input(node, 1)
@@ -70,7 +70,7 @@ def _factors(model: Model, node: Node) -> list[Tensor]:
 
 
 def _shape(node: Node) -> list[int] | None:
-    """Return what a Reshape is told to make the result of the node; None if that is not known."""
+    """Return the target of the Reshape; None if an extent is not known."""
     before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
     if not before or not after:
         return None

@@ -265,7 +265,7 @@ def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
 
 
 def _chain(model: Model, ctx: PassContext, link: Link) -> list[Link]:
-    """Return the longest chain that holds this link: nothing else reads what is in between."""
+    """Return the longest chain with this link whose inner tensors have one consumer each."""
     links = [link]
     while query.sole_consumer(model, links[0].source) is not None:
         before = _joining(model, ctx, query.producer(links[0].source))

@@ -39,7 +39,7 @@ def conversions(model: Model, op: str) -> list[Node]:
 
 
 def known(tensor: Tensor | None) -> NDArray[Any] | None:
-    """Return the values of a constant tensor, or of what the simplest nodes make of such."""
+    """Return the values of a constant tensor, also behind simple nodes; None if not constant."""
     if tensor is None or query.is_constant(tensor):
         return query.value(tensor)
     maker = query.producer(tensor)
@@ -60,7 +60,7 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
 
 
 def _clipped(node: Node) -> NDArray[Any] | None:
-    """Return what a Clip with bounds as inputs makes of constant values."""
+    """Return the values of a Clip of constants, with bounds as inputs."""
     values = known(node.inputs[0])
     low, high = (known(query.input_of(node, index)) for index in (1, 2))
     if values is None or low is None or high is None:
@@ -72,7 +72,7 @@ _RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatt
 
 
 def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
-    """Return what a node makes of constant values by another shape or order of axes."""
+    """Apply a node that changes shape or order of axes to constant values."""
     if values is None or node.op == "Identity":
         return values
     if node.op == "Transpose":
@@ -177,8 +177,8 @@ def read_parameters(
     scales = np.squeeze(np.asarray(scales, np.float32)) if scales.size == 1 else scales
     if not scales.size or not np.isfinite(scales).all() or (scales < SMALLEST_SCALE).any():
         bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))].reshape(-1)
-        shown = f" {float(bad[0]):g}" if bad.size else ""
-        return f"its scale{shown} is no positive number that float32 holds in full"
+        value = f" {float(bad[0]):g}" if bad.size else ""
+        return f"its scale{value} is no positive number that float32 holds in full"
     dtype = _integer_type(zeros, stored)
     if dtype is None and zeros is not None and not is_integer(zeros.dtype):
         return f"its zero point is {zeros.dtype.name}, no integer"

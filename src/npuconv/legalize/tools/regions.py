@@ -10,7 +10,7 @@ from npuconv.model import edit, facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-Places = Mapping[int, int]  # of a node in the order of the model, by its id
+Places = Mapping[int, int]  # position in the order of the model, by id of the node
 
 
 @dataclass(frozen=True)

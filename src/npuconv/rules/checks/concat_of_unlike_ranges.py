@@ -26,8 +26,8 @@ from npuconv.model.types import Node, Tensor
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence, RuleContext
 
-MAX_RATIO = 4.0  # of the ranges of two inputs
-ENOUGH_LEVELS = 32  # of 256; a scale of its own keeps the tensor apart
+MAX_RATIO = 4.0  # largest ratio of two input ranges
+ENOUGH_LEVELS = 32  # out of 256; such a tensor has kept enough resolution
 _LEVELS = 256
 _SAME_EXTREMES = {"MaxPool", "Resize", "Pad", "Transpose", "Reshape", "Flatten", "Squeeze"}
 _SAME_EXTREMES |= {"Unsqueeze", "DepthToSpace", "SpaceToDepth"}

@@ -23,7 +23,7 @@ from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
 from npuconv.rules.context import RuleContext
 
-_DEVICE_AXES = 2  # of an accelerator for images
+_DEVICE_AXES = 2  # spatial axes of an accelerator for images
 
 
 @rule(

@@ -23,7 +23,7 @@ from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
-_SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
+_SHARE = 0.5  # share of the bytes that cross, or of tensors if bytes are not known
 
 
 @rule(

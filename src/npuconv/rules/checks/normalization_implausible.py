@@ -32,7 +32,7 @@ from npuconv.rules.context import CalibrationEvidence, RuleContext
 if TYPE_CHECKING:
     from npuconv.samples.normalizations import Normalization
 
-MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
+MIN_CHANNELS = 8  # the first layer needs so many for sound statistics
 
 
 @rule(

@@ -26,7 +26,7 @@ from npuconv.rules import CONV, SLIDING, Example, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
-_DEVICE_AXES = 2  # of an accelerator for images
+_DEVICE_AXES = 2  # spatial axes of an accelerator for images
 _SLICES = (
     "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
     " as many MACs. Or use a model whose layers are 2D."

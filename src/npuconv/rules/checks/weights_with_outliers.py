@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
 POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
-MAX_OUTLIER_SHARE = 0.01  # of the weights of a channel
+MAX_OUTLIER_SHARE = 0.01  # largest share of outliers in a channel
 _INT8_MAX = 127
 
 

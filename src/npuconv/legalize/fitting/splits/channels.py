@@ -149,7 +149,7 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
 
 
 def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write zeros for what the groups leave out: ``group`` times the MACs; exact."""
+    """Write zeros between the groups: ``group`` times the MACs; exact."""
     if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
         return
     yield Proposal("dense", "zeros between the groups", (Part(_densified(layer)),), _zeros_between)

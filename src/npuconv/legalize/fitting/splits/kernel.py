@@ -28,7 +28,7 @@ from npuconv.legalize.fitting.proposal import (
 from npuconv.legalize.fitting.splits.stride import fitted
 from npuconv.model.types import Tensor
 
-Taps = tuple[int, int, int]  # of one axis: first, how many, and how far apart
+Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
 Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 _LONGEST = 32  # taps along an axis that a kernel is enlarged to

@@ -18,7 +18,7 @@ _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, lim
 
 
 def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Pad in front of the convolution, or pad more evenly and cut off what is too much; exact.
+    """Pad in front of the convolution, or pad evenly and cut off the surplus; exact.
 
     A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
     first step of most other rewrites. Where the device only wants equal pads, the smaller

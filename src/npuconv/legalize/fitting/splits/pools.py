@@ -30,7 +30,7 @@ from npuconv.model.types import Tensor
 
 _MOST_IN_TURN = 32  # pools that one becomes
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
-_Tile = tuple[int, int, tuple[int, int]]  # of one axis: first cell read, the one behind, pads
+_Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
 def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -74,7 +74,7 @@ def _in_turn(layer: Layer, count: int) -> list[Layer]:
 
 
 def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
-    """Divide the pads of one end, by what the kernels reach beyond one cell."""
+    """Divide the pads of one end in proportion to the kernels minus one."""
     shares, room = [], sum(kernels) - len(kernels)
     for kernel in kernels:
         shares.append(-(-pad * (kernel - 1) // max(room, 1)))
@@ -150,14 +150,14 @@ def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
 
 
 def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
-    """Return what each of so many tiles reads along an axis, and pads."""
+    """Return start, stop and pads of each tile along an axis."""
     extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
-    found = []
+    tiles = []
     for first, behind in even(layer.cells(axis) or 1, count):
         start, stop = first * stride - before, (behind - 1) * stride - before + layer.reach(axis)
         pads = max(-start, 0), max(stop - extent, 0)
-        found.append((max(start, 0), min(stop, extent), pads))
-    return found
+        tiles.append((max(start, 0), min(stop, extent), pads))
+    return tiles
 
 
 def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:

@@ -17,7 +17,7 @@ from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
-_MOST_PHASES = 4  # of the output along one axis
+_MOST_PHASES = 4  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 

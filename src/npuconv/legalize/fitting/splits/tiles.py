@@ -18,7 +18,7 @@ from npuconv.model.types import Tensor
 _ABOUT = (limits.EXTENT,)
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
-_FEW_EXTRA = 8  # the same for tiles
+_FEW_EXTRA = 8  # cells that a tile is enlarged by
 
 
 def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
