@@ -12,7 +12,7 @@ SITE_STAMP := $(VENV)/.installed-docs
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,18 @@ test: $(STAMP) ## lint, types, layers, documentation, and all tests but those of
 unit: $(STAMP) ## the fast tests only
 	$(PYTEST) -m 'not e2e'
 
+# Emulated, a processor with AVX2 and without VNNI and AVX-512; some ten times slower.
+EMULATED := qemu-x86_64 -cpu max $(BIN)/python
+other-processor: $(STAMP) ## tests of integers where 16-bit sums saturate, as on x86 without VNNI
+	@if [ "$$(uname -m)" != x86_64 ] || ! command -v qemu-x86_64 > /dev/null; then \
+	  echo "qemu-x86_64 (qemu-user on x86-64) is missing: no test runs on another processor"; \
+	else \
+	  $(BIN)/pytest --dist load --maxschedchunk 4 --tx '2*popen//python=$(EMULATED)' \
+	    -k 'not test_contracts or changes_no_number' tests/test_contracts.py \
+	    tests/model/test_integer_products.py tests/pipeline/test_quantized_models.py \
+	    tests/cli/test_verify.py; \
+	fi
+
 sweep: $(STAMP) ## what make test has no time for: the largest models, more random graphs
 	$(PYTEST) -m sweep
 	FITTING=64 GRAPHS=4 $(PYTEST) --hypothesis-profile=sweep tests/properties
@@ -55,8 +67,8 @@ VELA_VENV ?= .venv-vela
 VELA_MODELS ?= $(wildcard ../shared/models/*/model.onnx)
 vela: ## integers of TFLite files against LiteRT, and places of operators against Arm's Vela
 	$(PYTHON) -m venv $(VELA_VENV)
-	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[tflite]' \
-	  ai-edge-litert ethos-u-vela pytest
+	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[litert]' \
+	  ethos-u-vela pytest
 	$(VELA_VENV)/bin/python benchmarks/tflite_files.py --write $(VELA_MODELS)
 
 audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test
@@ -153,4 +165,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts networks test-oldest test-newest audit vela build clean
+.PHONY: help install demo test unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts networks test-oldest test-newest audit vela build clean

@@ -1,8 +1,11 @@
-"""The oldest versions that are tested are those that the package asks for."""
+"""Dependencies: the oldest versions are tested, and nothing else is imported."""
 
 from __future__ import annotations
 
+import ast
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -33,3 +36,24 @@ def oldest():
 def test_every_lower_bound_is_tested():
     """A bound that nobody has tried is a guess."""
     assert oldest() == asked()
+
+
+def imported():
+    """The distributions that modules of npuconv import, at the top or in a function."""
+    names = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add(str(node.module).partition(".")[0])
+    owners = packages_distributions()
+    names -= {*sys.stdlib_module_names, "npuconv"}
+    return {owners.get(name, [name])[0].lower().replace("_", "-") for name in names}
+
+
+def test_the_plain_install_has_what_is_imported():
+    """Built-in targets need no extra; jobs on a cluster do. onnx and jinja2 bring the others."""
+    assert imported() - {name.lower() for name in asked()} == {
+        "distributed", "markupsafe", "protobuf",
+    }  # fmt: skip

@@ -21,21 +21,12 @@ def test_a_session_runs():
     """Arrays by name come out; inputs the model does not have are ignored."""
     session = Session(negation())
     assert (session.inputs, session.outputs) == (["x", "other"], ["t0", "t1"])
+    assert not session.refusal
     x = images(2, 3)
     found = session.run({"x": x, "other": images(1, 3), "unknown": x})
     assert list(found) == ["t0", "t1"]
     assert np.array_equal(found["t0"], -x)
     assert list(session.run({"x": x, "other": images(1, 3)}, ["t1"])) == ["t1"]
-
-
-@pytest.mark.parametrize("optimize", [True, False])
-def test_bytes_and_protos_are_the_same(optimize):
-    """A model may be given in either form, with or without optimization."""
-    x = {"x": images(1, 1, 8, 8)}
-    model = digits()
-    one = Session(model, threads=1, optimize=optimize).run(x)
-    two = Session(model.SerializeToString(), threads=1, optimize=optimize).run(x)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def test_a_layout_that_the_optimizer_spoils():
@@ -55,7 +46,9 @@ def test_a_transpose_that_the_optimizer_moves():
     net = Net(x=(1, 3, 4, 6)).op("Transpose", perm=[0, 2, 3, 1])
     scales = net.constant(np.asarray([1, 1, 2, 0.5], np.float32))
     proto = net.op("Resize", net.last, "", scales, mode="linear", to="y").model()
-    made = [Session(proto, optimize=it).run({"x": images(1, 3, 4, 6)})["y"] for it in (True, False)]
+    both = [Session(proto, optimize=it) for it in (True, False)]
+    assert [bool(session.refusal) for session in both] == [True, False]
+    made = [session.run({"x": images(1, 3, 4, 6)})["y"] for session in both]
     np.testing.assert_array_equal(*made)
 
 
@@ -66,9 +59,10 @@ def test_a_normalization_that_the_optimizer_sees():
     net.op("Add", net.last, net.constant(np.float32(1e-5))).op("Sqrt", to="deviation")
     scaled = net.op("Div", "d", "deviation").op("Mul", net.last, net.random(16))
     proto = scaled.op("Add", net.last, net.random(16), to="y").model()
-    made = [
-        Session(proto, optimize=it).run({"x": images(1, 16, 2, 1)})["y"] for it in (True, False)
-    ]
+    both = [Session(proto, optimize=it) for it in (True, False)]
+    made = [session.run({"x": images(1, 16, 2, 1)})["y"] for session in both]
+    assert "settings: set graph_optimization_level of its Session" in both[0].refusal
+    assert not both[1].refusal
     np.testing.assert_array_equal(*made)
 
 
@@ -115,6 +109,8 @@ def test_inputs_that_are_refused(capfd):
 
 class TooLarge:
     """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
+
+    graph, functions = onnx.GraphProto(), ()
 
     def SerializeToString(self):  # noqa: N802
         """Fail as protobuf does."""
@@ -192,3 +188,37 @@ def test_more_outputs():
     assert [o.name for o in made.graph.output] == [end, "t0"]
     assert [o.name for o in model.graph.output] == [end]
     assert set(executor.Session(made).run({"x": images(1, 1, 8, 8)})) == {end, "t0"}
+
+
+def draws(op: str) -> Net:
+    net = Net(x=(1, 64)).op("Sigmoid", "x")
+    if op == "Dropout":
+        return net.op(op, net.last, net.constant(0.5), net.constant(np.asarray(True)))
+    return net.op(op, net.last)
+
+
+@pytest.mark.parametrize("op", ["RandomNormalLike", "RandomUniformLike", "Bernoulli", "Dropout"])
+def test_random_operators_draw_the_same_numbers(op: str) -> None:
+    """Two models draw the same numbers for the same draw, in any order; others for another."""
+    small = draws(op)
+    large = draws(op).op("Identity").op("Identity")
+    x = {"x": images(1, 64)}
+    one, two = Session(small.model()), Session(large.model())
+    runs = [one.run(x, draw=k)[small.last] for k in (0, 1, 0)]
+    again = [two.run(x, draw=k)[large.last] for k in (1, 0)]
+    assert np.array_equal(runs[0], runs[2])
+    assert not np.array_equal(runs[0], runs[1])
+    assert np.array_equal(runs[0], again[1])
+    assert np.array_equal(runs[1], again[0])
+
+
+def test_random_operators_in_branches_and_beside_each_other() -> None:
+    """Each has numbers of its own, those in subgraphs as well."""
+    net = Net(x=(1, 64)).op("RandomNormalLike", "x", to="a").op("RandomNormalLike", "x", to="b")
+    then, otherwise = (Net(prefix=p).op("RandomNormalLike", "x") for p in ("t", "e"))
+    model = net.branch(then, otherwise).output("a", "b", net.last).model()
+    x = {"x": images(1, 64)}
+    first, second = Session(model).run(x), Session(model).run(x)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert not np.array_equal(first["a"], first["b"])
+    assert not np.array_equal(first["a"], first[net.last])

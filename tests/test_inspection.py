@@ -182,7 +182,7 @@ def test_attributes():
 
 def test_a_convolution_that_was_split():
     """Its parts are named after it; their values stand together, their costs are added up."""
-    after = npuconv.convert(grouped(), format="float").model
+    after = npuconv.convert(grouped(), format="float", prefer=("split",)).model
     assert differs(grouped(), after) == {
         "block/g": {
             "operator": ("Conv", "2 Conv"),

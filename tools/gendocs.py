@@ -58,10 +58,8 @@ def pages() -> dict[Path, str]:
             found[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
     found[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
     for name in schemas.NAMES:
-        text = schemas.make(name)
-        found[ROOT / "src" / "npuconv" / "schemas" / f"{name}.json"] = text
-        full = json.dumps(schemas.complete(name, text), indent=2) + "\n"
-        found[REFERENCE / f"{name}.schema.json"] = full
+        text = json.dumps(schemas.load(name), indent=2, sort_keys=True)
+        found[REFERENCE / f"{name}.schema.json"] = f"{text}\n"
     return found
 
 

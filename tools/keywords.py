@@ -14,7 +14,7 @@ from npuconv.config import Options, Preprocess
 _LINE = 100  # columns of a line of code
 _KEYWORDS = """\"\"\"Keyword arguments of the library, with types that an editor completes.
 
-Made by tools/gendocs.py from ``npuconv.config``.
+Made by tools/gendocs.py from ``npuconv.config``; docs/reference/options.md describes them.
 \"\"\"
 
 from __future__ import annotations
@@ -38,24 +38,20 @@ def module() -> str:
     of_samples = {name: types[name] for name in wanted}
     classes = [
         ("PreprocessKeywords(TypedDict, total=False)", "Keys of ``preprocess``.",
-         Preprocess, _annotations(Preprocess)),
-        ("SampleKeywords(TypedDict, total=False)", "Options of ``verify``.", Options, of_samples),
-        ("CommonKeywords(TypedDict, total=False)", "Options that all conversions take.",
-         Options, common),
+         _annotations(Preprocess)),
+        ("SampleKeywords(TypedDict, total=False)", "Options of ``verify``.", of_samples),
+        ("CommonKeywords(TypedDict, total=False)", "Options that all conversions take.", common),
         ("OptionKeywords(CommonKeywords, total=False)", "Options of ``check`` and ``convert``.",
-         Options, {"cache": types["cache"]}),
+         {"cache": types["cache"]}),
         ("BatchKeywords(CommonKeywords, total=False)", "Options of ``run_batch``.",
-         Options, {name: types[name] for name in ("target", "calibration")}),
+         {name: types[name] for name in ("target", "calibration")}),
     ]  # fmt: skip
     return _KEYWORDS + "".join(f"\n\n{_typed_dict(*one)}" for one in classes)
 
 
-def _typed_dict(head: str, doc: str, model: type[BaseModel], types: dict[str, str]) -> str:
+def _typed_dict(head: str, doc: str, types: dict[str, str]) -> str:
     lines = [f"class {head}:", f'    """{doc}"""', ""]
     for name, kind in types.items():
-        text = (model.model_fields[name].description or "").partition(";")[0]
-        text = text if len(text) < _LINE - 6 else text.partition(":")[0]
-        lines += [f"    # {text}"] if text else []
         whole = f"    {name}: {kind}"
         literal = re.fullmatch(r"(.*Literal\[)(.*)(\].*)", whole)
         if len(whole) > _LINE and literal:

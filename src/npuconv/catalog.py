@@ -20,6 +20,7 @@ _CHECKED = {
     "source": "on the model as it comes",
     "float": "on the float graph, before and after rewriting",
     "planned": "on the rewritten float graph, once it is known where every node runs",
+    "form": "on the rewritten float graph, in the form of the output",
     "calibrated": "on the float graph with the results of calibration, by convert alone",
     "lowered": "on the written int8 graph",
     "measured": "on the measured error of the int8 model, by convert alone",

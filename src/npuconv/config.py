@@ -15,13 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from npuconv import yamlio
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
+from npuconv.version import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin", "correlated-error", "clipping", "gptq-rounding",
-    "bias-correction",
+    "host-padding", "input-grid", "range-margin", "channel-profiles", "correlated-error",
+    "clipping", "gptq-rounding", "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]
 _FLAGS_ONLY = (
@@ -29,11 +30,6 @@ _FLAGS_ONLY = (
     "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory", "help_all",
 )  # fmt: skip
 Level = Literal["error", "warning", "note"]
-
-# Relu, the last of the operators that are used on int8 tensors, takes them from 14 on. ONNX's
-# reference evaluator dequantizes int8 from 19 on, runtimes of 2024 end at 21, and onnxruntime
-# 1.28, the oldest that is supported, at 26.
-OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 14, 21, 26
 
 
 class Strict(BaseModel):
@@ -205,7 +201,8 @@ class Options(Strict):
         DEFAULT_OPSET,
         ge=OLDEST_OPSET,
         le=NEWEST_OPSET,
-        description="operator set of the written model; the IR version goes with it",
+        description="operator set of the written model; the IR version goes with it; by default "
+        "that of the target, else 21",
     )
     layout: Literal["nchw", "nhwc"] = Field(
         "nchw",
@@ -297,7 +294,7 @@ class Options(Strict):
     )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
-        256, ge=1, description="MiB of a folded constant; larger ones are not folded"
+        256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"
     )
     max_model_bytes: int = Field(
         DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"
@@ -320,11 +317,12 @@ class Options(Strict):
     )
     seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
 
-    def for_container(self, container: str) -> Options:
-        """Return the options with the form of the target's container, where none was given."""
-        if container != "tflite" or "format" in self.model_fields_set:
-            return self
-        return self.model_copy(update={"format": "tflite"})
+    def for_target(self, container: str, opset: int | None) -> Options:
+        """Return the options with the form and the opset of the target, where none was given."""
+        stated = {"opset": opset, "format": "tflite" if container == "tflite" else None}
+        given = self.model_fields_set
+        update = {key: value for key, value in stated.items() if value and key not in given}
+        return self.model_copy(update=update) if update else self
 
     @property
     def padding(self) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
-from npuconv.model import store
+from npuconv.model import query, store
+from npuconv.model.integer_products import with_equal_types
 
 RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
@@ -27,6 +31,10 @@ LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
 # A model that may turn out to be spoiled only when it runs is held, and so twice in memory, unless
 # it is larger.
 _HELD_BYTES = 64 * 2**20
+_REFUSAL = (
+    "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
+    "its SessionOptions to {} ({})"
+)
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -55,31 +63,52 @@ def cores() -> int:
     return _limit or available()
 
 
-def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
-    """Load a model, as it is written where it is what the optimizer makes of it that is refused."""
+@cache
+def saturates() -> bool:
+    """Return whether a sum of products of uint8 and int8 saturates on this processor."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 13]>
+        probe (uint8[1, 2] a, int8[2, 1] b) => (int32[1, 1] y) { y = MatMulInteger(a, b) }"""
+    )
+    session, _ = _load(model.SerializeToString(), ort.SessionOptions(), [])
+    a, b = np.full((1, 2), 255, np.uint8), np.full((2, 1), 127, np.int8)
+    return int(session.run(None, {"a": a, "b": b})[0].item()) != 2 * 255 * 127
+
+
+def _load(
+    data: bytes, options: ort.SessionOptions, disabled: list[str]
+) -> tuple[ort.InferenceSession, str]:
+    """Create a session, with less optimization if onnxruntime refuses the graph; and say so."""
     try:
-        return ort.InferenceSession(
+        session = ort.InferenceSession(
             data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
         )
-    except Exception:
+    except Exception as error:
         if options.graph_optimization_level not in _SIMPLER:
             raise
         options.graph_optimization_level = _SIMPLER[options.graph_optimization_level]
-        return _load(data, options, disabled)
+        session, _ = _load(data, options, disabled)
+        level = options.graph_optimization_level.name
+        return session, _REFUSAL.format(level, first_line(error))
+    return session, ""
 
 
 class Session:
-    """A model loaded into onnxruntime on the CPU.
+    """A model loaded into onnxruntime on the CPU, without kernels whose sums may saturate.
+
+    Products of uint8 and int8 become those of one type, and nodes between QuantizeLinear and
+    DequantizeLinear are not fused into such products: all processors compute the same integers.
 
     Args:
         model: the model, or its bytes.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs; so do models of more
             than ``LARGE`` nodes, which would take minutes to load.
-        fuse_int8: True lets onnxruntime compute nodes between QuantizeLinear and
-            DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
+
+    Attributes:
+        refusal: sentence on what the optimizer makes of the model and does not run, or empty.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -87,14 +116,16 @@ class Session:
 
     def __init__(
         self,
-        model: onnx.ModelProto | bytes,
+        model: onnx.ModelProto,
         *,
         threads: int = 0,
         optimize: bool = True,
         eager: bool = False,
-        fuse_int8: bool = True,
     ) -> None:
-        large = isinstance(model, onnx.ModelProto) and len(model.graph.node) > LARGE
+        large = len(model.graph.node) > LARGE
+        self._random: onnx.ModelProto | None = None
+        if any(_random_nodes(model.graph)):
+            self._random, optimize = model, False  # which would take out a Dropout that trains
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads or _limit
@@ -105,20 +136,19 @@ class Session:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         if eager or large:
             options.enable_mem_pattern = False  # planned in the first run, in quadratic time
-        if not fuse_int8:
-            options.add_session_config_entry("session.disable_quant_qdq", "1")
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
-        if isinstance(model, onnx.ModelProto) and store.has_stored(model):
+        if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
         try:
-            data = model if isinstance(model, bytes) else model.SerializeToString()
-            self._session = _load(data, options, disabled)
+            data = with_equal_types(model).SerializeToString()
+            self._session, self.refusal = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self._options, self._lock = options, threading.Lock()
@@ -127,11 +157,15 @@ class Session:
         self.outputs = [o.name for o in self._session.get_outputs()]
 
     def run(
-        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None
+        self,
+        feeds: Mapping[str, np.ndarray],
+        outputs: Sequence[str] | None = None,
+        draw: int = 0,
     ) -> dict[str, np.ndarray]:
         """Run once.
 
-        All outputs are returned where none are named.
+        All outputs are returned where none are named. Random operators give the same numbers for
+        the same ``draw``, also in another model with the same random operators.
 
         Raises:
             RuntimeRefusedError: a node fails on these inputs.
@@ -143,10 +177,14 @@ class Session:
         run_options.log_severity_level = _SILENT
         session = self._session
         try:
+            if self._random is not None:
+                drawn = with_equal_types(seeded(self._random, draw))
+                session, _ = _load(drawn.SerializeToString(), self._options, [])
             values = session.run(names, wanted, run_options)
         except Exception as error:
             if self._reloaded(session):
-                return self.run(feeds, outputs)
+                self.refusal = _REFUSAL.format("ORT_DISABLE_ALL", first_line(error))
+                return self.run(feeds, outputs, draw)
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
 
@@ -156,9 +194,33 @@ class Session:
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
                 with contextlib.suppress(Exception):  # then it fails as it did
-                    self._session = _load(self._written, self._options, [])
+                    self._session, _ = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
+
+
+def _random_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that draw random numbers, those of subgraphs included."""
+    for node in graph.node:
+        trains = node.op_type != "Dropout" or (len(node.input) > 2 and node.input[2])
+        if node.op_type in query.RANDOM and trains:
+            yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _random_nodes(attribute.g)
+
+
+def seeded(model: onnx.ModelProto, draw: int) -> onnx.ModelProto:
+    """Return a copy in which every random operator has a seed, by its place among them."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for place, node in enumerate(_random_nodes(copy.graph)):
+        attributes = [one for one in node.attribute if one.name != "seed"]
+        seed = 1 + zlib.crc32(f"{draw} {place}".encode()) % 2**23  # exact in float32
+        number = seed if node.op_type == "Dropout" else float(seed)
+        del node.attribute[:]
+        node.attribute.extend([*attributes, helper.make_attribute("seed", number)])
+    return copy
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
@@ -186,7 +248,8 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> di
     names = [o.name for o in model.graph.output]
     try:
         with np.errstate(all="ignore"):
-            values = ReferenceEvaluator(model, new_ops=EVALUATORS).run(None, dict(feeds))
+            evaluator = ReferenceEvaluator(seeded(model, 0), new_ops=EVALUATORS)
+            values = evaluator.run(None, dict(feeds))
     except Exception as error:
         raise RuntimeRefusedError(first_line(error)) from None
     return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}

@@ -121,7 +121,9 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
             held = _waiting.get()
             assert held is not None
             target = Path(os.path.realpath(path))
-            _sweep(target.parent)
+            if target.parent not in _swept:
+                _swept.add(target.parent)
+                sweep(target.parent)
             held.parts.append((_stage(target, pieces), Path(path)))
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -207,11 +209,8 @@ def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
     return True
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the unfinished files of killed processes, once a process."""
-    if folder in _swept:
-        return
-    _swept.add(folder)
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files of killed processes."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _PART.fullmatch(entry.name)

@@ -22,24 +22,24 @@ class FleetShapes:
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
-        self._missing: dict[str, UnknownInputError] = {}
-        self._models = 0
-        self._misses = dict.fromkeys(shapes, 0)
+        self._refusals: dict[str, UnknownInputError] = {}  # the last one by name of the input
+        self._accepted: set[str] = set()
 
     def apply(self, read: Callable[[Shapes], _Result]) -> _Result:
-        """Read a model with the shapes that are about it.
+        """Read a model with the shapes of its inputs.
 
         A model that cannot be read may have had any of the inputs.
         """
         shapes = dict(self._shapes)
-        self._models += 1
-        while True:
-            try:
-                return read(shapes)
-            except UnknownInputError as error:
-                self._missing[error.name] = error
-                self._misses[error.name] += 1
-                del shapes[error.name]
+        try:
+            while True:
+                try:
+                    return read(shapes)
+                except UnknownInputError as error:
+                    self._refusals[error.name] = error
+                    del shapes[error.name]
+        finally:
+            self._accepted |= shapes.keys()
 
     def check(self) -> None:
         """Refuse a shape whose input none of the models has.
@@ -47,6 +47,6 @@ class FleetShapes:
         Raises:
             UnknownInputError: as the last model was refused for it.
         """
-        for name, error in self._missing.items():
-            if self._misses[name] == self._models:
+        for name, error in self._refusals.items():
+            if name not in self._accepted:
                 raise error

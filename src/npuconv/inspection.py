@@ -173,19 +173,18 @@ def _histogram(convolutions: tuple[Convolution, ...]) -> dict[str, dict[str, int
 
 
 def _step(model: Model, node: Node) -> Step:
-    plain = as_float(node)
     output = _dims(query.shape(node.outputs[0])) if node.outputs else ""
     return Step(
         name=model.label(node),
         op=query.qualified(node),
         output=output,
         parameters=plan.parameters(node),
-        macs=plan.macs(plain),
+        macs=plan.macs(node),
     )
 
 
 def _total(model: Model) -> int | None:
-    return total(plan.macs(as_float(node)) for node in model.nodes())
+    return total(plan.macs(node) for node in model.nodes())
 
 
 def _rows(model: Model) -> list[Convolution]:

@@ -20,7 +20,7 @@ from npuconv.arithmetic.device import (
     shifts,
 )
 from npuconv.errors import ModelError
-from support.int8_layers import Case, needs_exact_runtime, random_case, run
+from support.int8_layers import Case, random_case, run
 
 
 def on_device(case: Case) -> np.ndarray:
@@ -31,7 +31,6 @@ def on_device(case: Case) -> np.ndarray:
     )
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("first", range(0, 500, 50))
 def test_equals_the_runtime(first):
     """Groups, strides, dilations, asymmetric pads, scales of channels, ties: the same integers."""
@@ -40,7 +39,6 @@ def test_equals_the_runtime(first):
         np.testing.assert_array_equal(on_device(case), run(case.model(), case.x), str(seed))
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("seed", range(20))
 def test_zero_points(seed):
     """A zero point changes nothing without padding; with it the device fills with another number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -14,7 +15,8 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, small, tree, wait_for
-from npuconv.batch.local import Watcher
+from npuconv.batch.entry import Watcher
+from npuconv.batch.lock import tools
 from npuconv.errors import UsageError
 from support.jobs import run_in_process
 
@@ -133,7 +135,8 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 
 @pytest.mark.e2e
-def test_a_job_that_kills_workers(mischief, write):
+@pytest.mark.parametrize("ship", [False, True])
+def test_a_job_that_kills_workers(mischief, write, ship):
     """A job that kills two workers is given up, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
@@ -141,7 +144,7 @@ def test_a_job_that_kills_workers(mischief, write):
     path = write(
         "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
     )
-    report = npuconv.run_batch(path, local_cluster=2)
+    report = npuconv.run_batch(path, local_cluster=2, ship=ship)
     found = {job.name: job.status for job in report.jobs}
     assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
     assert report.jobs[1].message == "2 workers died while they ran it; given up"
@@ -168,10 +171,8 @@ def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
 
 def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
-    monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: {"npuconv": "9", **versions})
-    from npuconv.batch.lock import tools
-
-    versions = {name: text for name, text in tools().items() if name != "npuconv"}
+    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # of the batch, of its worker
+    monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: next(answers))
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
     assert [job.status for job in report.jobs] == ["failed"]
     assert f"has npuconv {npuconv.__version__}, not 9" in report.jobs[0].message
@@ -203,12 +204,60 @@ def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said
         tries.append(1)
         do(*arguments)
 
-    monkeypatch.setattr("npuconv.batch.remote.do", counted)
+    monkeypatch.setattr("npuconv.batch.cluster.run_on_worker", counted)
     path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
     (job,) = npuconv.run_batch(path, scheduler=near).jobs
     assert (job.status, job.message) == (status, said)
     assert len(tries) in (0, times)  # the function that runs may be a copy of this one
     assert models
+
+
+class LostClient:
+    """Client whose connection to the scheduler is lost when the first task is submitted."""
+
+    id, status = "lost", "running"
+
+    def nthreads(self):
+        """Return no workers."""
+        return {}
+
+    def subscribe_topic(self, topic, handler):
+        """Ignore the topic."""
+
+    def submit(self, *arguments, pure):
+        """Return a cancelled future."""
+        del arguments, pure
+        self.status = "closed"
+        future = types.SimpleNamespace(status="cancelled")
+        future.add_done_callback = lambda callback: callback(future)
+        return future
+
+
+@pytest.fixture
+def lost_client(monkeypatch):
+    """Connect batches to a scheduler that is lost."""
+    client = LostClient()
+    monkeypatch.setattr(
+        "npuconv.batch.cluster._connect", lambda _settings: contextlib.nullcontext(client)
+    )
+    return client
+
+
+@pytest.mark.usefixtures("lost_client")
+def test_a_scheduler_that_is_lost(models, write):
+    """Jobs that have not ended are lost, and tried again by the next run."""
+    report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://x:1")
+    (job,) = report.jobs
+    assert (job.status, job.message) == ("lost", "the connection to the scheduler was lost")
+    assert not list(models.rglob("*.lock.json"))
+
+
+def test_ship_of_absolute_paths(models, write, lost_client):
+    """An absolute path is refused before any job is submitted."""
+    path = jobs(write, "models/good.onnx", str(models / "models/refused.onnx"))
+    with pytest.raises(UsageError, match="absolute path"):
+        npuconv.run_batch(path, scheduler="tcp://x:1", ship=True)
+    assert lost_client.status == "running"
 
 
 def test_no_scheduler(models, write, monkeypatch):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from npuconv.batch.job import format_size, parse_seconds, parse_size
+from npuconv.batch.job import parse_seconds, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,9 +31,3 @@ def test_what_is_none(text):
         parse_size(text)
     with pytest.raises(ValueError, match=r"is not a|above 0"):
         parse_seconds(text)
-
-
-@given(st.integers(1, 1 << 50))
-def test_what_is_shown_can_be_read(number):
-    """A formatted size can be parsed again."""
-    assert parse_size(format_size(number)) == pytest.approx(number, rel=1e-3, abs=1)

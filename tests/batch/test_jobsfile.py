@@ -11,14 +11,7 @@ import pytest
 import npuconv
 from batch.test_expand import MY_CHIP
 from npuconv.batch.entry import Batch
-from npuconv.batch.expand import expand
-from npuconv.batch.jobsfile import (
-    Defaults,
-    JobEntry,
-    JobsFile,
-    OutsideOptions,
-    read_outside_options,
-)
+from npuconv.batch.expand import Defaults, JobEntry, JobsFile, expand, read_outside_options
 from npuconv.config import Options
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 
@@ -133,12 +126,12 @@ def test_paths(models, write, monkeypatch):
     found = read_outside_options(
         models, {"target": "chip.yaml", "baseline": Path("list.json")}, config
     )
-    assert found == OutsideOptions(
+    assert found == (
         {"target": ("elsewhere/chip.yaml",), "baseline": "elsewhere/list.json"},
         {"cache": "elsewhere/kept", "calibration": "elsewhere/photos"},
     )
     absolute = {"calibration": str(home / "photos"), "target": "rknn", "format": "qdq"}
-    assert read_outside_options(models, absolute).over == {
+    assert read_outside_options(models, absolute)[0] == {
         **absolute,
         "target": ("rknn",),
         "format": ("qdq",),

@@ -11,9 +11,9 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, job, place, tree, wait_for
-from npuconv.batch.cluster import Splitter
-from npuconv.batch.job import Job, Place, Settings, from_json, to_json
-from npuconv.batch.local import Watcher
+from npuconv.batch.cluster import count_blocks, parts_folder
+from npuconv.batch.entry import Watcher
+from npuconv.batch.job import Job, Place, from_json, to_json
 from support.builders import digits, images
 from support.jobs import run_in_process
 
@@ -163,10 +163,10 @@ def test_what_goes_wrong(model, write, near):
     ("chosen", "jobs", "blocks"),
     [(None, 1, 2), (None, 2, 0), (None, 3, 0), (True, 3, 2), (False, 1, 0)],
 )
-def test_when(folder, near, chosen, jobs, blocks):
+def test_count_blocks(chosen, jobs, blocks):
     """A calibration is split for more workers than jobs, or as the setting says."""
-    settings = Settings(scheduler="tcp://x:1", split_calibration=chosen)
-    assert Splitter(near, settings, place(folder), jobs).blocks == blocks
+    assert count_blocks(2, jobs, chosen) == blocks
+    assert count_blocks(1, jobs, chosen) == 0
 
 
 @pytest.fixture(scope="module")
@@ -211,22 +211,23 @@ def test_an_interrupt(model, write, near):
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("options", "calibrates"),
     [
-        ({"calibration": "s"}, None),  # no calibration in this format
-        ({"format": "qdq"}, None),  # no samples, and the few that are made up are one part
-        ({"format": "qdq", "calibration": "s", "cache": "kept"}, "kept"),
-        ({"format": "qdq", "calibration": "s"}, "cache/calibration-"),
+        ({"calibration": "s"}, False),  # no calibration in this format
+        ({"format": "qdq"}, False),  # no samples, and the few that are made up are one part
+        ({"format": "qdq", "calibration": "s"}, True),
     ],
 )
-def test_where(folder, near, options, parts):
+def test_jobs_that_calibrate(options, calibrates):
+    """Only a job that calibrates on samples is split."""
+    assert job("m", **options).calibrates is calibrates
+
+
+def test_parts_folder(folder):
     """Parts are in the cache of the user, or in a folder of the job."""
-    splitter = Splitter(near, Settings(local_cluster=2), place(folder), 1)
-    found = splitter.place(job("m", **options)).parts
-    if parts is None:
-        assert found is None
-    else:
-        assert str(found).startswith(str(folder / parts))
+    assert parts_folder(job("m", cache="parts"), place(folder)) == folder / "parts"
+    assert parts_folder(job("m"), place(folder)).parent == folder / "cache"
+    assert parts_folder(job("m"), place(folder)) != parts_folder(job("n"), place(folder))
 
 
 def test_as_plain_data():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import npuconv
 from npuconv.samples import pictures
@@ -138,3 +139,39 @@ def test_the_same_bytes():
     """Two runs write the same bytes."""
     first, second = (npuconv.convert(image().model()).model.SerializeToString() for _ in range(2))
     assert first == second
+
+
+def integer_image() -> Net:
+    net = Net()
+    net.inputs.append(helper.make_tensor_value_info("u", TensorProto.UINT8, SHAPE))
+    net.nodes.append(helper.make_node("Cast", ["u"], ["f"], to=TensorProto.FLOAT))
+    net.op("Div", "f", net.constant(255.0))
+    return net.conv("", (8, 3, 3, 3), to="y")
+
+
+def test_integer_pixels(photographs):
+    """An image of integers gets pictures of whole pixels, whose ranges are those of pictures."""
+    report, said = convert(integer_image())
+    assert "assumed pixels in 0..255 (clear: input 'u' is uint8)" in said
+    assert report.calibration.certainty == "inferred"
+    assert report.quantization.synthetic != photographs
+    assert report.quantization.tensors[0].maximum > 0.9  # of 1, behind the division
+    same, _ = convert(integer_image(), preprocess={"preset": "raw"})
+    assert same.quantization.tensors == report.quantization.tensors
+
+
+def test_flags_that_do_not_fit_the_input():
+    """check and convert refuse a normalization of integers, and another layout."""
+    for call in (npuconv.check, npuconv.convert):
+        with pytest.raises(npuconv.NpuconvError, match="whole numbers, and 'unit' makes others"):
+            call(integer_image().model(), preprocess={"preset": "unit"})
+        with pytest.raises(npuconv.UsageError, match="--input-layout nhwc: input 'u' is"):
+            call(integer_image().model(), preprocess={"layout": "nhwc"})
+        with pytest.raises(npuconv.UsageError, match="--input-layout nhwc: input 'x' is"):
+            call(image().model(), preprocess={"layout": "nhwc"})
+
+
+def test_flags_for_images_without_an_image():
+    """Flags about images do nothing for numbers, and the report says so."""
+    report, _ = convert(Net(x=(1, 1, 64)).conv("x", (4, 1, 3)), preprocess={"preset": "raw"})
+    assert any("raw: not used, no input looks like images" in w for w in report.summary.warnings)

@@ -131,3 +131,37 @@ def test_a_type_that_numpy_does_not_have(kind):
     proto.graph.input[0].type.tensor_type.elem_type = kind
     with pytest.raises(ModelError, match=r"input 'x' is (bfloat16|float8).*export.*float32"):
         npuconv.convert(proto)
+
+
+def integers(build):
+    net = Net()
+    net.inputs.append(helper.make_tensor_value_info("u", TensorProto.INT32, (1, 3, 16, 16)))
+    build(net)
+    return wanted(net)[0][0]
+
+
+def test_integers_that_are_quantities():
+    """Integers that are cast and scaled are quantities, indices of a table are not."""
+    table = np.ones((256, 4), np.float32)
+
+    def cast(net: Net) -> None:
+        net.nodes.append(helper.make_node("Cast", ["u"], ["f"], to=TensorProto.FLOAT))
+        net.op("Div", "f", net.constant(255.0)).conv("", (4, 3, 3, 3))
+
+    def later(net: Net) -> None:
+        net.op("Transpose", "u", perm=[0, 1, 3, 2]).op("Sub", "t0", "k")
+        net.constant(np.asarray(128, np.int32), "k")
+        net.nodes.append(helper.make_node("Cast", [net.last], ["f"], to=TensorProto.FLOAT))
+        net.conv("f", (4, 3, 3, 3))
+
+    def embedded(net: Net) -> None:
+        net.op("Gather", net.constant(table), "u")
+
+    def also_embedded(net: Net) -> None:
+        cast(net)
+        net.op("Gather", net.constant(table), "u").output()
+
+    assert integers(cast).is_quantity
+    assert integers(later).is_quantity
+    assert not integers(embedded).is_quantity
+    assert not integers(also_embedded).is_quantity

@@ -159,6 +159,21 @@ def test_a_plan_finds_missing_samples(cli, jobs, folder):
     assert cli("batch", jobs, "--dry-run").code == 0
 
 
+def test_a_plan_finds_missing_packages(cli, jobs, folder, monkeypatch):
+    """Vela, which a job compiles with, and Dask, which a cluster needs."""
+    text = "version: 1\njobs:\n  - {model: good.onnx, target: ethos-u55, with_vela: true}\n"
+    (folder / jobs).write_text(text)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    done = cli("batch", jobs, "--dry-run")
+    assert done.code == 1
+    assert "npuconv: error: good: --with-vela: Vela is not installed (pip install" in done.err
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    done = cli("batch", jobs, "--dry-run", "--local-cluster", "2")
+    assert done.code == 2
+    assert "npuconv[distributed]" in done.error
+
+
 def test_messages_name_keys(cli, jobs, folder):
     """Messages name keys of the file, not flags, and whole paths."""
     (folder / "data" / "photos").mkdir(parents=True)
@@ -245,12 +260,14 @@ def test_flags_of_convert(cli, jobs, folder):
     assert plan.out.startswith("good: good.onnx on rknn as weights\n")
     assert cli("batch", jobs, *flags, "-q").code == 1
     locked = json.loads((folder / "build/good.npu.onnx.lock.json").read_text())
-    assert locked["options"] == {"format": "weights", "ignore": ["CAL", "QNT"], "seed": 1}
+    assert locked["options"] == {
+        "format": "weights", "ignore": ["CAL", "QNT"], "opset": 19, "seed": 1,
+    }  # fmt: skip
     assert cli("batch", jobs, *flags, "--verify-lock").code == 0
     assert cli("batch", jobs, *flags[2:], "--verify-lock").code == 0  # it is found
     done = cli("batch", jobs, "--config", "none", "--verify-lock")
     assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
-    assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, seed"
+    assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, opset, seed"
 
 
 def test_flags_that_every_command_has():

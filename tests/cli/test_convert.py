@@ -12,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+from npuconv import executor
 from npuconv.quantize.settings import STEPS
 from support.builders import Net, images
 
@@ -44,6 +45,14 @@ def dynamic(folder):
     net = Net(x=("N", 3, "H", "W")).conv("x", auto_pad="SAME_UPPER", strides=[2, 2])
     onnx.save(net.model(), folder / "dynamic.onnx")
     return "dynamic.onnx"
+
+
+@pytest.mark.parametrize(("form", "said"), [("qdq", True), ("qoperator", False)])
+def test_a_processor_that_saturates(cli, model, monkeypatch, form, said):
+    """Its onnxruntime computes other numbers from conversions: which session option helps."""
+    monkeypatch.setattr(executor, "saturates", lambda: True)
+    done = cli("convert", model, "--format", form)
+    assert ("session.x64quantprecision" in done.err) == said
 
 
 def test_alone(cli, model, folder):

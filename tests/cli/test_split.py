@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import pytest
 
-from support.int8_layers import needs_exact_runtime
 from support.int8_pairs import float_model, integer_model, samples
 
 
@@ -34,7 +33,6 @@ def test_what_is_printed(cli, model, folder):
     assert cli("split", model, "-o", "v/x", "-q").out == ""
 
 
-@needs_exact_runtime
 def test_run(cli, model, folder):
     """The outputs, and that they are those of the whole model."""
     cli("split", model, "-o", "v")

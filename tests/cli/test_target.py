@@ -69,6 +69,13 @@ def test_show_text_of_the_example():
     assert "\ncosts\n  mac          1\n  weight_byte  4\n" in text
 
 
+def test_show_the_opset():
+    """Only of a target that says it."""
+    assert "\nopset: 19\n" in good("show", "rknn")
+    assert "opset: " not in good("show", "npu-int8")
+    assert "opset - -> 19" in " ".join(good("diff", "npu-int8", "rknn").split())
+
+
 def test_show_json():
     """JSON has the form of the file, and is a target again."""
     data = json.loads(good("show", EXAMPLE, "--format", "json"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -79,20 +78,48 @@ def test_onnx_in_its_place(cli, model, calibration):
     assert "vela" not in done.out + done.err
 
 
-def test_a_missing_package_is_found_before_calibration(cli, model, monkeypatch):
-    """The error says what to install; nothing is written."""
-    monkeypatch.setitem(sys.modules, "tflite", None)
-    done = cli("convert", model, "--format", "tflite")
-    assert done.code == 2
-    assert "'tflite' is not installed (pip install 'npuconv[tflite]'" in done.err
-    assert not Path("model.npu.tflite").exists()
+@pytest.fixture
+def erf(folder):
+    """A model with operators that TFLite does not have, one of them by an attribute."""
+    net = Net(opset=20, x=(1, 3, 8, 8)).conv(name="conv", pads=[1] * 4)
+    net.op("Erf", name="erf").op("Einsum", name="einsum", equation="abcd->abdc")
+    onnx.save(net.output().model(), folder / "erf.onnx")
+    return "erf.onnx"
 
 
-def test_check_says_the_same(cli, model, monkeypatch):
-    """Check refuses the models that convert would refuse."""
-    monkeypatch.setitem(sys.modules, "tflite", None)
-    assert cli("check", model, "--target", "ethos-u55").code == 2
-    assert cli("check", model, "--target", "ethos-u55", "--format", "qoperator").code == 0
+def test_check_and_convert_find_all_that_the_file_cannot_hold(cli, erf):
+    """Findings, at once, of the nodes by their names; --ignore does not take them back."""
+    for command in ("check", "convert"):
+        done = cli(command, erf, "--target", "ethos-u55", "--report", "found.json")
+        assert done.code == 1
+        report = json.loads(Path("found.json").read_text("utf-8"))
+        found = [f for f in report["findings"] if f["code"] == "OPS010"]
+        assert [(f["node"], f["op_type"]) for f in found] == [("einsum", "Einsum"), ("erf", "Erf")]
+        assert "TFLite has no operator for Erf" in found[1]["message"]
+        assert "--format qoperator" in found[1]["fix"]
+        assert cli(command, erf, "--target", "ethos-u55", "--ignore", "OPS010").code == 1
+    assert not Path("erf.npu.tflite").exists()
+    assert cli("check", erf, "--target", "ethos-u55", "--format", "qoperator").code == 0
+
+
+def test_coverage_says_what_check_says(cli, erf):
+    """The target refuses the model, which is no error of the command."""
+    done = cli("target", "coverage", erf, "--target", "ethos-u55", "--output-format", "json")
+    assert done.code == 0
+    (cell,) = json.loads(done.out)["cells"]
+    assert (cell["verdict"], [o["code"] for o in cell["obstacles"]]) == ("refuses", ["OPS010"])
+    assert cell["obstacles"][0]["count"] == 2
+
+
+def test_an_open_extent_is_a_finding(cli, folder):
+    """The fix names the flag; with it the model is converted."""
+    onnx.save(Net(x=(1, 3, "H", 8)).conv(pads=[1] * 4).model(), folder / "open.onnx")
+    done = cli("check", "open.onnx", "--target", "ethos-u55", "--output-format", "json")
+    found = [f for f in json.loads(done.out)["findings"] if f["code"] == "OPS010"]
+    assert (done.code, len(found)) == (1, 1)
+    assert "give --input-shape x=" in found[0]["fix"]
+    fixed = cli("check", "open.onnx", "--target", "ethos-u55", "--input-shape", "x=1,3,8,8")
+    assert fixed.code == 0
 
 
 def test_operators_in_int8(cli, folder):

@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 
-from support.int8_layers import needs_exact_runtime
 from support.int8_pairs import float_model, integer_model, samples
 
 
@@ -20,7 +19,6 @@ def model(folder):
     return "q.onnx"
 
 
-@needs_exact_runtime
 def test_text(cli, model, folder):
     """The text has number, folder, data, and agreement of the runtime."""
     done = cli("vectors", model, "--data", "x.npz", "-o", "v/w", "--samples", "2")

@@ -64,13 +64,14 @@ def test_next_command_of_a_refusal(cli, refused):
 
 
 def test_next_command_after_data(cli, model, folder):
-    """A conversion on data is followed by a verification on the same."""
+    """A conversion on data is followed by a verification on other data of the same kind."""
     import numpy as np
 
     np.savez(folder / "s.npz", x=np.random.default_rng(0).normal(size=(12, 1, 8, 8)).astype("f4"))
     done = cli("convert", model, "--calibration", "s.npz")
     shown = " ".join(done.out.partition("next: npuconv ")[2].replace("\\\n", " ").split())
-    assert shown.startswith("verify model.onnx model.npu.onnx")
+    assert shown.startswith("verify model.onnx model.npu.onnx --data TEST.npz")
+    (folder / "s.npz").rename(folder / "TEST.npz")
     assert cli(*shown.split()[:5]).code == 0
 
 
@@ -82,8 +83,8 @@ def test_next_command_leaves_preprocessing_to_the_model():
     )
     report = make_clean().model_copy(update={"quantization": quantized})
     words = [after_convert(report, "m.onnx", "o.onnx", one, flags) for one in (None, "c.yaml")]
-    assert words[0] == "npuconv verify m.onnx o.onnx --calibration photos"
-    assert words[1].endswith("--config c.yaml --calibration photos --preprocess unit")
+    assert words[0] == "npuconv verify m.onnx o.onnx --data TEST_FOLDER"
+    assert words[1].endswith("--config c.yaml --preprocess unit --data TEST_FOLDER")
 
 
 def test_command_words():

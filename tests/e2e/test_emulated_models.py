@@ -7,7 +7,6 @@ import pytest
 
 from npuconv import executor
 from npuconv.evaluate.simulator import as_float
-from support.int8_layers import needs_exact_runtime
 from support.real_models import MODELS, SLOW, feeds, needs_models
 
 pytestmark = pytest.mark.e2e
@@ -22,7 +21,6 @@ CASES = [(path, "qoperator") for path in SMALL_MODELS]
 CASES += [(path, "qdq") for path in SMALL_MODELS if path.parent.name in EXPLICIT]
 
 
-@needs_exact_runtime
 @needs_models
 @pytest.mark.parametrize(
     ("path", "form"), CASES, ids=[f"{path.parent.name}-{form}" for path, form in CASES]

@@ -13,7 +13,6 @@ import onnx
 import pytest
 
 from npuconv import executor
-from support.int8_layers import needs_exact_runtime
 from support.real_models import MODELS, SAMPLES, SLOW, feeds, name_of
 
 pytestmark = pytest.mark.e2e
@@ -23,7 +22,6 @@ CASES = [*SAMPLES, *(path for path in MODELS if path.parent.name not in SLOW)]
 TIES = 1e-4  # of the values of a shared model may be a step away: halves, and float sums
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 @pytest.mark.parametrize("path", CASES, ids=name_of)
 def test_every_integer_is_the_same(path, form, conversions):

@@ -8,7 +8,6 @@ import onnx.parser
 import pytest
 
 from npuconv import executor
-from support.int8_layers import needs_exact_runtime
 from support.judges import JUDGES, READS, is_installed, judged
 from support.real_models import SAMPLES
 
@@ -17,7 +16,6 @@ pytestmark = pytest.mark.e2e
 CASES = [(path, judge, form) for path in SAMPLES for judge in JUDGES for form in READS[judge]]
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize(
     ("path", "judge", "form"), CASES, ids=[f"{p.parent.name}-{j}-{f}" for p, j, f in CASES]
 )

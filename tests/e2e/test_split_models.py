@@ -12,7 +12,6 @@ from npuconv.evaluate.split import split
 from npuconv.partition import EXACT_ON_INT8
 from npuconv.partition.operators import TABLES
 from support.builders import Net
-from support.int8_layers import needs_exact_runtime
 from support.real_models import MODELS, SAMPLES, each, name_of, shapes_of
 from support.target_files import NUMBERS, WEIGHTS
 
@@ -25,7 +24,6 @@ TOO_LARGE = "brainchop_gw_ae"
 EXPLICIT = [p for p in MODELS if p.parent.name in ("mlperf_tiny_ic_resnet8", "ppocr_cls_v2")]
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("path", each(*SAMPLES, *MODELS), ids=name_of)
 def test_the_parts_are_the_whole(path, tmp_path, conversions):
     """Every output, bit by bit."""
@@ -35,7 +33,6 @@ def test_the_parts_are_the_whole(path, tmp_path, conversions):
     _compare(path, model, tmp_path)
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("path", each(*SAMPLES, *EXPLICIT), ids=name_of)
 def test_explicit_conversions(path, tmp_path, conversions):
     """Layers in the form ``qdq`` become parts of the device as well."""
@@ -44,7 +41,6 @@ def test_explicit_conversions(path, tmp_path, conversions):
     assert any(part.side == "device" for part in read_manifest(tmp_path).parts)
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 @pytest.mark.parametrize(
     "path",
@@ -72,7 +68,6 @@ def test_a_device_with_every_operator(path, form, tmp_path):
     _compare(path, model, tmp_path / "parts", str(target))
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_three_axes_by_slices(form, tmp_path):
     """A layer of three axes is one of two axes, with the taps of the third as channels."""

@@ -20,6 +20,7 @@ from npuconv.evaluate.comparison import (
 )
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.executor import RuntimeRefusedError
+from npuconv.quantize.fake_quant import index_outputs
 from npuconv.samples import Samples
 from support.builders import Net, images
 
@@ -366,3 +367,83 @@ def test_the_same_over_and_over():
         net.op("Concat", f"c{k}", f"c{k}", axis=1, to=f"c{k + 1}")
     model = net.output("c60").model()
     assert parts_of(model, model) == {"c60": ("a", "b")}
+
+
+def chooser(factor: float, *ops: str) -> onnx.ModelProto:
+    """Return a model with y = x * factor, and what these operators choose of it."""
+    net = Net(x=(1, 16)).op("Mul", "x", "f", to="y")
+    net.constant(np.float32(factor), "f")
+    for op in ops:
+        if op == "TopK":
+            net.op(op, "y", net.constant(np.asarray([3], np.int64)), outputs=2)
+            net.output("y", net.nodes[-1].output[1])
+        elif op == "Greater":
+            net.op(op, "y", net.constant(0.25), to="mask").output("y", "mask")
+        elif op == "classes":
+            net.op("ArgMax", "y", axis=1)
+            net.nodes.append(onnx.helper.make_node("Cast", [net.last], ["class"], to=1))
+            net.output("y", "class")
+        else:
+            net.op(op, "y", axis=1, to="chosen").output("y", "chosen")
+    return net.model()
+
+
+ROWS = np.random.default_rng(5).uniform(0, 1, (6, 16)).astype(np.float32)
+SOME = Samples(lambda k: {"x": ROWS[k : k + 1]}, tuple(range(6)), "test")
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "TopK", "Greater", "classes"])
+def test_indices_are_compared_by_agreement(op: str) -> None:
+    """Classes, places and truth values have no error that counts, also as floats."""
+    found = compared(chooser(1.0, op), chooser(0.9, op), some=SOME)
+    values, indices = found.outputs
+    assert found.sqnr_db == values.sqnr_db == pytest.approx(20, abs=0.01)
+    assert found.worst_output == "y"
+    assert (values.holds_indices, indices.holds_indices) == (False, True)
+    assert (indices.sqnr_db, indices.cosine, indices.top1_agreement) == (None, None, None)
+    assert indices.agreement == 1.0 if op != "Greater" else 0.5 < indices.agreement < 1
+    assert indices.positions == 6 * {"TopK": 3, "Greater": 16}.get(op, 1)
+
+
+def test_pixels_and_quantized_integers_are_values() -> None:
+    """Integers of 8 bits have a size, unless they are chosen."""
+    net = Net(x=(1, 16)).op("Mul", "x", "f")
+    net.constant(np.float32(255), "f")
+    uint8 = onnx.TensorProto.UINT8
+    net.nodes.append(onnx.helper.make_node("Cast", [net.last], ["pixels"], to=uint8))
+    net.op("ArgMax", net.last)
+    net.nodes.append(onnx.helper.make_node("Cast", [net.last], ["class"], to=uint8))
+    assert index_outputs(net.output("pixels", "class").model()) == {"class"}
+
+
+def test_a_model_of_indices_alone() -> None:
+    """The SQNR is that before the choice; the interval and the worst sample are unknown."""
+
+    def model(factor: float) -> onnx.ModelProto:
+        net = Net(x=(1, 16)).op("Mul", "x", "f", to="y")
+        net.constant(np.float32(factor), "f")
+        return net.op("ArgMax", "y", axis=1, to="class").model()
+
+    found = compared(model(1.0), model(0.9), some=SOME)
+    assert (found.sqnr_db, found.cosine, found.interval_db, found.worst_sample) == (None,) * 4
+    assert found.unsaturated_db == pytest.approx(20, abs=0.01)
+    assert found.uncompared == found.samples == 6
+
+
+def test_samples_of_another_size_are_counted() -> None:
+    """Samples on which both models put out different numbers of values are left out, and named."""
+
+    def model(threshold: float) -> onnx.ModelProto:
+        net = Net(x=(1, 16)).op("Greater", "x", "t")
+        net.constant(np.float32(threshold), "t")
+        net.op("NonZero", net.last).op("Transpose", net.last, perm=[1, 0], to="places")
+        return net.op("GatherND", "x", "places", to="values").output("places", "values").model()
+
+    found = compared(model(0.5), model(0.55), some=SOME)
+    same = [len(row[row > 0.5]) == len(row[row > 0.55]) for row in ROWS]
+    left = same.count(False)
+    assert 0 < left < len(ROWS)
+    assert [one.uncompared for one in found.outputs] == [left, left]
+    assert found.uncompared == left
+    (note,) = [one for one in found.notes if "compared" in one]
+    assert note.startswith(f"'places', 'values': compared on {len(ROWS) - left} of 6 samples")

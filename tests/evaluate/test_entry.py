@@ -71,6 +71,20 @@ def test_minimum():
     assert not npuconv.verify(*pair, min_sqnr=100).passed
 
 
+def test_indices_alone_have_no_goal():
+    """A goal in dB is not judged for integers, and the report says so."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("ArgMax", axis=1)
+    data = {"x": images(16, 3, 8, 8)}
+    made = npuconv.convert(net.model(), calibration=data, min_sqnr=99)
+    assert any("--min-sqnr is not judged" in one for one in made.report.summary.warnings)
+    found = npuconv.verify(net.model(), made.model, data, min_sqnr=99)
+    assert found.passed
+    assert any("--min-sqnr is not judged" in one for one in found.warnings)
+    (output,) = found.outputs
+    assert (output.holds_indices, output.sqnr_db, output.positions) == (True, None, 16 * 36)
+    assert 0.9 < output.agreement <= 1
+
+
 def test_samples():
     """The default is 64 samples, and 8 of them for layers."""
     pair = (float_model("N"), integer_model(batch="N"))

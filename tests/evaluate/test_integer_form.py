@@ -16,7 +16,6 @@ from npuconv.evaluate.pairs import open_model
 from npuconv.executor import Session
 from support.asserts import run
 from support.builders import Net
-from support.int8_layers import needs_exact_runtime
 from support.int8_pairs import integer_model
 from support.partial_sums import ADDS, CASES, convert
 from support.quantized_nets import Quantized
@@ -68,7 +67,6 @@ def one_layer(
     return net.model()
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -114,7 +112,6 @@ def test_left_as_it_is(model):
     assert in_integers(opened) is opened
 
 
-@needs_exact_runtime
 def test_both_forms_are_one():
     """A converted model has the same operators and integers in either form."""
     net = Net(x=X).conv("x", pads=[1] * 4).op("Relu").op("MaxPool", kernel_shape=[2, 2])

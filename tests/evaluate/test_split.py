@@ -19,7 +19,6 @@ from npuconv.evaluate.subgraphs import cut, reads
 from npuconv.evaluate.vectors import device_layers
 from npuconv.target import Target
 from support.builders import Net, digits
-from support.int8_layers import needs_exact_runtime
 from support.int8_pairs import float_model, integer_model, samples
 
 X = (1, 3, 8, 8)
@@ -87,7 +86,6 @@ def test_the_packed_weights(folder):
     np.testing.assert_allclose(approximated, expected.factors, rtol=2**-24)
 
 
-@needs_exact_runtime
 def test_the_run_is_the_whole_model(folder):
     """Bit for bit; and the simulator of the device gives what the layer itself gives."""
     found = run_parts(folder, {"x": samples(3)}, whole=integer_model())
@@ -95,7 +93,6 @@ def test_the_run_is_the_whole_model(folder):
     assert found.outputs["y"].shape == (3, 4, 1, 1)
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_branches_and_levels(tmp_path, form):
     """Independent convolutions are parts of their own; no part reads what comes later."""
@@ -114,7 +111,6 @@ def test_branches_and_levels(tmp_path, form):
     assert run_parts(tmp_path, data, whole=model).differing == {"y": 0}
 
 
-@needs_exact_runtime
 def test_integer_inputs_and_outputs(tmp_path):
     """``--io int8``: samples are numbers, and become integers by the scale of the manifest."""
     data = {"image": np.random.default_rng(0).random((4, 1, 28, 28), np.float32)}
@@ -141,7 +137,6 @@ def spelled_out(form: str, *, shared: bool) -> onnx.ModelProto:
     return made.model
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_an_operator_between_conversions(tmp_path, form, shared):

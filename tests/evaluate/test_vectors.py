@@ -17,7 +17,7 @@ from npuconv.errors import CalibrationError, ModelError, OutputError, TargetErro
 from npuconv.evaluate.vectors import device_layers, vectors
 from npuconv.target import Target
 from support.builders import Net, digits, images
-from support.int8_layers import needs_exact_runtime, random_case
+from support.int8_layers import random_case
 from support.int8_pairs import float_model, integer_model, samples
 
 DATA = {"x": samples()}
@@ -39,7 +39,6 @@ def read(folder):
         return manifest, row, dict(arrays)
 
 
-@needs_exact_runtime
 def test_what_is_written(model, tmp_path):
     """The files hold all that it takes to compute the output again."""
     found = vectors(model, tmp_path / "v", DATA)
@@ -121,7 +120,6 @@ def test_samples_of_different_sizes(tmp_path):
         vectors(tmp_path / "m.onnx", tmp_path / "v", data, samples=2)
 
 
-@needs_exact_runtime
 def test_what_the_device_does_otherwise_is_said(tmp_path):
     """Integers that differ in onnxruntime are counted: pads beside a zero point of 5."""
     net = Net(x=(1, 1, 4, 4))
@@ -170,7 +168,6 @@ def test_a_device_that_rounds_twice(model, tmp_path):
     np.testing.assert_array_equal(again, a["y"])
 
 
-@needs_exact_runtime
 def test_a_model_made_for_a_device_that_shifts(tmp_path):
     """Scales made for shifts differ between runtime and device at ties alone."""
     shift = "requantize: {kind: shift, multiplier_bits: 8, rounding: half_even}"
@@ -211,7 +208,6 @@ def test_the_device_that_the_model_is_for(model, tmp_path):
         vectors(model, tmp_path / "v", DATA)
 
 
-@needs_exact_runtime
 def test_channels_last(tmp_path):
     """Tensors keep the layout of the model."""
     case = random_case(3, channels=4, y_zero=1)

@@ -15,7 +15,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from npuconv.model import proto, query
 from npuconv.model.proto import import_graph
 from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
-from support.asserts import read
+from support.asserts import read, same_numbers
 from support.builders import Net
 from support.zoo import ZOO
 
@@ -247,3 +247,44 @@ def test_an_output_that_is_stated_twice():
     proto.graph.value_info.append(stated)
     shape = [dim.dim_value for dim in output.type.tensor_type.shape.dim]
     assert list(import_graph(proto).outputs[0].shape) == shape
+
+
+def body(kind: str) -> onnx.GraphProto:
+    """A body of a Loop that calls its state, or its result, as a tensor around it is called."""
+    state, result = {"input": ("t", "t2"), "constant": ("w", "t2"), "own": ("s", "looped")}[kind]
+    infos = [("i", TensorProto.INT64, []), ("cond", TensorProto.BOOL, [])]
+    inputs = [helper.make_tensor_value_info(*info) for info in infos]
+    inputs.append(helper.make_tensor_value_info(state, TensorProto.FLOAT, None))
+    nodes = [
+        helper.make_node("Add", [state, "one"], [result]),
+        helper.make_node("Identity", ["cond"], ["going"]),
+    ]
+    outputs = [helper.make_tensor_value_info("going", TensorProto.BOOL, [])]
+    outputs.append(helper.make_tensor_value_info(result, TensorProto.FLOAT, None))
+    return helper.make_graph(nodes, "body", inputs, outputs)
+
+
+@pytest.mark.parametrize("kind", ["input", "constant", "own"])
+def test_names_in_a_body_that_shadow_those_around_it(kind):
+    """Each stands for a tensor of its own, so that no rewrite around it reaches into the body."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="t")
+    net.initializers[0].name = net.nodes[0].input[1] = "w"
+    net.constant(np.float32(1), "one")
+    net.op("Loop", net.constant(np.int64(3)), "", "t", body=body(kind), to="looped").op("Relu")
+    source = net.model()
+    model = read(source)
+    (loop,) = model.nodes("Loop")
+    outer = {id(t) for n in model.nodes() for t in (*n.inputs, *n.outputs)}
+    inner = [t for n in loop.attrs["body"].nodes for t in (*n.inputs, *n.outputs)]
+    assert not [t.name for t in inner if id(t) in outer]
+    same_numbers(source, model)
+
+
+def test_an_initializer_of_a_body_that_shadows():
+    """Runtimes, and ONNX's reference, read the tensor around it."""
+    then = Net(prefix="a").op("Add", "t", "k")
+    then.constant(np.float32(5), "k")
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="t").op("Abs")
+    net.constant(np.float32(1), "k")
+    source = net.branch(then, Net(prefix="b").op("Sub", "t", "k")).model()
+    same_numbers(source, read(source))

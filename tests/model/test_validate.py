@@ -97,6 +97,16 @@ def test_experimental_operators_print_nothing(capfd):
         validate.check_proto(model, "m")
 
 
+def test_a_group_normalization_of_opset_18():
+    """The checker calls it deprecated, but onnxruntime runs it; other faults are still found."""
+    net = Net(opset=18, x=(1, 4, 3, 3))
+    model = net.op("GroupNormalization", "x", *map(net.random, (2, 2)), num_groups=2).model()
+    validate.check_proto(model, "m")
+    model.graph.node.add(op_type="Relu", input=["t0"], output=["y"]).attribute.add(name="alpha")
+    with pytest.raises(ModelError, match="not valid ONNX"):
+        validate.check_proto(model, "m")
+
+
 class TooLarge:
     """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
 

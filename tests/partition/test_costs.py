@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -58,6 +60,29 @@ def matmul(op, *shapes, **attrs):
     return node_of(Net(**names).op(op, *names, **attrs), op)
 
 
+def einsum(equation, *shapes):
+    names = dict(zip("abc", shapes, strict=False))
+    return node_of(Net(**names).op("Einsum", *names, equation=equation), "Einsum")
+
+
+def attention(q, k, v, past=None, **heads):
+    net = Net(opset=23, ir_version=10, q=q, k=k, v=v, **({"pk": past, "pv": past} if past else {}))
+    cache = ("", "pk", "pv") if past else ()
+    made = net.op("Attention", "q", "k", "v", *cache, outputs=3 if past else 1, **heads)
+    return node_of(made, "Attention")
+
+
+def causal():
+    net = Net(opset=27, ir_version=13, x=(1, 4, 8))
+    made = net.op("CausalConvWithState", "x", net.random(4, 1, 3), outputs=2)
+    return node_of(made, "CausalConvWithState")
+
+
+def deformed():
+    net = Net(opset=19, ir_version=9, x=X, offset=(1, 18, 6, 6))
+    return node_of(net.op("DeformConv", "x", net.random(5, 4, 3, 3), "offset"), "DeformConv")
+
+
 @pytest.mark.parametrize(
     ("node", "expected"),
     [
@@ -71,12 +96,31 @@ def matmul(op, *shapes, **attrs):
         (matmul("MatMul", ("N", 5), (5, 7)), 5 * 7),
         (matmul("MatMul", (2, "depth"), ("depth", 7)), None),
         (matmul("MatMul", (2, 3, 5), (5, "columns")), None),
+        (matmul("MatMulInteger", (2, 3, 5), (5, 7)), 2 * 3 * 5 * 7),
+        (einsum("ij,jk->ik", (3, 5), (5, 7)), 3 * 5 * 7),
+        (einsum("bhid, bhjd -> bhij", (2, 4, 6, 8), (2, 4, 7, 8)), 2 * 4 * 6 * 7 * 8),
+        (einsum("bhid,bhjd->bhij", ("N", 4, 6, 8), ("N", 4, 7, 8)), 4 * 6 * 7 * 8),
+        (einsum("...ij,...jk", (9, 2, 3, 5), (2, 5, 7)), 9 * 2 * 3 * 5 * 7),
+        (einsum("...ij,jk->...ik", (2, 3, 5), (5, 7)), 2 * 3 * 5 * 7),
+        (einsum("ij,jk,kl->il", (2, 3), (3, 5), (5, 7)), 2 * 3 * 5 + 2 * 5 * 7),
+        (einsum("ij,kl->il", (2, 3), (5, 7)), 2 * 7),
+        (einsum("ij,ij", (2, 3), (1, 3)), 2 * 3),
+        (einsum("ii,i->i", (3, 3), (3,)), 3),
+        (einsum("bij->bji", (2, 3, 5)), 0),
+        (einsum("ij,jk->ik", (3, "J"), (5, 7)), 3 * 5 * 7),
+        (einsum("ij,jk->ik", (3, 5), (5, "K")), None),
+        (attention((1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 6, 5)), 2 * 4 * 6 * (8 + 5)),
+        (attention((1, 4, 16), (1, 6, 8), (1, 6, 8), q_num_heads=4, kv_num_heads=2), 4 * 4 * 6 * 8),
+        (attention((1, 2, 4, 8), *[(1, 2, 6, 8)] * 2, past=(1, 2, 3, 8)), 2 * 4 * 9 * 16),
+        (attention((1, 2, 4, 8), (1, 2, "keys", 8), (1, 2, "keys", 8)), None),
+        (causal(), 4 * 8 * 3),
+        (deformed(), 5 * 36 * 4 * 9),
         (node_of(Net(x=X).op("MaxPool", kernel_shape=[2, 2]), "MaxPool"), 0),
         (node_of(Net(x=X).op("Relu"), "Relu"), 0),
     ],
 )  # fmt: skip
 def test_macs(node, expected):
-    """Multiply-accumulates of convolutions and matrix products; of others none."""
+    """Multiply-accumulates of convolutions, matrix products, contractions; of others none."""
     assert macs(node) == expected
 
 
@@ -179,6 +223,15 @@ def test_the_cheaper_form_is_taken():
     assert pick(DENSE, SPLIT) == "split"
     assert pick(SPLIT, DENSE, costs={"convolution": 1000}) == "dense"
     assert pick(SPLIT, DENSE, costs={"moved_byte": 100}) == "dense"
+
+
+def test_a_form_that_crosses_comes_last():
+    """Whatever it saves; but it is taken where nothing else is legal, or all cross."""
+    crossing = replace(SPLIT, crosses=True)
+    assert pick(crossing, DENSE) == "dense"
+    assert pick(crossing, replace(DENSE, obstacle="no")) == "split"
+    assert pick(crossing, replace(DENSE, crosses=True)) == "split"
+    assert pick(crossing, DENSE, prefer=("split",)) == "split"
 
 
 def test_preferred_forms_win_if_they_are_legal():

@@ -88,6 +88,14 @@ def test_beyond_its_limits_an_operator_stays_on_the_host():
     assert plan.reason[id(pool)].startswith("kernel_h is 3, the device takes at most 2")
 
 
+@pytest.mark.parametrize(("up", "place"), [(0, "device"), (1, "host")])
+def test_an_average_that_rounds_up_stays_on_the_host(up, place):
+    """Its extents are not known, so that the last window may hang over; integers have no such."""
+    built = Net(x=(1, 4, "H", 8)).conv("x", (4, 4, 1, 1))
+    built.op("AveragePool", name="op", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=up)
+    assert places(built.conv("", (4, 4, 1, 1)), "AveragePool")["op"] == place
+
+
 def test_between_two_operators_of_the_host_it_stays_there():
     """Listed, but two crossings for nothing."""
     built = net().op("Softsign").op("Sigmoid", name="op").op("Softsign")

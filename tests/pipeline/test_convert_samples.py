@@ -10,7 +10,8 @@ import npuconv
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate.interval import INTERVAL
-from npuconv.samples import InputSpec, open_samples
+from npuconv.report import render
+from npuconv.samples import InputSpec, Samples, open_samples
 from support.builders import Net, digits, images
 
 CAL = {"x": images(16, 1, 8, 8)}
@@ -104,8 +105,8 @@ def test_accuracy_is_reported():
 def test_poor_accuracy_is_warned_of():
     """Calibrated on inputs that say nothing of the real ones."""
     samples = images(16, 1, 8, 8)
-    real = range(1, 16, 2)  # those that are kept apart
-    samples[[k for k in range(16) if k not in real]] *= 1e-3
+    used, _ = Samples(lambda _: {}, tuple(range(16)), "").split(8)
+    samples[list(used.indices)] *= 1e-3
     report = npuconv.convert(digits(), calibration={"x": samples}).report
     assert report.accuracy.sqnr_db < 15
     assert "CAL005" in {f.code for f in report.findings}
@@ -168,3 +169,50 @@ def test_made_up_samples_that_a_model_does_not_take():
     assert left == ("all samples but the first of 2: only convert runs them",)
     with pytest.raises(CalibrationError, match=r"sample 1: .* not finite"):
         npuconv.convert(model, calibration=own)
+
+
+def test_random_operators_are_no_error():
+    """Both models draw the same numbers, and two conversions write the same bytes."""
+    net = Net(x=("N", 3, 12, 12)).conv("x", (8, 3, 3, 3)).op("Relu", to="a")
+    net.op("RandomNormalLike", "a").op("Add", "a", net.last).conv(weight=(4, 8, 1, 1))
+    data = {"x": images(16, 3, 12, 12)}
+    first, second = (npuconv.convert(net.model(), calibration=data) for _ in range(2))
+    assert first.report.accuracy.sqnr_db > 30
+    assert npuconv.verify(net.model(), first.model, data).total.sqnr_db > 30
+    assert first.model.SerializeToString() == second.model.SerializeToString()
+
+
+@pytest.mark.parametrize("count", [16, 24, 32, 64])
+def test_samples_that_alternate(count):
+    """Ranges come from both kinds of samples, and the figure holds on new ones."""
+    net = Net(x=("N", 3, 8, 8)).conv("x", (8, 3, 3, 3)).op("Relu").conv(weight=(4, 8, 1, 1))
+    sizes = np.where(np.arange(count + 32) % 2, 1.0, 0.1).astype(np.float32)[:, None, None, None]
+    x = images(count + 32, 3, 8, 8) * sizes
+    made = npuconv.convert(net.model(), calibration={"x": x[:count]})
+    found = npuconv.verify(net.model(), made.model, {"x": x[count:]})
+    assert found.total.sqnr_db > 30
+    low, high = made.report.accuracy.interval_db
+    assert low < found.total.sqnr_db < high
+
+
+def detector():
+    """A model of scores, the places of those above a threshold, and the values there."""
+    net = Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Sigmoid", to="scores")
+    net.op("Greater", "scores", net.constant(0.55)).op("NonZero")
+    net.op("Transpose", perm=[1, 0], to="places").op("GatherND", "scores", "places", to="found")
+    return net.output("scores", "places", "found").model()
+
+
+def test_indices_and_lists_of_found_places():
+    """Places are no values, and samples with other numbers of places are counted in every form."""
+    made = npuconv.convert(detector(), calibration={"x": images(16, 3, 8, 8)}, min_sqnr=25)
+    scores, places, found = made.report.accuracy.outputs
+    assert made.report.accuracy.sqnr_db > 30
+    assert scores.uncompared == 0
+    assert places.holds_indices
+    assert 0 < places.uncompared == found.uncompared < 8
+    said = f"compared on {8 - found.uncompared} of 8 samples"
+    for form in ("text", "markdown", "html", "json"):
+        text = " ".join(render(made.report, form).split())
+        assert said in text
+    assert "equal" in render(made.report, "text")

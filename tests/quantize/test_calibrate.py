@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnxruntime as ort
 import pytest
 
+import npuconv
 from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
@@ -16,6 +20,7 @@ from npuconv.samples import open_samples
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned
+from support.target_files import HEAD
 
 X = (1, 3, 8, 8)
 
@@ -143,3 +148,70 @@ def test_samples_that_are_refused():
     values[:] = -1
     with pytest.raises(CalibrationError, match="sample 0"):
         calibration.without_refused(graph, graph.proto(), every)
+
+
+_KEEP = np.tril(np.ones((8, 8), bool))
+
+
+def masked(low: float, form: str) -> Net:
+    """Scores of attention with a causal mask, which is added in some form, and a projection."""
+    net = Net(x=(1, 8, 1, 8), **({"keep": (1, 8, 8)} if form == "input" else {}))
+    for name in "qkv":
+        net.conv("x", (8, 8, 1, 1), bias=False).reshape([1, 8, 8])
+        net.op("Transpose", perm=[0, 1, 2] if name == "k" else [0, 2, 1], to=name)
+    net.op("MatMul", "q", "k", to="scores")
+    bias = np.where(_KEEP, 0, low).astype(np.float32)
+    if form == "where":
+        net.op("Where", net.constant(_KEEP), "scores", net.constant(np.float32(low)))
+    elif form == "subtracted":
+        net.op("Sub", "scores", net.constant(-bias))
+    elif form == "input":
+        net.op("Sub", net.constant(np.float32(1)), "keep").op("Mul", net.last, net.constant(low))
+        net.op("Add", "scores", net.last)
+    else:
+        net.op("Add", "scores", net.constant(bias))
+    if form == "moved":
+        net.op("Transpose", perm=[0, 2, 1]).op("Softmax", axis=1).op("Transpose", perm=[0, 2, 1])
+    else:
+        net.op("Softmax", axis=-1)
+    return net.op("MatMul", net.last, "v").reshape([1, 8, 1, 8]).conv(weight=(8, 8, 1, 1))
+
+
+def device(folder: Path, *operators: str) -> Path:
+    """A target file that lists these operators without limits."""
+    path = folder / "device.yaml"
+    path.write_text(HEAD + "".join(f"  {op}: {{}}\n" for op in operators))
+    return path
+
+
+@pytest.mark.parametrize("low", [-np.inf, -3.4e38, -1e9, -1e4])
+@pytest.mark.parametrize("form", ["added", "subtracted", "where", "moved", "input"])
+def test_a_mask_takes_no_steps_of_the_scores(tmp_path: Path, low: float, form: str):
+    """A Softmax ignores what is far below its largest input; so does the range of that tensor."""
+    if form == "input" and low == -np.inf:
+        return  # 0 times -inf: such a model makes NaN
+    target = device(
+        tmp_path, "Conv", "Add", "Sub", "Mul", "MatMul", "Softmax", "Reshape", "Transpose"
+    )
+    model, rng = masked(low, form).model(), np.random.default_rng(0)
+    feeds = {"x": rng.normal(size=(8, 8, 1, 8)).astype(np.float32)}
+    if form == "input":
+        feeds["keep"] = np.repeat(_KEEP[None], 8, axis=0).astype(np.float32)
+    result = npuconv.convert(model, target=target, calibration=feeds)
+    places = {n.placement for n in result.report.nodes if n.op == "Softmax"}
+    assert places == ({"host"} if form == "where" else {"device"})
+    one = {name: values[:1] for name, values in feeds.items()}
+    plain, made = (
+        ort.InferenceSession(proto.SerializeToString()).run(None, one)[0]
+        for proto in (model, result.model)
+    )
+    assert 20 * np.log10(np.linalg.norm(plain) / np.linalg.norm(made - plain)) > 25
+
+
+def test_a_mask_without_a_softmax_stays_on_the_host(tmp_path: Path):
+    """No integer stands for -inf, which LogSoftmax hands on."""
+    net = Net(x=(1, 8, 8)).op("Add", "x", "mask")
+    net.constant(np.where(_KEEP, 0, -np.inf), "mask")
+    target = device(tmp_path, "Conv", "Add")
+    report = npuconv.check(net.op("LogSoftmax").model(), target=target)
+    assert {n.placement for n in report.nodes if n.op == "Add"} == {"host"}

@@ -24,11 +24,11 @@ EDGE = np.array([[0, 0, 0], [1, 0, -0.7], [0, 0, 0]])
 BLUR = np.ones((3, 3)) / 9
 
 
-def hills() -> np.ndarray:
-    """Values above 0, large in the middle, and noise on them: float32 [16, 3, 32, 32]."""
+def hills(count: int = 16) -> np.ndarray:
+    """Values above 0, large in the middle, and noise on them: float32 [count, 3, 32, 32]."""
     rng, hill = np.random.default_rng(0), np.sin(np.linspace(0, np.pi, 32))
-    large = np.outer(hill, hill) * rng.uniform(0.5, 1, (16, 3, 1, 1))
-    return np.float32(large + 0.5 * rng.uniform(0, 1, (16, 3, 32, 32)))
+    large = np.outer(hill, hill) * rng.uniform(0.5, 1, (count, 3, 1, 1))
+    return np.float32(large + 0.5 * rng.uniform(0, 1, (count, 3, 32, 32)))
 
 
 def net(kernel: np.ndarray = EDGE, louder: float = 0.0) -> Net:
@@ -195,7 +195,7 @@ def test_where_sensitivity_is_not_known_nothing_crosses(monkeypatch):
 
 def convert(built: Net, pad_on_host: str = "auto") -> npuconv.Conversion:
     options = {"pad_on_host": pad_on_host, "ignore": ["OPS"]}
-    return npuconv.convert(built.model(), calibration={"x": hills()}, **options)
+    return npuconv.convert(built.model(), calibration={"x": hills(32)}, **options)
 
 
 def test_from_the_samples_to_the_integers():

@@ -7,11 +7,13 @@ import pytest
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.partition.channels import REAL, UNTIED
+from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.profiles import choose_profile, merged, rows_of
+from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.scale_constraints import ScaleConstraints
 from support.asserts import context, read
 from support.builders import Net
-from support.plans import prepare
+from support.plans import AS_SEEN, planned, random_feeds, watch
 from support.target_files import NUMBERS, chip
 
 
@@ -88,7 +90,7 @@ def test_free_slots_are_left_alone():
     assert moved.highs.tolist() == [1, 5]
 
 
-def encodings(**limits: object) -> dict[str, Encoding]:
+def encodings(*without: str, **limits: object) -> dict[str, Encoding]:
     """Encodings of a sum of layers whose channels differ by a factor of 1,000."""
     unlike = np.geomspace(1, 1000, 4).reshape(4, 1, 1, 1).astype(np.float32)
     net = Net(x=(1, 4, 8, 8))
@@ -99,8 +101,10 @@ def encodings(**limits: object) -> dict[str, Encoding]:
     numbers = {**NUMBERS, "zero_point": {"range": [-128, 127], **limits}}
     ctx = context()
     ctx.target = chip("", also={"operators": {"Conv": {}, "Add": {}}, "activations": numbers})
-    prepare(read(net.model()), ctx)
-    return ctx.encodings
+    model = read(net.model())
+    graph = planned(model, ctx)
+    seen = Calibration(watch(graph, random_feeds(model)), {})
+    return dict(choose_encodings(graph, seen, {}, (*AS_SEEN, *without)).encodings)
 
 
 def test_scales_of_a_sum():
@@ -115,6 +119,14 @@ def test_scales_of_a_sum():
     np.testing.assert_allclose(ratios[1], ratios[2], rtol=1e-6)
     told = parts[0].in_integers
     assert (told.scales[0], told.zeros[0], told.axis) == (parts[0].nominal, parts[0].zeros[0], None)
+
+
+def test_it_is_a_step_that_can_be_left_out():
+    """All channels then have one scale, and steps of the largest of them."""
+    found, fitted = encodings("channel-profiles"), encodings()
+    for name in ("a_made", "b_made", "sum"):
+        assert found[name].axis is None
+        assert found[name].scales[0] == pytest.approx(fitted[name].scales.max(), rel=0.5)
 
 
 def test_a_device_without_zero_points():

@@ -69,7 +69,7 @@ def rounded(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, list[QuantPoint], 
 
 
 def outputs(model: onnx.ModelProto, feeds: Feeds) -> list[list[np.ndarray]]:
-    session = executor.Session(model, threads=1, fuse_int8=False)
+    session = executor.Session(model, threads=1)
     return [[v.astype(np.float64) for v in session.run(feed).values()] for feed in feeds]
 
 

@@ -10,7 +10,9 @@ from npuconv.report.words import (
     extra_macs,
     output_rows,
     overall,
+    part_of,
     quantity,
+    scores,
     share,
     size,
     sqnr,
@@ -132,3 +134,34 @@ def test_no_extra_macs():
     assert extra_macs(budget()) == "no extra MACs: no repetition for 10 % more MACs improves it"
     text = "the device adds no bias to 1 layer, and copies of a layer differ by their biases"
     assert extra_macs(budget(biasless=1)) == f"no extra MACs: {text}"
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "said"),
+    [(0.875, 8, "7 of 8"), (1.0, 64, "64 of 64"), (0.875, 800, "87.5 %"), (0.875, 0, "87.5 %"),
+     (None, 0, "-")],
+)  # fmt: skip
+def test_shares_of_few_cases(value, number, said) -> None:
+    """A share of few cases is written as their number, which looks no more precise than it is."""
+    assert part_of(value, number) == said
+
+
+def test_indices_are_said_beside_the_error() -> None:
+    """Indices have an agreement instead of an SQNR; those of no sample are not compared."""
+    values = OutputAccuracy(
+        name="scores", sqnr_db=35.6, cosine=0.99, top1_agreement=0.875, positions=8
+    )
+    best, none = (
+        OutputAccuracy(
+            name="best", sqnr_db=None, cosine=None, top1_agreement=None, holds_indices=True,
+            agreement=share, positions=8, uncompared=0 if share else 8,
+        )
+        for share in (0.875, None)
+    )  # fmt: skip
+    found = Accuracy(
+        samples=8, held_out=True, sqnr_db=35.6, cosine=0.99, top1_agreement=None,
+        outputs=(values, best, none),
+    )  # fmt: skip
+    assert [row[2] for row in output_rows(found)] == ["35.6 dB", "7 of 8 equal", "not compared"]
+    assert [row[4] for row in output_rows(found)] == ["7 of 8", "-", "-"]
+    assert scores(found).endswith("best 7 of 8 equal, best not compared")

@@ -160,19 +160,30 @@ def test_numbers_of_samples() -> None:
 def test_limit_spreads() -> None:
     """Fewer samples than there are come from the whole source."""
     samples = read({"x": np.arange(100.0)[:, None]}, spec(shape=("N", 1)), limit=4)
-    assert stacked(samples).ravel().tolist() == [12, 37, 62, 87]
+    assert (stacked(samples).ravel() // 25).tolist() == [0, 1, 2, 3]
     assert samples.description.endswith(", 4 of 100")
     assert not any("of 100" in note for note in samples.notes)
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
 def test_spread_is_even(total: int, wanted: int) -> None:
-    """Places are different, in range, and their distances differ by at most one."""
-    places = spread(total, wanted)
-    assert len(set(places)) == len(places) == min(total, wanted)
-    assert 0 <= min(places) <= max(places) < total
-    steps = set(np.diff(places).tolist())
-    assert not steps or max(steps) - min(steps) <= 1
+    """One place is in each of as many equal runs, the same every time."""
+    places, number = spread(total, wanted), min(total, wanted)
+    assert len(places) == number
+    for k, place in enumerate(places):
+        assert k * total // number <= place < (k + 1) * total // number
+    assert places == spread(total, wanted)
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_samples_that_alternate(period: int) -> None:
+    """All kinds of samples are on both sides, and some among those chosen for a limit."""
+    for total in range(8 + 2 * period, 129):
+        samples = Samples(lambda _: {}, tuple(range(total)), "")
+        for part in samples.split(max(8, total // 4)):
+            assert len({k % period for k in part.indices}) == period, total
+        limited = spread(total, total // period)
+        assert len(limited) < 8 or len({k % period for k in limited}) > 1, total
 
 
 @given(st.integers(1, 50), st.data())

@@ -395,3 +395,14 @@ def test_without_locks(photos, tmp_path, monkeypatch):
     """A system without file locks decodes all the same."""
     monkeypatch.setitem(__import__("sys").modules, "fcntl", None)
     assert len(feeds(photos, cache=tmp_path / "cache")) == 3
+
+
+@pytest.mark.parametrize("keys", [{}, {"preset": "raw"}])
+def test_integer_pixels(tmp_path: Path, keys: dict[str, Any]) -> None:
+    """Integer pixels need no normalization, and take no other."""
+    photo = save(tmp_path / "p.png")
+    pixels = InputSpec("image", np.dtype("uint8"), (1, 3, 8, 8), is_quantity=True)
+    values = open_samples(photo, [pixels], Preprocess(**keys))[0]["image"]
+    assert values.dtype == np.uint8
+    assert values[0, :, 0, 0].tolist() == [10, 20, 30]
+    assert "whole numbers" in refuse(photo, pixels, preset="unit")

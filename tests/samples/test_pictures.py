@@ -178,3 +178,34 @@ def test_text_inputs() -> None:
     """Inputs that hold no numbers cannot be made up."""
     with pytest.raises(CalibrationError, match="cannot make up"):
         made((1,), "U4")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys", "ends"),
+    [
+        ("uint8", {}, (0, 255)),
+        ("int32", {"preset": "raw"}, (0, 255)),
+        ("int8", {}, (-128, 127)),
+        ("int16", {"mean": (128.0,), "std": (1.0,)}, (-128, 127)),
+    ],
+)
+@pytest.mark.parametrize("shape", [(1, 3, 32, 32), (1, 32, 32, 3)])
+def test_integer_images(
+    dtype: str, keys: dict[str, Any], ends: tuple[int, int], shape: Any
+) -> None:
+    """Integers that the model computes with are whole pixels."""
+    pixels = InputSpec("x", np.dtype(dtype), shape, is_quantity=True)
+    samples = open_samples(None, [pixels], Preprocess(**keys))
+    values = np.concatenate([samples[k]["x"] for k in range(8)])
+    assert values.dtype == dtype
+    assert ends[0] <= values.min() < values.max() <= ends[1]
+    assert np.ptp(values.astype(int)) > 200
+    assert samples.synthetic != pictures.are_photographs()
+
+
+@pytest.mark.parametrize("keys", [{"preset": "unit"}, {"preset": "imagenet"}, {"preset": "signed"}])
+def test_integer_images_that_would_be_fractions(keys: dict[str, Any]) -> None:
+    """Integers cannot be normalized otherwise."""
+    pixels = InputSpec("x", np.dtype("uint8"), (1, 3, 32, 32), is_quantity=True)
+    with pytest.raises(CalibrationError, match="'x' is uint8, so its pixels are whole numbers"):
+        open_samples(None, [pixels], Preprocess(**keys))

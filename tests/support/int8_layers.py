@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 from onnx import helper, numpy_helper
 
 from npuconv import executor
@@ -122,24 +120,6 @@ def run(
 ) -> np.ndarray:
     """One output of a model with the input ``x``, on one thread."""
     return executor.Session(model, threads=1, optimize=optimize).run({"x": x}, [name])[name]
-
-
-@cache
-def _runtime_is_exact() -> bool:
-    """Processors without dot product instructions saturate a sum of two products."""
-    layer = IntegerConv(np.full((1, 64, 1, 1), 127, np.int8), None, [1, 1], [1, 1], [0] * 4)
-    x = np.full((1, 64, 4, 4), -128, np.int8)
-    one = np.float32(1)
-    total = -127 * 128 * 64
-    case = Case(
-        layer, x, one, np.int8(0), np.ones(1, np.float32), np.float32(-total / 100), np.int8(0)
-    )
-    return bool((run(case.model(), x) == -100).all())
-
-
-needs_exact_runtime = pytest.mark.skipif(
-    not _runtime_is_exact(), reason="onnxruntime's int8 kernels saturate on this processor"
-)
 
 
 def ops(model: onnx.ModelProto) -> set[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
 
 import pytest
 
 from npuconv import executor
 from npuconv.batch import local, worker
-from npuconv.batch.job import Job, Place, from_json, to_json
+from npuconv.batch.job import Event, Job, Place, from_json, to_json
 from npuconv.calibration.collect import share
 from npuconv.samples.images import keep_in
 
@@ -28,24 +29,19 @@ def settings_of_worker() -> Iterator[None]:
 def _run(
     jobs: Iterable[Job],
     place: Place,
-    watcher: local.Watcher,
     *,
     at_once: int = 1,
-    wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    del at_once, wanted
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Generator[Event, None, None]:
+    del at_once, is_wanted
     for job in jobs:
-        watcher.started(job)
+        yield Event(job)
+        messages: list[dict[str, Any]] = []
         with settings_of_worker(), contextlib.chdir(place.root):
             sent = from_json(Job, to_json(job))
-            outcome = worker.run(
-                sent, from_json(Place, to_json(place)), _stage_sender(watcher, job)
-            )
-        watcher.finished(job, outcome)
-
-
-def _stage_sender(watcher: local.Watcher, job: Job) -> worker.Send:
-    return lambda message: watcher.stage(job, **message)
+            outcome = worker.run(sent, from_json(Place, to_json(place)), messages.append)
+        yield from (Event(job, **message) for message in messages)
+        yield Event(job, outcome=outcome)
 
 
 def run_in_process(monkeypatch: pytest.MonkeyPatch) -> None:

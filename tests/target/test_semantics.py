@@ -114,6 +114,7 @@ LIMIT = "  Conv:\n    limits:\n      "
             "  Conv: {}\nfused_activations: {min: 1}",
             "8:20: fused_activations: only equals, one_of or '?'",
         ),
+        ("  Conv: {}\nopset: 9", "8:1: opset: must be at least 14, not 9"),
         (
             "  Conv: {}\nunlisted_operators: hots",
             "8:1: unlisted_operators: 'hots' is not one of 'undocumented', 'host' or 'error' "

@@ -92,6 +92,11 @@ class ErrorStats:
         """
         return self._agreed / self._positions if self._positions else None
 
+    @property
+    def positions(self) -> int:
+        """Number of positions that ``top1_agreement`` is a share of."""
+        return self._positions
+
     def _count_top1(self, f: Doubles, q: Doubles) -> None:
         if f.ndim and f.size and f.shape[-1] > 1:
             same = f.argmax(-1) == q.argmax(-1)

@@ -8,8 +8,9 @@ one input and no neighbours are tables of 256 entries: ``npuconv.arithmetic.tabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -228,35 +229,61 @@ def resize_linear(
     return rescale([(sums, factor / WEIGHT_STEPS**2)], y_at.zero, how)
 
 
-def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles:
-    """Return the weights of linear interpolation along one axis [wanted, length].
+def interpolation(
+    length: int,
+    wanted: int,
+    mode: str = "half_pixel",
+    scale: float = 0,
+    attributes: Mapping[str, Any] = MappingProxyType({}),
+) -> Doubles:
+    """Return the weights of a Resize along one axis [wanted, length].
 
     Args:
         length: values that there are.
         wanted: values to make of them.
-        mode: ONNX's coordinate_transformation_mode: half_pixel, pytorch_half_pixel,
-            asymmetric or align_corners.
+        mode: ONNX's coordinate_transformation_mode.
+        scale: of the axis; 0: that of the extents.
+        attributes: of the node, as far as it is not plainly linear.
 
     Raises:
-        ModelError: any other mode.
+        ModelError: the mode needs a region.
+    """
+    places = coordinates(length, wanted, mode, scale)[:, None]
+    cubic, a = attributes.get("mode") == "cubic", attributes.get("cubic_coeff_a", -0.75)
+    stretch = max(1 / (scale or wanted / length), 1) if attributes.get("antialias", 0) else 1
+    reach = int(np.ceil((2 if cubic else 1) * stretch))
+    taps = np.floor(places).astype(np.int64) + np.arange(1 - reach, 1 + reach)
+    x = np.abs(taps - places) / stretch
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
+    shares = np.where(x <= 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
+    if attributes.get("exclude_outside", 0):
+        shares = np.where((taps >= 0) & (taps < length), shares, 0)
+    weights, rows = np.zeros((wanted, length)), np.arange(wanted)[:, None] + 0 * taps
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    np.add.at(weights, (rows, np.clip(taps, 0, length - 1)), shares)
+    return weights
+
+
+def coordinates(length: int, wanted: int, mode: str, scale: float = 0) -> Doubles:
+    """Return the places that the values of a Resize come from [wanted].
+
+    Args: as for ``interpolation``.
+
+    Raises:
+        ModelError: the mode needs a region.
     """
     at = np.arange(wanted, dtype=np.float64)
-    if mode == "asymmetric":
-        places = at * length / wanted
-    elif mode == "align_corners":
-        places = at * (length - 1) / max(wanted - 1, 1)
-    elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and wanted > 1):
-        places = (at + 0.5) * length / wanted - 0.5
-    elif mode == "pytorch_half_pixel":
-        places = np.zeros(1)
-    else:
-        raise ModelError(f"Resize: {mode!r} is not interpolated in int8")
-    places = np.clip(places, 0, length - 1)
-    below = np.floor(places).astype(np.int64)
-    weights, numbers = np.zeros((wanted, length)), np.arange(wanted)
-    np.add.at(weights, (numbers, below), 1 - (places - below))
-    np.add.at(weights, (numbers, np.minimum(below + 1, length - 1)), places - below)
-    return weights
+    if mode == "align_corners":
+        return at * (length - 1) / max(wanted - 1, 1)
+    if mode == "pytorch_half_pixel" and wanted == 1:
+        return np.zeros(1)
+    half = 0 if mode == "asymmetric" else 0.5
+    places = (at + half) / scale - half if scale else (at + half) * length / wanted - half
+    if mode == "half_pixel_symmetric" and scale:
+        places += (length - wanted / scale) / 2
+    elif mode not in ("asymmetric", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        raise ModelError(f"there is no arithmetic of a Resize with {mode!r}")
+    return places
 
 
 def matmul(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:

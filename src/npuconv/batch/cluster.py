@@ -1,7 +1,12 @@
-"""Jobs on a Dask cluster: a job whose worker dies is run again on another one.
+"""Jobs on a Dask cluster.
 
-A calibration can be split: several workers first calibrate a block of samples each, and the
-job depends on these blocks.
+A job is one task, which runs the job in a child process of the worker. If the worker dies, Dask
+runs the task on another one. The number of runs is kept in the metadata of the scheduler, so that
+a job whose workers keep dying is given up. If a calibration is split, its blocks are tasks that
+the task of the job depends on.
+
+Paths are those of the jobs file on every machine, so that the reports are the same. Therefore
+absolute paths cannot be shipped.
 """
 
 from __future__ import annotations
@@ -10,28 +15,51 @@ import contextlib
 import hashlib
 import queue
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from weakref import WeakValueDictionary
 
 from npuconv import files
-from npuconv.batch import remote
-from npuconv.batch.job import Job, Outcome, Place, Settings, to_json
-from npuconv.batch.local import Watcher
-from npuconv.batch.lock import tools
+from npuconv.batch import local
+from npuconv.batch.job import Event, Job, Outcome, Place, Settings, from_json, to_json
+from npuconv.batch.lock import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.errors import UsageError
+from npuconv.target import builtin_names
 
 _CONNECT_TIMEOUT = "30 s"
+_MAX_RUNS = 2  # of a job, or a block, whose workers die
+_MAX_SHIPPED = 64  # jobs whose files are on the scheduler at the same time
 _MAX_SUBMISSIONS = 10  # of a job, if other jobs may be the cause of the deaths of its workers
+_FOLDER = "npuconv"  # in the folder of the worker
+_PARTS = ".npuconv-calibration"  # folder of the calibrated parts of a shipped job
 
 
-def run(jobs: Sequence[Job], place: Place, watcher: Watcher, *, settings: Settings) -> None:
-    """Run jobs on the workers of a cluster until all have ended.
+def run(jobs: Sequence[Job], place: Place, settings: Settings) -> Generator[Event, None, None]:
+    """Run jobs on the workers of a cluster and yield their events.
+
+    The running jobs are ended when the caller closes the iterator.
 
     Raises:
         UsageError: Dask is not installed, the scheduler cannot be reached, or a path cannot
             be shipped.
+    """
+    require_dask()
+    with _connect(settings) as client:
+        threads = sum(client.nthreads().values())
+        blocks = count_blocks(threads, len(jobs), settings.split_calibration)
+        yield from _ClusterRun(client, place, blocks, settings.ship).events(jobs)
+
+
+def require_dask() -> None:
+    """Import Dask.
+
+    Raises:
+        UsageError: it is not installed.
     """
     try:
         import distributed  # noqa: F401
@@ -39,231 +67,270 @@ def run(jobs: Sequence[Job], place: Place, watcher: Watcher, *, settings: Settin
         raise UsageError(
             "a cluster needs Dask, which is not installed", hint="pip install npuconv[distributed]"
         ) from None
-    with _client(settings) as client:
-        splitter = Splitter(client, settings, place, len(jobs))
-        work = _Submissions(client, splitter, watcher, settings.ship)
-        try:
-            work.run(jobs)
-        finally:
-            work.close()
 
 
 @contextlib.contextmanager
-def _client(settings: Settings) -> Iterator[Any]:
+def _connect(settings: Settings) -> Iterator[Any]:
+    """Provide a client within a with statement; its end cancels all tasks."""
     from distributed import Client, LocalCluster
 
     with contextlib.ExitStack() as stack:
         address: Any = settings.scheduler
         if settings.local_cluster:
-            address = stack.enter_context(
-                LocalCluster(
-                    n_workers=settings.local_cluster,
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs="CRITICAL",
-                )
-            )
+            address = stack.enter_context(LocalCluster(
+                n_workers=settings.local_cluster, threads_per_worker=1, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
+            ))  # fmt: skip
         try:
-            client = stack.enter_context(
-                Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
-            )
+            client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(f"scheduler {address}: {text}") from None
-        yield client
+        yield stack.enter_context(client)
 
 
-class _Submissions:
-    """Jobs submitted to a cluster.
+def count_blocks(threads: int, jobs: int, split: bool | None) -> int:
+    """Return the number of blocks of a calibration, one for each thread; 0: it is not split."""
+    if split is None:
+        split = threads > jobs
+    return threads if split and threads > 1 else 0
 
-    ``watcher`` receives all events, in the thread that calls ``run``.
-    """
 
-    def __init__(self, client: Any, splitter: Splitter, watcher: Watcher, ship: bool) -> None:
-        self._client, self._splitter = client, splitter
-        self._watcher, self._ship = watcher, ship
-        self._root = splitter.common.root
-        self._topic = f"npuconv-{client.id}"
-        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._open: dict[str, Job] = {}  # by name
-        self._futures: dict[str, Any] = {}
-        self._submitted: dict[str, int] = {}  # how often, by name
-        self._counters: dict[str, Any] = {}
-        self._scattered: dict[tuple[str, ...], Any] = {}
-        self._calibrated: dict[str, int] = {}  # blocks that are done, of jobs that are split
+def parts_folder(job: Job, place: Place) -> Path:
+    """Return the folder of the calibrated parts of a split job: its cache, or a folder for it."""
+    if job.options.cache:
+        return place.root / job.options.cache
+    digest = hashlib.sha256(str(place.root / job.output).encode()).hexdigest()
+    return place.cache / f"calibration-{digest[:16]}"
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Submit all jobs and handle events until none is open."""
-        self._client.subscribe_topic(self._topic, self._queue)
-        self._open = {job.name: job for job in jobs}
-        for number, job in enumerate(jobs):
-            self._counters[job.name] = _counter(self._client, f"{self._topic}-{number}")
-            self._submit(job)
-        while self._open:
-            kind, what = self._events.get()
-            if kind == "done":
-                self._handle_result(*what)
-            elif what in self._open:
-                self._notify(kind, self._open[what])
 
-    def _notify(self, kind: str, job: Job) -> None:
-        """Notify the watcher: a job starts with its first block, or by itself if it has none."""
-        before = self._calibrated.get(job.name)
-        if kind == "started" and before is None:
-            self._watcher.started(job)
-        elif kind == "started":
-            del self._calibrated[job.name]  # a start after this is one of another attempt
-        elif kind == "calibrates" and before is None:
-            self._calibrated[job.name] = 0
-            self._watcher.started(job)
-        elif kind == "calibrated" and before is not None:
-            blocks = self._splitter.blocks  # a lost one may be calibrated twice
-            self._calibrated[job.name] = done = min(before + 1, blocks)
-            self._watcher.stage(job, "calibrate", done, blocks)
+class _ClusterRun:
+    """Jobs submitted to a cluster."""
 
-    def close(self) -> None:
-        """Cancel all jobs, unsubscribe from the topic and delete the counters."""
-        self._client.cancel(list(self._futures.values()), force=True)
-        self._splitter.close()
-        self._client.unsubscribe_topic(self._topic)
-        for counter in self._counters.values():
-            counter.delete()
+    def __init__(self, client: Any, place: Place, blocks: int, ship: bool) -> None:
+        self._client, self._place = client, place
+        self._batch = f"npuconv-{client.id}"  # key of the numbers of runs, topic of messages
+        self._blocks, self._ship = blocks, ship
+        # Pairs of a job and its completed future, and messages of workers.
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._running: dict[str, tuple[Job, list[Any]]] = {}  # with futures, by name of the job
+        self._submissions: Counter[str] = Counter()  # by name of the job
+        self._calibrated: dict[str, set[int]] = {}  # numbers of blocks by name of a started job
+        self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files by name of the job
+        # Futures of files by their paths; the scheduler drops those that no running job needs.
+        self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 
-    def _queue(self, event: tuple[Any, Any]) -> None:
-        """Queue an event; called in a thread of the client."""
-        self._events.put((event[1]["kind"], event[1]["job"]))
+    def events(self, jobs: Sequence[Job]) -> Iterator[Event]:
+        """Submit the jobs and yield their events until all have ended."""
+        self._client.subscribe_topic(self._batch, lambda event: self._queue.put(event[1]))
+        if self._ship:  # an absolute path is refused before any job runs
+            self._sets = {job.name: required_files(job, self._place.root) for job in jobs}
+        pending = deque(jobs)
+        limit = _MAX_SHIPPED if self._ship else len(jobs)
+        while pending or self._running:
+            while pending and len(self._running) < limit:
+                self._submit(pending.popleft())
+            item = self._queue.get()
+            if isinstance(item, tuple):
+                yield from self._complete(*item)
+            elif item["job"] in self._running:
+                yield from self._progress(item)
+        if self._client.status == "running":
+            self._client.set_metadata(self._batch, {})
 
     def _submit(self, job: Job) -> None:
+        self._submissions[job.name] += 1
+        split = self._blocks > 0 and job.calibrates
+        parts = parts_folder(job, self._place) if split else None
         request = {
-            "job": to_json(job),
-            "place": to_json(self._splitter.place(job)),
+            "place": to_json(replace(self._place, parts=parts)),
             "tools": tools(),
-            "counter": self._counters[job.name].name,
-            "topic": self._topic,
+            "batch": self._batch,
             "ship": self._ship,
         }
-        tried = self._submitted[job.name] = self._submitted.get(job.name, 0) + 1
-        key = f"{self._topic}-{job.name}-{tried}"
-        parcels = self._parcels(job) if self._ship else []
-        blocks = self._splitter.submit(job, request, parcels) if tried == 1 else []
-        future = self._client.submit(remote.do, request, *parcels, *blocks, key=key, pure=False)
-        self._futures[job.name] = future
-        future.add_done_callback(lambda done: self._events.put(("done", (job, done))))
+        parcels = self._ship_files(job) if self._ship else []
+        blocks = []
+        if split and self._submissions[job.name] == 1:  # later the job calibrates by itself
+            for number in range(self._blocks):
+                data = to_json(replace(job, block=(number, self._blocks)))
+                blocks.append(self._task(run_on_worker, {**request, "job": data}, *parcels))
+        request["job"] = to_json(job)
+        future = self._task(run_on_worker, request, *parcels, *blocks)
+        self._running[job.name] = job, [*parcels, future]
+        future.add_done_callback(lambda future: self._queue.put((job, future)))
 
-    def _parcels(self, job: Job) -> list[Any]:
-        """Return the files of a job as futures; each set of files is sent once."""
-        found = []
-        for paths in map(tuple, remote.needs(job, self._root)):
-            known = self._scattered.get(paths)
-            if known is None or known.status != "finished":
-                parcel = remote.pack(paths, self._root)
-                # On every worker, so that none is lost when a worker dies.
-                (known,) = self._client.scatter([parcel], broadcast=True, hash=False)
-                self._scattered[paths] = known
-            found.append(known)
-        return found
+    def _task(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # of shipped files
+            return self._client.submit(function, *arguments, pure=False)
 
-    def _handle_result(self, job: Job, future: Any) -> None:
-        if future is not self._futures[job.name]:
-            return
-        if future.status == "finished":
-            self._finish(job, future.result())
-            return
+    def _ship_files(self, job: Job) -> list[Any]:
+        """Submit the files of a job, each set of files once; return futures.
+
+        They are results of tasks, which Dask runs again if their worker dies. Scattered data
+        would be lost.
+        """
+        futures = []
+        for paths in map(tuple, self._sets[job.name]):
+            future = self._parcels.get(paths)
+            if future is None or future.status not in ("pending", "finished"):
+                future = self._task(dict, {"files": read_files(paths, self._place.root)})
+                self._parcels[paths] = future
+            futures.append(future)
+        return futures
+
+    def _progress(self, message: dict[str, Any]) -> Iterator[Event]:
+        """Yield the event of a message; a split job starts with its first block."""
+        job, _ = self._running[message["job"]]
+        is_started = job.name in self._calibrated
+        calibrated = self._calibrated.setdefault(job.name, set())
+        if message["done"]:
+            calibrated.add(message["block"])
+            yield Event(job, "calibrate", len(calibrated), self._blocks)
+        elif not is_started or (message["block"] is None and message["runs"] > 0):
+            yield Event(job)
+
+    def _complete(self, job: Job, future: Any) -> Iterator[Event]:
+        """Yield the end of a job, or submit it again if its workers died."""
+        from distributed import KilledWorker
+
         error = future.exception() if future.status == "error" else None
-        if not _is_loss(error):  # as where a worker has no npuconv, or no space
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            self._end(job, Outcome("failed", f"its worker could not run it: {said}"))
-        elif self._submitted[job.name] < _MAX_SUBMISSIONS:
+        if future.status == "finished":
+            result = future.result()
+            for path, data in result["files"].items():
+                files.write(self._place.root / path, data)
+            outcome = Outcome(**result["outcome"])
+        elif error and not isinstance(error, KilledWorker):  # no npuconv there, or a full disk
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            outcome = Outcome("failed", f"its worker could not run it: {text}")
+        elif self._client.status not in ("running", "connecting"):
+            outcome = Outcome("lost", "the connection to the scheduler was lost")
+        elif self._submissions[job.name] < _MAX_SUBMISSIONS:
             self._submit(job)
+            return
         else:
-            self._end(job, Outcome("lost", "its workers died again and again; given up"))
-
-    def _finish(self, job: Job, result: dict[str, Any]) -> None:
-        for path, data in result["files"].items():
-            files.write(self._root / path, data)
-        self._end(job, Outcome(**result["outcome"]))
-
-    def _end(self, job: Job, outcome: Outcome) -> None:
-        del self._open[job.name]
-        self._splitter.ended(job, outcome)
-        self._watcher.finished(job, outcome)
+            outcome = Outcome("lost", "its workers died again and again; given up")
+        del self._running[job.name]
+        if self._blocks and outcome.finished and not job.options.cache:
+            shutil.rmtree(parts_folder(job, self._place), ignore_errors=True)
+        yield Event(job, outcome=outcome)
 
 
-def _is_loss(error: BaseException | None) -> bool:
-    """Return whether a worker or its files were lost, which may be the fault of another job."""
-    from distributed import KilledWorker
+def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str, Any]:
+    """Run a job, or one block of its calibration, on a worker.
 
-    return error is None or isinstance(error, KilledWorker)
+    Args:
+        request: job, place, versions and key of the batch, as plain data.
+        results: dictionaries with ``files``: those of the job if they are shipped, and the
+            results of its blocks.
+
+    Returns:
+        ``outcome``, and the written ``files`` if they are shipped. A block that cannot be run
+        has none: the job calibrates what is missing, and reports errors.
+    """
+    try:
+        outcome, written = _run_task(request, results)
+    except OSError as error:
+        if request["job"]["block"] is None:
+            raise
+        outcome, written = Outcome("failed", str(error)), {}
+    return {"outcome": vars(outcome), "files": written}
 
 
-def _counter(client: Any, name: str) -> Any:
-    from distributed import Variable
+def _run_task(
+    request: dict[str, Any], results: Iterable[dict[str, Any]]
+) -> tuple[Outcome, dict[str, bytes]]:
+    from distributed import get_client, get_worker
 
-    counter = Variable(name, client=client)
-    counter.set(0)
-    return counter
+    worker, client = get_worker(), get_client()
+    versions, expected = tools(), request["tools"]
+    different = [
+        f"{name} {versions[name]}, not {expected[name]}"
+        for name in versions
+        if versions[name] != expected[name]
+    ]
+    if different:  # the worker would write other bytes
+        return Outcome("failed", f"worker {worker.address} has {'; '.join(different)}"), {}
+    job = from_json(Job, request["job"])
+    key = [request["batch"], job.name, str(job.block)]
+    runs = client.get_metadata(key, 0)
+    if runs >= _MAX_RUNS:
+        return Outcome("lost", f"{runs} workers died while they ran it; given up"), {}
+    client.set_metadata(key, runs + 1)
+    message = {"job": job.name, "block": job.block and job.block[0], "runs": runs, "done": False}
+    worker.log_event(request["batch"], message)
+    task_key = worker.get_current_task()
+
+    def is_wanted() -> bool:
+        # Dask cannot stop a function when the client has gone or has cancelled the task.
+        task = worker.state.tasks.get(task_key)
+        return task is not None and task.state != "cancelled"
+
+    outcome = Outcome("lost", "was cancelled")
+    with _provide_place(request, results, worker) as place:
+        for event in local.run([job], place, is_wanted=is_wanted):
+            outcome = event.outcome or outcome
+        parts = (place.root / _PARTS).glob("*.npz")
+        paths = [f"{_PARTS}/{path.name}" for path in parts] if job.block else outcome.files
+        written = read_files(paths, place.root) if request["ship"] else {}
+    if job.block:
+        worker.log_event(request["batch"], {**message, "done": True})
+    return outcome, written
 
 
-class Splitter:
-    """Submitter of the calibration blocks that jobs depend on."""
+@contextlib.contextmanager
+def _provide_place(
+    request: dict[str, Any], results: Iterable[dict[str, Any]], worker: Any
+) -> Iterator[Place]:
+    """Provide the folder of a job within a with statement: the shared one, or a temporary one."""
+    shared = from_json(Place, request["place"])
+    if not request["ship"]:
+        yield shared
+        return
+    home = Path(worker.local_directory) / _FOLDER
+    home.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
+        contents = {path: data for result in results for path, data in result["files"].items()}
+        root = write_files(contents, Path(folder))
+        yield Place(root, home / "cache", shared.threads, shared.parts and root / _PARTS)
 
-    def __init__(self, client: Any, settings: Settings, place: Place, jobs: int) -> None:
-        self._client, self.common = client, place
-        at_once = sum(client.nthreads().values())
-        wanted = settings.split_calibration
-        wanted = at_once > jobs if wanted is None else wanted
-        self.blocks = at_once if wanted and at_once > 1 else 0
-        self._futures: dict[str, list[Any]] = {}  # by name of the job
-        self._counters: list[Any] = []  # of attempts at blocks
 
-    def place(self, job: Job) -> Place:
-        """Return the place of a job; for a split one, with the folder of its calibrated blocks."""
-        if not self.blocks or not job.calibrates:
-            return self.common
-        return replace(self.common, parts=self.common.root / (job.options.cache or self._own(job)))
+def required_files(job: Job, root: Path) -> list[list[str]]:
+    """Return the files of a job: model, target, and each set of files that its options name.
 
-    def submit(self, job: Job, request: dict[str, Any], parcels: list[Any]) -> list[Any]:
-        """Submit the blocks of a job.
+    Raises:
+        UsageError: a path is absolute.
+    """
+    names = [] if job.options.target in builtin_names() else [job.options.target]
+    names += [name for key in NAMES_A_FILE if (name := getattr(job.options, key))]
+    sets = [[root / job.model, *external_files(root / job.model)]]
+    sets += [data_files(root / name) for name in names]
+    absolute = [name for name in (job.model, *names) if Path(name).is_absolute()]
+    absolute += [str(path) for paths in sets for path in paths if not path.is_relative_to(root)]
+    if absolute:
+        raise UsageError(
+            f"{absolute[0]}: an absolute path means another file on another machine",
+            hint="write it relative to the jobs file, or leave out --ship",
+        )
+    return [[path.relative_to(root).as_posix() for path in paths] for paths in sets]
 
-        Each block gets a counter of its own.
 
-        Returns:
-            Their futures: of the files they write, where none are shared.
-        """
-        if request["place"]["parts"] is None:
-            return []
-        self._futures[job.name] = found = [
-            self._submit_block(job, request, number, parcels) for number in range(self.blocks)
-        ]
-        return found
+def read_files(paths: Iterable[str], root: Path) -> dict[str, bytes]:
+    """Read files to send; a missing one is left out, and the job reports it."""
+    return {path: (root / path).read_bytes() for path in paths if (root / path).is_file()}
 
-    def _submit_block(
-        self, job: Job, request: dict[str, Any], number: int, parcels: list[Any]
-    ) -> Any:
-        name, block = f"{request['counter']}-{number}", (number, self.blocks)
-        self._counters.append(_counter(self._client, name))
-        own = {**request, "counter": name}
-        key = f"{name}-{job.name}"
-        return self._client.submit(remote.calibrate, own, block, *parcels, key=key, pure=False)
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        """Drop the calibration blocks of a job.
+def write_files(contents: Mapping[str, bytes], folder: Path) -> Path:
+    """Write files below a folder; ``..`` in their paths does not leave it.
 
-        Their folder is deleted if the job has finished and names no cache; a job that will be
-        tried again may use it.
-        """
-        self._futures.pop(job.name, None)
-        if outcome.finished and not job.options.cache:
-            shutil.rmtree(self._own(job), ignore_errors=True)
-
-    def close(self) -> None:
-        """Cancel all blocks and delete their counters."""
-        futures = [future for found in self._futures.values() for future in found]
-        self._client.cancel(futures, force=True)
-        for counter in self._counters:
-            counter.delete()
-
-    def _own(self, job: Job) -> Path:
-        digest = hashlib.sha256(str(self.common.root / job.output).encode()).hexdigest()
-        return self.common.cache / f"calibration-{digest[:16]}"
+    Returns:
+        The folder that their paths are relative to.
+    """
+    depth = max((PurePosixPath(path).parts.count("..") for path in contents), default=0)
+    root = folder.joinpath(*["root"] * (depth + 1))
+    root.mkdir(parents=True, exist_ok=True)
+    for path, data in contents.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return root

@@ -3,184 +3,85 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Unpack
 
-import psutil
 from pydantic import ValidationError
 
 from npuconv import files
-from npuconv.batch import local
-from npuconv.batch.expand import Expanded, expand
+from npuconv.batch import cluster, local
+from npuconv.batch.expand import Expanded, expand, locate
 from npuconv.batch.job import EXIT_CODES, Job, JobLimits, Outcome, Place, Settings, make_settings
-from npuconv.batch.local import Watcher
 from npuconv.batch.lock import Locks, portable
-from npuconv.errors import OutputError
+from npuconv.errors import OutputError, UsageError
+from npuconv.evaluate import vela
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
+from npuconv.target import Target
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
-# Seconds by which two readings of the start of one process may differ: clocks are adjusted.
-_START_TOLERANCE = 5.0
+CACHE = ".npuconv-cache"  # in the folder of the results
 
 
-class Journal(Watcher):
-    """Watcher that keeps the outcome of each job and writes the lock of each finished one."""
-
-    def __init__(self, root: Path, locks: Locks, watcher: Watcher) -> None:
-        self._root, self._locks, self._watcher = root, locks, watcher
-        self.outcomes: dict[str, Outcome] = {}
+class Watcher:
+    """Observer of the progress of a batch; this one ignores all events."""
 
     def skipped(self, count: int) -> None:
-        """Forward the event."""
-        self._watcher.skipped(count)
+        """Receive the number of jobs that are done and unchanged."""
 
     def started(self, job: Job) -> None:
-        """Forward the event."""
-        self._watcher.started(job)
+        """Receive a job that starts."""
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Forward the event."""
-        self._watcher.stage(job, stage, done, total)
+        """Receive the progress of a job."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """Record the outcome, write the lock of the job, and forward the event."""
-        remove_partial_files(self._root, [job])
-        outcome = self._checked(job, outcome)
-        if outcome.finished:
-            self._remove_stale_model(job, outcome)
-            self._locks.write(job, outcome)
-        self.outcomes[job.name] = outcome
-        self._watcher.finished(job, outcome)
-
-    def _checked(self, job: Job, outcome: Outcome) -> Outcome:
-        """Return a failure if the model was not the one whose digest the lock would have."""
-        planned = self._locks.digests.model(job)["sha256"]
-        if not outcome.finished or outcome.model_sha256 == planned:
-            return outcome
-        return Outcome("failed", f"{job.model}: was changed while the batch ran; run it again")
-
-    def _remove_stale_model(self, job: Job, outcome: Outcome) -> None:
-        """Remove the model of an earlier run if this one wrote none: its report would not fit."""
-        if job.output in outcome.files:
-            return
-        earlier = self._locks.read(job)
-        path = self._root / job.output
-        if earlier and earlier["outputs"].get(path.name):
-            path.unlink(missing_ok=True)
-
-
-def remove_partial_files(root: Path, jobs: Iterable[Job]) -> None:
-    """Remove incomplete files of jobs whose processes have ended."""
-    for job in jobs:
-        for file in job.files:
-            path = root / file
-            for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-                pid = part.name.split(".")[-2]
-                if not (pid.isdigit() and psutil.pid_exists(int(pid))):
-                    with contextlib.suppress(OSError):
-                        part.unlink()
+        """Receive a job that has ended."""
 
 
 @contextlib.contextmanager
-def directory_lock(folder: Path, shown: str) -> Iterator[None]:
+def directory_lock(folder: Path, name: str) -> Iterator[None]:
     """Lock a folder against other batches within a with statement.
 
-    The lock of a process of this machine that has ended is taken over.
+    The system releases the lock of a process that ends, however it ends.
 
     Raises:
         OutputError: another batch has it, or it cannot be written.
     """
-    path = folder / LOCK_NAME
+    path = files.make_folder(folder) / LOCK_NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{shown}: cannot be made: {error.strerror}") from None
-    try:
-        while not _acquire(path, shown):
-            pass
-    except OSError as error:
-        raise OutputError(f"{shown}: cannot be written: {error.strerror}") from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _acquire(path: Path, shown: str) -> bool:
-    """Write this process into the lock file; return False if the file was removed meanwhile."""
-    with path.open("a+", encoding="utf-8") as stream, _locked(stream):
-        try:
-            if path.stat().st_ino != os.fstat(stream.fileno()).st_ino:
-                return False
-        except FileNotFoundError:
-            return False
-        stream.seek(0)
-        holder = _parse_holder(stream.read())
-        if holder is not None and _is_running(holder):
-            raise _held_error(holder, shown)
+        stream = _open_locked(path, name)
         stream.truncate(0)
-        me = psutil.Process()
-        own = {"host": socket.gethostname(), "pid": me.pid, "began": me.create_time()}
-        json.dump(own, stream)
-    return True
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+        stream.flush()
+    except OSError as error:
+        raise OutputError(f"{name}: cannot be written: {error.strerror}") from None
+    with stream:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _locked(stream: IO[str]) -> Iterator[None]:
-    """Lock the file within a with statement; do without where files cannot be locked."""
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(stream, fcntl.LOCK_EX)
-    yield
-    stream.flush()
-
-
-def _parse_holder(text: str) -> dict[str, Any] | None:
-    """Return the process that holds the folder; None where its entry is incomplete."""
-    try:
-        found = json.loads(text)
-        return {"host": str(found["host"]), "pid": int(found["pid"]), "began": found["began"] + 0.0}
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _is_running(holder: dict[str, Any]) -> bool:
-    """Return whether the holder still runs (same pid and start); True if that is not known."""
-    if holder["host"] != socket.gethostname():  # not known on this machine
-        return True
-    try:
-        process = psutil.Process(holder["pid"])
-        ended = process.status() == psutil.STATUS_ZOMBIE
-        return not ended and abs(process.create_time() - holder["began"]) < _START_TOLERANCE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
-
-
-def _held_error(holder: dict[str, Any], shown: str) -> OutputError:
-    here = holder["host"] == socket.gethostname()
-    where = "" if here else f" on {holder['host']}"
-    gone = "" if here else f"; if it is gone, delete {LOCK_NAME} there"
-    return OutputError(
-        f"{shown}: another npuconv batch writes there (process {holder['pid']}{where})",
-        hint=f"wait until it has ended, or give another output{gone}",
-    )
-
-
-CACHE = ".npuconv-cache"  # in the folder of the results
+def _open_locked(path: Path, name: str) -> IO[str]:
+    while True:
+        stream = path.open("a+", encoding="utf-8")
+        if not files.hold(stream.fileno(), wait=False):
+            with stream:
+                stream.seek(0)
+                text = f"{name}: another npuconv batch writes there ({stream.read()})"
+            raise OutputError(text, hint="wait until it has ended, or give another output")
+        if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
+            return stream
+        stream.close()
 
 
 class Batch:
@@ -210,13 +111,14 @@ class Batch:
         self.place = Place(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
-        self.jobs = tuple(map(self._with_settings, self.expanded.jobs))
+        common = self.settings.limits
+        self.jobs = tuple(
+            replace(job, limits=JobLimits(
+                job.limits.timeout or common.timeout, job.limits.memory or common.memory
+            ))
+            for job in self.expanded.jobs
+        )  # fmt: skip
         self.locks = Locks(self.root, self.settings.threads)
-
-    def _with_settings(self, job: Job) -> Job:
-        own, common = job.limits, self.settings.limits
-        limits = JobLimits(own.timeout or common.timeout, own.memory or common.memory)
-        return replace(job, limits=limits)
 
     @property
     def folders(self) -> set[Path]:
@@ -226,23 +128,37 @@ class Batch:
 
     def differences(self) -> dict[str, list[str]]:
         """Return how jobs differ from their locks, by job name; only jobs that differ."""
-        found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
-        return {name: said for name, said in found.items() if said}
+        differences = {job.name: list(self.locks.differences(job)) for job in self.jobs}
+        return {name: texts for name, texts in differences.items() if texts}
 
     def to_do(self) -> dict[str, list[str]]:
         """Return why each job would run, by its name; only jobs that would run."""
-        found = self.differences()
+        differences = self.differences()
         if self.settings.resume:
-            return found
+            return differences
         again = ["done and unchanged, but all are to be done again"]
-        return {job.name: found.get(job.name, again) for job in self.jobs}
+        return {job.name: differences.get(job.name, again) for job in self.jobs}
 
     def missing(self) -> dict[str, str]:
-        """Return calibration samples that do not exist, by name of the job."""
-        wanted = {job.name: job.options.calibration for job in self.jobs if job.calibrates}
-        return {
-            name: path for name, path in wanted.items() if path and not (self.root / path).exists()
-        }
+        """Return what a job lacks to run, by its name: calibration samples, or Vela.
+
+        Raises:
+            UsageError: the jobs are for a cluster, and Dask is not installed.
+        """
+        if self.settings.on_cluster:
+            cluster.require_dask()
+        lacks = {}
+        for job in self.jobs:
+            path = job.options.calibration if job.calibrates else None
+            if path and not (self.root / path).exists():
+                lacks[job.name] = f"calibration: {path}: no such file or directory"
+            elif job.options.with_vela:
+                target = Target.load(locate(job.options.target, self.root))
+                try:
+                    vela.require(target.next_command, job.options.format)
+                except UsageError as error:
+                    lacks[job.name] = str(error)
+        return lacks
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Run the jobs that are not done yet.
@@ -250,31 +166,53 @@ class Batch:
         Raises:
             OutputError: the results cannot be written, or another batch writes them.
         """
+        watcher = watcher or Watcher()
         with directory_lock(self.output, self.expanded.output):
-            return self._run_locked(watcher or Watcher())
+            done: dict[str, Outcome] = {}
+            for job in self.jobs if self.settings.resume else ():
+                outcome = self.locks.outcome(job)
+                if outcome and _read_report(self.root, job):
+                    done[job.name] = outcome
+            watcher.skipped(len(done))
+            todo = [job for job in self.jobs if job.name not in done]
+            outcomes = done | self._run_jobs(todo, watcher)
+            rows = (_row(self.root, job, outcomes[job.name], job.name in done) for job in self.jobs)
+            return _report(self.expanded.file, tuple(rows))
 
-    def _run_locked(self, watcher: Watcher) -> BatchReport:
-        done = self._done() if self.settings.resume else {}
-        remove_partial_files(self.root, self.jobs)
-        watcher.skipped(len(done))
-        journal = Journal(self.root, self.locks, watcher)
-        todo = [job for job in self.jobs if job.name not in done]
-        for folder in {(self.root / job.output).parent for job in todo}:
-            files.make_folder(folder)
-        if todo and self.settings.on_cluster:
-            from npuconv.batch import cluster
+    def _run_jobs(self, jobs: Sequence[Job], watcher: Watcher) -> dict[str, Outcome]:
+        """Run jobs, and write the lock of each finished one; return outcomes by name."""
+        outcomes: dict[str, Outcome] = {}
+        with contextlib.ExitStack() as stack:
+            for folder in {(self.root / job.output).parent for job in jobs}:
+                files.sweep(files.make_folder(folder))
+                stack.callback(files.sweep, folder)
+            if jobs and self.settings.on_cluster:
+                events = cluster.run(jobs, self.place, self.settings)
+            else:
+                events = local.run(jobs, self.place, at_once=self.settings.at_once)
+            for event in stack.enter_context(contextlib.closing(events)):
+                if event.outcome:
+                    outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)
+                    watcher.finished(event.job, outcome)
+                elif event.stage:
+                    watcher.stage(event.job, event.stage, event.done, event.total)
+                else:
+                    watcher.started(event.job)
+        return outcomes
 
-            cluster.run(todo, self.place, journal, settings=self.settings)
-        elif todo:
-            local.run(todo, self.place, journal, at_once=self.settings.at_once)
-        outcomes = {**done, **journal.outcomes}
-        rows = (_row(self.root, job, outcomes[job.name], job.name in done) for job in self.jobs)
-        return _report(self.expanded.file, tuple(rows))
-
-    def _done(self) -> dict[str, Outcome]:
-        found = {job.name: self.locks.outcome(job) for job in self.jobs}
-        there = {job.name for job in self.jobs if found[job.name] and _read_report(self.root, job)}
-        return {name: one for name, one in found.items() if one and name in there}
+    def _record(self, job: Job, outcome: Outcome) -> Outcome:
+        """Write the lock of a finished job; a job whose model has changed meanwhile fails."""
+        path = self.root / job.output
+        if not outcome.finished:
+            return outcome
+        if outcome.model_sha256 != self.locks.digests.model(job)["sha256"]:
+            text = f"{job.model}: was changed while the batch ran; run it again"
+            return Outcome("failed", text)
+        earlier = self.locks.read(job)
+        if job.output not in outcome.files and earlier and earlier["outputs"].get(path.name):
+            path.unlink(missing_ok=True)  # the model of an earlier run, without a report now
+        self.locks.write(job, outcome)
+        return outcome
 
 
 def run_batch(  # noqa: PLR0913 one keyword per flag
@@ -297,11 +235,11 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
 
     Args:
         path: the jobs file.
-        jobs: how many at once; None: as many as there are cores for.
+        jobs: number of jobs at once; None: as many as there are cores for.
         threads: of each job.
         timeout: of a job: seconds, or text as in ``10m``.
         memory: of a job: bytes, or text as in ``4GiB``.
-        resume: leave as it is what has been done and has not changed.
+        resume: skip jobs that are done and unchanged.
         cache: folder of decoded samples, which jobs share; None: in that of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
         local_cluster: workers of a Dask cluster that is started for this batch.
@@ -321,16 +259,16 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         UsageError, TargetError: an argument, or the target that it names, cannot be used.
         OutputError: the results cannot be written, or another batch writes them.
     """
-    chosen = make_settings(
+    settings = make_settings(
         jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
         scheduler=scheduler, local_cluster=local_cluster, ship=ship,
         split_calibration=split_calibration,
     )  # fmt: skip
-    return Batch(path, chosen, options).run(watcher)
+    return Batch(path, settings, options).run(watcher)
 
 
 def _read_report(root: Path, job: Job) -> Report | None:
-    """Return the report that a job has written; None if it has not, or one of another version."""
+    """Return the report of a job; None if there is none, or one of another version."""
     try:
         return Report.model_validate_json((root / job.reports[0]).read_bytes())
     except (OSError, ValidationError):
@@ -339,34 +277,28 @@ def _read_report(root: Path, job: Job) -> Report | None:
 
 def _row(root: Path, job: Job, outcome: Outcome, unchanged: bool) -> BatchJob:
     report = _read_report(root, job) if outcome.finished else None
+    accuracy, quantization = (report.accuracy, report.quantization) if report else (None, None)
+    written = sorted(outcome.files.items())
     row = BatchJob(
-        name=job.name,
-        model=portable(job.model),
-        target=job.target,
-        format=job.options.format,
-        status=outcome.status,
-        exit_code=EXIT_CODES[outcome.status],
-        message=outcome.message,
+        name=job.name, model=portable(job.model), target=job.target, format=job.options.format,
+        status=outcome.status, exit_code=EXIT_CODES[outcome.status], message=outcome.message,
         by_severity=report.summary.by_severity if report else None,
-        sqnr_db=report.accuracy.sqnr_db if report and report.accuracy else None,
-        synthetic=bool(report and report.quantization and report.quantization.synthetic),
-        files=tuple(
-            JobFile(path=portable(path), sha256=digest)
-            for path, digest in sorted(outcome.files.items())
-        ),
-    )
+        sqnr_db=accuracy.sqnr_db if accuracy else None,
+        synthetic=bool(quantization and quantization.synthetic),
+        files=tuple(JobFile(path=portable(path), sha256=digest) for path, digest in written),
+    )  # fmt: skip
     return row.with_report(report, unchanged=unchanged)
 
 
 def _report(file: Path, rows: tuple[BatchJob, ...]) -> BatchReport:
-    found = {status: sum(row.status == status for row in rows) for status in EXIT_CODES}
-    by_status = {status: number for status, number in found.items() if number}
+    counts = {status: sum(row.status == status for row in rows) for status in EXIT_CODES}
+    by_status = {status: number for status, number in counts.items() if number}
     parts = ", ".join(f"{number} {status}" for status, number in by_status.items())
     codes = {row.exit_code for row in rows}
-    worst = EXIT_CODES["bug"] if EXIT_CODES["bug"] in codes else int(any(codes))
-    blind = sum(row.synthetic for row in rows)
-    unproven = f"; accuracy of {blind} is unproven, no calibration data" if blind else ""
+    exit_code = EXIT_CODES["bug"] if EXIT_CODES["bug"] in codes else int(any(codes))
+    synthetic = sum(row.synthetic for row in rows)
+    unproven = f"; accuracy of {synthetic} is unproven, no calibration data" if synthetic else ""
     headline = f"{count(len(rows), 'job')}: {parts}{unproven}"
-    summary = BatchSummary(exit_code=worst, headline=headline, by_status=by_status)
+    summary = BatchSummary(exit_code=exit_code, headline=headline, by_status=by_status)
     tool = Tool(version=__version__)
     return BatchReport(tool=tool, jobs_file=file.name, summary=summary, jobs=rows)

@@ -1,4 +1,4 @@
-"""One job, the place it runs in, and its outcome; settings of a run as people write them."""
+"""One job, the place it runs in, its events and its outcome; settings of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
@@ -39,33 +39,21 @@ def parse_seconds(text: object) -> float:
     return _parse(text, _SECONDS, "a duration such as 90, 10m or 2h")
 
 
-def format_size(number: int) -> str:
-    """Return bytes as text, in the largest unit that leaves a number above 1."""
-    value, unit = float(number), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{value:.4g} {unit}"
-
-
-def _parse(given: object, units: dict[str, int], wanted: str) -> float:
+def _parse(quantity: object, units: dict[str, int], kind: str) -> float:
     # True is a number to Python, but not a quantity.
-    text = "" if isinstance(given, bool) else str(given).strip().lower()
+    text = "" if isinstance(quantity, bool) else str(quantity).strip().lower()
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in units:
-        raise ValueError(f"{given!r} is not {wanted}")
+        raise ValueError(f"{quantity!r} is not {kind}")
     value = float(match[1]) * units[match[2]]
     if not 0 < value < math.inf:
-        raise ValueError(f"{given!r} must be above 0")
+        raise ValueError(f"{quantity!r} must be above 0")
     return value
 
 
 # Parser of each limit, by its name.
-LIMIT_PARSERS: dict[str, Callable[[object], Any]] = {
-    "timeout": parse_seconds,
-    "memory": parse_size,
-}
+LIMIT_PARSERS: dict[str, Callable[[object], Any]]
+LIMIT_PARSERS = {"timeout": parse_seconds, "memory": parse_size}
 
 
 @dataclass(frozen=True)
@@ -78,19 +66,17 @@ class JobLimits:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a batch run; of these, only ``threads`` changes what jobs produce."""
+    """Settings of a batch run; of these, only ``threads`` changes the results of jobs."""
 
-    jobs: int | None = None  # how many at once; None: as many as there are cores for
-    threads: int = 1  # of each job. The last digits of measured numbers depend on it
-    limits: JobLimits = field(default_factory=JobLimits)  # of jobs that do not say otherwise
-    resume: bool = True  # whether what has been done and has not changed is left as it is
-    # Folder of decoded samples, which jobs share; None: in that of the results.
-    cache: Path | None = None
-    scheduler: str | None = None  # address of a Dask scheduler; None: this machine alone
-    local_cluster: int = 0  # workers of a Dask cluster that is started for this batch; 0: none
-    ship: bool = False  # whether workers get files by the network, and not by a path they share
-    # Whether the workers of a cluster calibrate for one job together; None: where they are more
-    # than the jobs that are to be done.
+    jobs: int | None = None  # number of jobs at once; None: number of cores / threads
+    threads: int = 1  # of each job; the last digits of measured numbers depend on it
+    limits: JobLimits = field(default_factory=JobLimits)  # of jobs that have no limits
+    resume: bool = True  # whether jobs that are done and unchanged are skipped
+    cache: Path | None = None  # folder of decoded samples; None: below the output folder
+    scheduler: str | None = None  # address of a Dask scheduler; None: this machine
+    local_cluster: int = 0  # number of workers of a Dask cluster on this machine; 0: none
+    ship: bool = False  # whether files are sent to the workers, which share no folder
+    # Whether all workers calibrate for one job; None: if there are more workers than jobs.
     split_calibration: bool | None = None
 
     def __post_init__(self) -> None:
@@ -112,60 +98,41 @@ class Settings:
 
     @property
     def on_cluster(self) -> bool:
-        """True where jobs run on Dask, False where on this machine."""
+        """True if jobs run on Dask, False if on this machine."""
         return bool(self.scheduler or self.local_cluster)
 
     @property
     def at_once(self) -> int:
         """Number of jobs that run at the same time on this machine."""
-        return self.jobs or max(1, _available_cores() // self.threads)
+        # As executor.available, without importing onnxruntime into the process of the batch.
+        has_affinity = hasattr(os, "sched_getaffinity")
+        cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        return self.jobs or max(1, cores // self.threads)
 
 
-def make_settings(
-    *,
-    timeout: float | str | None = None,
-    memory: int | str | None = None,
-    cache: str | Path | None = None,
-    **others: Any,
-) -> Settings:
-    """Return settings, given quantities as people write them.
+def make_settings(*, cache: str | Path | None = None, **settings: Any) -> Settings:
+    """Return settings; ``timeout`` and ``memory`` may be numbers or text such as ``10m``.
 
     Raises:
         UsageError: one of them cannot be used; named.
     """
-    limits = JobLimits(_limit("timeout", timeout), _limit("memory", memory))
-    return Settings(limits=limits, cache=Path(cache) if cache else None, **others)
-
-
-def _limit(name: str, given: object) -> Any:
-    try:
-        return None if given is None else LIMIT_PARSERS[name](given)
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
-
-
-def _available_cores() -> int:
-    # As executor.available, without importing onnxruntime into the process of the batch.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    limits = {}
+    for name, parse in LIMIT_PARSERS.items():
+        value = settings.pop(name, None)
+        try:
+            limits[name] = None if value is None else parse(value)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from None
+    return Settings(limits=JobLimits(**limits), cache=Path(cache) if cache else None, **settings)
 
 
 Status = Literal[
     "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"
 ]
 # Exit code that one job would have by itself.
-EXIT_CODES: dict[Status, int] = {
-    "converted": 0,
-    "refused": 1,
-    "failed": 2,
-    "bug": 70,
-    "crashed": 1,
-    "out-of-memory": 1,
-    "timeout": 1,
-    "lost": 1,
-}
-FINISHED = ("converted", "refused")  # running it again would give the same
+EXIT_CODES: dict[Status, int] = dict.fromkeys(get_args(Status), 1)
+EXIT_CODES |= {"converted": 0, "failed": 2, "bug": 70}
+FINISHED = ("converted", "refused")  # the same job would end so again
 SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
 Value = TypeVar("Value")
 
@@ -180,9 +147,9 @@ class Place:
     """Folders and number of threads that jobs run with."""
 
     root: Path  # folder that the paths of jobs are relative to
-    cache: Path  # folder of the samples that jobs share
+    cache: Path  # folder of decoded samples, shared by all jobs
     threads: int = 1  # of each job
-    # Folder of what several processes calibrate for one job; None: they do not.
+    # Folder of calibrated parts of the samples, shared by the blocks of a job; None: no blocks.
     parts: Path | None = None
 
 
@@ -193,9 +160,9 @@ class Job:
     All paths are relative to the folder of the jobs file, unless it has absolute ones.
     """
 
-    name: str  # what it is called: its output without folder of all outputs and suffix
+    name: str  # its output without output folder and suffix
     model: str
-    output: str  # the model that is written
+    output: str  # path of the written model
     options: Options  # of the conversion, target and format included
     target: str  # name of the target
     limits: JobLimits = field(default_factory=JobLimits)  # on its time and memory
@@ -210,7 +177,7 @@ class Job:
 
     @property
     def lock(self) -> str:
-        """Path of the lock file, which records the inputs the output was made of."""
+        """Path of the lock file, which records the inputs of the output."""
         return f"{self.output}.lock.json"
 
     @property
@@ -220,7 +187,7 @@ class Job:
 
     @property
     def calibrates(self) -> bool:
-        """True where it has calibration data and a format that calibrates."""
+        """True if it has calibration data and a format that calibrates."""
         from npuconv import emit
 
         return self.options.calibration is not None and emit.get(self.options.format).calibrates
@@ -232,13 +199,24 @@ class Outcome:
 
     status: Status
     message: str  # the headline of its report, or the cause
-    model_sha256: str = ""  # of the model that was read; empty where none was
-    files: dict[str, str] = field(default_factory=dict)  # what was written, path -> SHA-256
+    model_sha256: str = ""  # of the source model; empty if it was not read
+    files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each written file
 
     @property
     def finished(self) -> bool:
-        """True where running it again would give the same."""
+        """True if the same job would end so again."""
         return self.status in FINISHED
+
+
+@dataclass(frozen=True)
+class Event:
+    """Event of a job: its start, a step of a stage, or its end."""
+
+    job: Job
+    stage: str = ""  # empty at the start and the end of the job
+    done: int = 0  # of ``total`` steps of the stage
+    total: int = 0
+    outcome: Outcome | None = None  # only at the end of the job
 
 
 def to_json(value: Job | Place | Outcome) -> Any:
@@ -247,5 +225,5 @@ def to_json(value: Job | Place | Outcome) -> Any:
 
 
 def from_json(kind: type[Value], data: Any) -> Value:
-    """Return the job, place or outcome that ``to_json`` made plain data of."""
+    """Return a job, place or outcome from the plain data of ``to_json``."""
     return TypeAdapter(kind).validate_python(data)

@@ -17,147 +17,118 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Job, Outcome, Place, Status, format_size, to_json
+from npuconv.batch.job import Event, Job, Outcome, Place, Status, to_json
 from npuconv.batch.worker import ABANDONED
-
-Stage = Callable[[str, int, int], None]
+from npuconv.report import words
 
 _POLL_SECONDS = 0.1  # between two checks of the limits of jobs
 _STDERR_BYTES = 2000  # of the end of stderr, in which the cause of a crash is searched
 _BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 
-class Watcher:
-    """Observer of the progress of a batch; this one ignores all events."""
-
-    def skipped(self, count: int) -> None:
-        """Receive the number of jobs that had been done before and are left as they are."""
-
-    def started(self, job: Job) -> None:
-        """Receive a job that starts."""
-
-    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Receive the progress of a job."""
-
-    def finished(self, job: Job, outcome: Outcome) -> None:
-        """Receive a job that has ended."""
-
-
 def run(
     jobs: Iterable[Job],
     place: Place,
-    watcher: Watcher,
     *,
     at_once: int = 1,
-    wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    """Run jobs until all have ended, one way or another.
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Generator[Event, None, None]:
+    """Run jobs and yield their events.
 
-    ``wanted`` is called repeatedly; when it returns False, all jobs are ended. ``watcher`` receives
-    all events, in this thread.
+    The running jobs are ended when the caller closes the iterator, or when ``is_wanted``, which is
+    called repeatedly, returns False.
     """
     pending = deque(jobs)
-    with selectors.DefaultSelector() as running:
+    running: list[JobProcess] = []
+    with selectors.DefaultSelector() as selector:
         try:
-            while (pending or running.get_map()) and wanted():
-                while pending and len(running.get_map()) < at_once:
-                    child = Child(pending.popleft(), place)
-                    running.register(child.output, selectors.EVENT_READ, child)
-                    watcher.started(child.job)
-                _attend(running, watcher)
+            while (pending or running) and is_wanted():
+                while pending and len(running) < at_once:
+                    process = JobProcess(pending.popleft(), place)
+                    running.append(process)
+                    selector.register(process.output, selectors.EVENT_READ, process)
+                    yield Event(process.job)
+                for key, _ in selector.select(_POLL_SECONDS):
+                    process = key.data
+                    steps = process.read_steps()
+                    yield from steps or ()
+                    if steps is None:
+                        selector.unregister(process.output)
+                        running.remove(process)
+                        yield Event(process.job, outcome=process.finish())
+                for process in running:
+                    process.enforce_limits()
         finally:
-            _end(running)
+            for process in running:
+                process.kill()
+            for process in running:
+                process.finish()
 
 
-def _attend(running: selectors.BaseSelector, watcher: Watcher) -> None:
-    """Forward messages of jobs and enforce their limits."""
-    for key, _ in running.select(_POLL_SECONDS):
-        child: Child = key.data
-        job = child.job
-        if not child.listen(lambda *step, job=job: watcher.stage(job, *step)):
-            running.unregister(child.output)
-            watcher.finished(job, child.finish())
-    for key in running.get_map().values():
-        key.data.enforce()
-
-
-def _end(running: selectors.BaseSelector) -> None:
-    """End jobs that still run: the batch was interrupted, or has a bug."""
-    children: list[Child] = [key.data for key in running.get_map().values()]
-    for child in children:
-        child.kill()
-    for child in children:
-        child.finish()
-
-
-class Child:
+class JobProcess:
     """Process of a running job."""
 
     def __init__(self, job: Job, place: Place) -> None:
         self.job = job
-        self._started = time.monotonic()
+        self._start = time.monotonic()
         self._unread = b""
-        self._outcome: Outcome | None = None
-        self._killed: tuple[Status, str] | None = None
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed when it ends
+        self._outcome: Outcome | None = None  # as the process reported it
+        self._kill_outcome: Outcome | None = None
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed in finish
         # -P: a file in the current folder must not stand in for a module.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "npuconv.batch.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=self._stderr,
             env=os.environ | {f"{name}_NUM_THREADS": str(place.threads) for name in _BLAS},
             start_new_session=True,  # Ctrl-C is for the parent, which then ends its children
         )
-        self._watched = psutil.Process(self._process.pid)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input = self._process.stdin
+        self.output: IO[bytes] = self._process.stdout  # stream of its messages
+        self._tree = psutil.Process(self._process.pid)
         request = {"place": to_json(place), "job": to_json(job)}
-        with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code tells
+        with contextlib.suppress(BrokenPipeError):  # the process died at once: see its exit code
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()
 
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def output(self) -> IO[bytes]:
-        """Stream of the messages of the process; at its end, the process has ended or will end."""
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    def listen(self, stage: Stage) -> bool:
-        """Read its messages and forward progress; return False at their end."""
+    def read_steps(self) -> list[Event] | None:
+        """Read its messages; return the steps in them, None at the end of the messages."""
         data = os.read(self.output.fileno(), 65536)
+        if not data:
+            return None
         *lines, self._unread = (self._unread + data).split(b"\n")
+        steps = []
         for message in map(json.loads, lines):
             if "outcome" in message:
                 self._outcome = Outcome(**message["outcome"])
             else:
-                stage(message["stage"], message["done"], message["total"])
-        return bool(data)
+                steps.append(Event(self.job, **message))
+        return steps
 
-    def enforce(self) -> None:
+    def enforce_limits(self) -> None:
         """End the process if it exceeds the limits of the job."""
         limits = self.job.limits
-        taken = time.monotonic() - self._started
-        if limits.timeout is not None and taken > limits.timeout:
-            text = f"took more than {limits.timeout:g} s and was ended"
-            self.kill("timeout", text)
-        elif limits.memory is not None and self._memory() > limits.memory:
-            text = f"took more memory than {format_size(limits.memory)} and was ended"
-            self.kill("out-of-memory", text)
+        if limits.timeout is not None and time.monotonic() - self._start > limits.timeout:
+            self.kill("timeout", f"took more than {limits.timeout:g} s and was ended")
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            # Resident bytes: onnxruntime reserves far more address space than it uses.
+            if limits.memory is not None and self._tree.memory_info().rss > limits.memory:
+                text = f"took more memory than {words.size(limits.memory)} and was ended"
+                self.kill("out-of-memory", text)
 
     def kill(self, status: Status = "lost", message: str = "was ended") -> None:
         """End the process and its children now."""
-        self._killed = self._killed or (status, message)
+        self._kill_outcome = self._kill_outcome or Outcome(status, message)
         with contextlib.suppress(psutil.NoSuchProcess):
-            for process in (*self._watched.children(recursive=True), self._watched):
+            for process in (*self._tree.children(recursive=True), self._tree):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
 
@@ -167,43 +138,25 @@ class Child:
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
         self.output.close()
-        last_line = self._last_line()
-        self._errors.close()
-        if self._outcome is not None:
-            return self._outcome
-        if self._killed is not None:
-            return Outcome(*self._killed)
-        return Outcome(*_cause(code, last_line))
-
-    def _memory(self) -> int:
-        """Return the resident bytes: onnxruntime reserves far more address space than it uses."""
-        try:
-            return int(self._watched.memory_info().rss)
-        except psutil.Error:  # it has just ended
-            return 0
-
-    def _last_line(self) -> str:
-        """Return the last line it has written to stderr."""
-        end = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, end - _STDERR_BYTES))
-        lines = self._errors.read().decode("utf-8", "replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        with self._stderr as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _STDERR_BYTES))
+            lines = stream.read().decode("utf-8", "replace").split("\n")
+        last_line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return self._outcome or self._kill_outcome or _outcome_of_crash(code, last_line)
 
 
-def _cause(code: int, last_line: str) -> tuple[Status, str]:
-    """Return status and message for a process that ended without giving an outcome."""
-    said = f": {last_line}" if last_line else ""
+def _outcome_of_crash(code: int, last_line: str) -> Outcome:
+    """Return the outcome of a process that ended by itself without reporting one."""
+    detail = f": {last_line}" if last_line else ""
     if code == -signal.SIGKILL:
-        return "out-of-memory", f"was killed, as the system does when memory runs out{said}"
+        text = f"was killed, as the system does when memory runs out{detail}"
+        return Outcome("out-of-memory", text)
     if code == ABANDONED:
-        return "lost", "lost the process that started it"
-    if code < 0:
-        return "crashed", f"its process died of {_signal(-code)}{said}"
-    return "crashed", f"its process ended with code {code}{said}"
-
-
-def _signal(number: int) -> str:
+        return Outcome("lost", "lost the process that started it")
+    if code >= 0:
+        return Outcome("crashed", f"its process ended with code {code}{detail}")
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(-code).name
     except ValueError:
-        return f"signal {number}"
+        name = f"signal {-code}"
+    return Outcome("crashed", f"its process died of {name}{detail}")

@@ -6,6 +6,7 @@ gives the same lock on any machine with the same versions.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,7 +25,6 @@ from npuconv.target import Target
 from npuconv.version import __version__
 
 FORMAT = 1  # version of the lock file
-_PARTS = ("tools", "threads", "model", "target", "data", "options")
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
 # Options that name files, whose content is locked.
 NAMES_A_FILE = ("calibration", "baseline")
@@ -35,58 +35,58 @@ _WITHOUT_EFFECT = ("cache",)
 class Locks:
     """Reader and writer of the locks of all jobs.
 
-    The last digits of what is measured depend on ``threads``, the number of every job.
+    The last digits of measured numbers depend on ``threads``, the number of every job.
     """
 
     def __init__(self, root: Path, threads: int) -> None:
         self._root, self._threads = root, threads
         self.digests = Digests(root)
 
-    def wanted(self, job: Job) -> dict[str, Any]:
-        """Return the inputs that the output of a job would be made of now."""
-        now = self.digests
-        return {
-            "tools": tools(),
-            "threads": self._threads,
-            "model": now.model(job),
-            "target": now.target(job),
-            "data": now.data(job),
-            "options": now.options(job),
-        }
-
     def read(self, job: Job) -> dict[str, Any] | None:
-        """Return the lock of a job; None where there is none that can be read."""
+        """Return the lock of a job; None if there is none that can be read."""
         try:
-            found = json.loads((self._root / job.lock).read_text("utf-8"))
+            lock = json.loads((self._root / job.lock).read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return found if _is_lock(found) else None
+        is_lock = (
+            isinstance(lock, dict)
+            and lock.get("lock") == FORMAT
+            and isinstance(lock.get("outputs"), dict)
+            and isinstance(lock.get("model"), dict)
+            and lock.get("status") in FINISHED
+        )
+        return lock if is_lock else None
 
     def outcome(self, job: Job) -> Outcome | None:
-        """Return the recorded outcome of a job; None where it has to be done again."""
-        found = self.read(job)
-        if found is None or list(self.differences(job)):
+        """Return the recorded outcome of a job; None if it has to be done again."""
+        lock = self.read(job)
+        if lock is None or any(self.differences(job)):
             return None
         home = PurePosixPath(job.lock).parent
-        made = {str(home / name): digest for name, digest in found["outputs"].items()}
+        outputs = {str(home / name): digest for name, digest in lock["outputs"].items()}
         return Outcome(
-            found["status"], found.get("message", ""), found["model"].get("sha256", ""), made
+            lock["status"], lock.get("message", ""), lock["model"].get("sha256", ""), outputs
         )
 
     def differences(self, job: Job) -> Iterator[str]:
-        """Yield what has changed since the job was done, in words."""
-        found = self.read(job)
-        if found is None:
+        """Yield the changes since the job was done, in words."""
+        lock = self.read(job)
+        if lock is None:
             yield "not done yet"
             return
-        wanted = self.wanted(job)
-        for part in _PARTS:
-            if found.get(part) != wanted[part]:
-                yield f"{part} changed{_change(found.get(part), wanted[part])}"
+        for key, now in self._inputs(job).items():
+            before = lock.get(key)
+            if before == now:
+                continue
+            if isinstance(before, dict) and isinstance(now, dict):
+                names = sorted(n for n in {*before, *now} if before.get(n) != now.get(n))
+                yield f"{key} changed: {', '.join(names)}"
+            else:
+                yield f"{key} changed: {before} -> {now}"
         home = (self._root / job.lock).parent
-        for name, digest in found["outputs"].items():
+        for name, before in lock["outputs"].items():
             now = self.digests.file(home / name)
-            if now != digest:
+            if now != before:
                 yield f"{name} is {'not what was written' if now else 'gone'}"
 
     def write(self, job: Job, outcome: Outcome) -> None:
@@ -98,7 +98,7 @@ class Locks:
         home = PurePosixPath(job.lock).parent
         content = {
             "lock": FORMAT,
-            **self.wanted(job),
+            **self._inputs(job),
             "status": outcome.status,
             "message": outcome.message,
             "outputs": {
@@ -109,20 +109,19 @@ class Locks:
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         files.write(self._root / job.lock, text)
 
-
-def _is_lock(found: Any) -> bool:
-    if not isinstance(found, dict) or found.get("lock") != FORMAT:
-        return False
-    parts = (found.get("outputs"), found.get("model"))
-    return all(isinstance(part, dict) for part in parts) and found.get("status") in FINISHED
-
-
-def _change(before: Any, now: Any) -> str:
-    """Return the difference as text: the keys that differ, or the values before and now."""
-    if not isinstance(before, dict) or not isinstance(now, dict):
-        return f": {before} -> {now}"
-    keys = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-    return f": {', '.join(keys)}"
+    def _inputs(self, job: Job) -> dict[str, Any]:
+        """Return everything that the output of a job depends on."""
+        options = job.options.model_dump(mode="json", exclude_defaults=True)
+        for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
+            options.pop(key, None)
+        return {
+            "tools": tools(),
+            "threads": self._threads,
+            "model": self.digests.model(job),
+            "target": self.digests.target(job),
+            "data": self.digests.data(job),
+            "options": options,
+        }
 
 
 class Digests:
@@ -130,92 +129,84 @@ class Digests:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._files: dict[Path, str] = {}
-        self._sets: dict[str, str] = {}
-        self._targets: dict[str, str] = {}
-        self._outside: dict[Path, list[Path]] = {}
+        self.file = cache(_digest_of_file)
+        self._model, self._set = cache(self._digests_of_model), cache(self._digest_of_set)
+        self._target = cache(self._digest_of_target)
 
     def model(self, job: Job) -> dict[str, str]:
         """Return the digests of the model file and its external data."""
-        path = self._root / job.model
-        found = {"path": portable(job.model), "sha256": self.file(path)}
-        if path not in self._outside:
-            self._outside[path] = external_files(path)
-        if self._outside[path]:
-            found["external_sha256"] = self._together(self._outside[path], path.parent)
-        return found
+        return {"path": portable(job.model), **self._model(job.model)}
+
+    def _digests_of_model(self, model: str) -> dict[str, str]:
+        path = self._root / model
+        digests = {"sha256": self.file(path)}
+        if paths := external_files(path):
+            digests["external_sha256"] = self._together(paths, path.parent)
+        return digests
 
     def target(self, job: Job) -> dict[str, str]:
         """Return name and digest of the target."""
-        name = job.options.target
-        if name not in self._targets:
-            try:
-                self._targets[name] = Target.load(locate(name, self._root)).sha256
-            except NpuconvError:  # gone since the jobs were made: the job reports it
-                self._targets[name] = ""
-        return {"name": job.target, "sha256": self._targets[name]}
+        return {"name": job.target, "sha256": self._target(job.options.target)}
+
+    def _digest_of_target(self, name: str) -> str:
+        try:
+            return Target.load(locate(name, self._root)).sha256
+        except NpuconvError:  # removed since the jobs were made: the job reports it
+            return ""
 
     def data(self, job: Job) -> dict[str, dict[str, str]]:
         """Return the digests of files that options name: calibration samples, a baseline."""
-        named = {key: getattr(job.options, key, None) for key in NAMES_A_FILE}
+        names = {key: getattr(job.options, key) for key in NAMES_A_FILE}
         return {
-            key: {"path": portable(path), "sha256": self._set(path)}
-            for key, path in named.items()
-            if path
+            key: {"path": portable(name), "sha256": self._set(name)}
+            for key, name in names.items()
+            if name
         }
 
-    def options(self, job: Job) -> dict[str, object]:
-        """Return all other options that differ from their defaults, as plain data."""
-        data = job.options.model_dump(mode="json", exclude_defaults=True)
-        for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
-            data.pop(key, None)
-        return data
-
-    def file(self, path: Path) -> str:
-        """Return the digest of one file; empty where it cannot be read."""
-        if path not in self._files:
-            try:
-                if not _is_readable(path):
-                    raise OSError("no ordinary file")
-                with path.open("rb") as stream:
-                    self._files[path] = hashlib.file_digest(stream, "sha256").hexdigest()
-            except OSError:
-                self._files[path] = ""
-        return self._files[path]
-
-    def _set(self, name: str) -> str:
-        if name not in self._sets:
-            path = self._root / name
-            self._sets[name] = self._together(data_files(path), path.parent)
-        return self._sets[name]
+    def _digest_of_set(self, name: str) -> str:
+        path = self._root / name
+        return self._together(data_files(path), path.parent)
 
     def _together(self, paths: Iterable[Path], base: Path) -> str:
-        listed = [[os.path.relpath(path, base), self.file(path)] for path in paths]
-        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+        digests = [[os.path.relpath(path, base), self.file(path)] for path in paths]
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    """Return the digest of one file; empty if it cannot be read."""
+    try:
+        if not _is_readable(path):
+            return ""
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 @cache
 def tools() -> dict[str, str]:
     """Return the versions of npuconv and of the packages that compute the numbers."""
-    return {"npuconv": __version__, **{name: _version(name) for name in _PACKAGES}}
+    versions = {"npuconv": __version__, **dict.fromkeys(_PACKAGES, "")}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def portable(path: str) -> str:
-    """Return a path without what differs by machine: the folders of an absolute one."""
-    given = Path(path)
-    return given.name if given.is_absolute() else given.as_posix()
+    """Return a path without the folders of an absolute one, which differ by machine."""
+    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the files of a set of samples: itself, those in it, or those it lists."""
+    """Return the files of a set of samples: a file, a folder's files, or a list and its files."""
     if path.is_dir():
-        return sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+        return sorted(file for file in path.iterdir() if file.is_file() and file.name[0] != ".")
     if path.suffix.lower() != ".txt" or not _is_readable(path):
         return [path]
-    lines = path.read_text("utf-8-sig", errors="replace").splitlines()
-    entries = [line.strip() for line in lines]
-    named = [one for one in entries if one and not one.startswith("#") and "\0" not in one]
-    return [path, *(path.parent / one for one in named)]
+    lines = map(str.strip, path.read_text("utf-8-sig", errors="replace").splitlines())
+    names = (line for line in lines if line and not line.startswith("#") and "\0" not in line)
+    return [path, *(path.parent / name for name in names)]
 
 
 def _is_readable(path: Path) -> bool:
@@ -224,7 +215,7 @@ def _is_readable(path: Path) -> bool:
 
 
 def external_files(path: Path) -> list[Path]:
-    """Return the files beside a model that hold its weights; none where it cannot be read."""
+    """Return the files beside a model that hold its weights; none for an unreadable model."""
     try:
         data = path.read_bytes() if _is_readable(path) else b""
     except OSError:
@@ -235,16 +226,9 @@ def external_files(path: Path) -> list[Path]:
     from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
     try:
-        proto = onnx.load_model_from_string(data)
-        tensors = [one for one in _get_all_tensors(proto) if uses_external_data(one)]
+        tensors = list(_get_all_tensors(onnx.load_model_from_string(data)))
     except Exception:  # no model: the job reports it
         return []
-    names = {e.value for tensor in tensors for e in tensor.external_data if e.key == "location"}
-    return [path.parent / name for name in sorted(names)]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+    entries = [entry for t in tensors if uses_external_data(t) for entry in t.external_data]
+    locations = {entry.value for entry in entries if entry.key == "location"}
+    return [path.parent / location for location in sorted(locations)]

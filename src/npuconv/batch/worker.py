@@ -16,13 +16,14 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from npuconv.batch.job import Job, Outcome, Place, Status, from_json
 from npuconv.config import Options, Preprocess
 from npuconv.schemas.report import Report
 
 Send = Callable[[dict[str, Any]], None]
+Progress = Callable[[str, int, int], None]
 ABANDONED = 3  # exit code of a process whose parent has ended
 _FLAG = re.compile(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)(?![\w-])")
 _RENAMED = {"preprocess": "preprocess.preset", "input_layout": "preprocess.layout"}
@@ -30,9 +31,18 @@ _RENAMED = {"preprocess": "preprocess.preset", "input_layout": "preprocess.layou
 
 def main() -> None:
     """Run the job that stdin names."""
-    send = _sender(os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1))
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # output of libraries is no message
-    request = json.loads(_first_line(0))
+
+    def send(message: dict[str, Any]) -> None:
+        stream.write(json.dumps(message) + "\n")
+        stream.flush()
+
+    line = b""
+    # Unbuffered: the bytes after the line are for the thread.
+    while not line.endswith(b"\n") and (data := os.read(0, 65536)):
+        line += data
+    request = json.loads(line)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # When memory runs out, the system should end a job rather than the batch, but not before
     # a process that takes more.
@@ -45,16 +55,30 @@ def main() -> None:
     send({"outcome": vars(outcome)})
 
 
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(ABANDONED)
+
+
 def run(job: Job, place: Place, send: Send) -> Outcome:
     """Run a job, or its block of a calibration, in the current directory: the root of its paths.
 
     Never raises: an error becomes the outcome.
     """
+    from npuconv import executor
+    from npuconv.calibration.collect import Block, share
     from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
+    from npuconv.samples import images
+
+    def send_step(stage: str, done: int, total: int) -> None:
+        send({"stage": stage, "done": done, "total": total})
 
     try:
-        _configure(place, job.block)
-        return _convert(job, send) if job.block is None else _calibrate(job, send)
+        executor.limit_threads(place.threads)
+        images.keep_in(place.cache)
+        share(place.parts, job.block and Block(*job.block))
+        return _convert(job, send_step) if job.block is None else _calibrate(job, send_step)
     except Exception as error:
         if is_lack_of_memory(error):
             return Outcome("out-of-memory", "there is not enough memory for it")
@@ -65,56 +89,41 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
         return Outcome("bug", f"bug in npuconv, outside any pass: {text}")
 
 
-def _configure(place: Place, block: tuple[int, int] | None) -> None:
-    from npuconv import executor
-    from npuconv.calibration.collect import Block, share
-    from npuconv.samples import images
-
-    executor.limit_threads(place.threads)
-    images.keep_in(place.cache)
-    share(place.parts, block and Block(*block))
-
-
-def _convert(job: Job, send: Send) -> Outcome:
+def _convert(job: Job, progress: Progress) -> Outcome:
     from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.convert import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
     try:
-        result = convert_with(job.model, job.options, job.options.calibration, _progress(send))
+        result = convert_with(job.model, job.options, job.options.calibration, progress)
     except UnsupportedModelError as error:
-        return _outcome("refused", error.report, _write_reports(job, error.report))
+        return _write_reports(job, "refused", error.report, {})
     result.save(job.output)
     with Path(job.output).open("rb") as file:  # weights of more than 2 GB are not in it
-        written = {job.output: hashlib.file_digest(file, "sha256").hexdigest()}
-    return _outcome("converted", result.report, written | _write_reports(job, result.report))
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return _write_reports(job, "converted", result.report, {job.output: digest})
 
 
-def _calibrate(job: Job, send: Send) -> Outcome:
+def _calibrate(job: Job, progress: Progress) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
     from npuconv.calibration.collect import Collected
     from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.convert import convert_with
 
     with contextlib.suppress(Collected, UnsupportedModelError):
-        convert_with(job.model, job.options, job.options.calibration, _progress(send))
+        convert_with(job.model, job.options, job.options.calibration, progress)
     return Outcome("converted", "its share of the calibration is done")
 
 
-def _write_reports(job: Job, report: Report) -> dict[str, str]:
+def _write_reports(job: Job, status: Status, report: Report, digests: dict[str, str]) -> Outcome:
     from npuconv import files
     from npuconv.report import format_of, render
 
-    digests = {}
     for path in job.reports:
         data = render(report, format_of(path)).encode()
         files.write(path, data)
         digests[path] = hashlib.sha256(data).hexdigest()
-    return digests
-
-
-def _outcome(status: Status, report: Report, written: dict[str, str]) -> Outcome:
-    return Outcome(status, report.summary.headline, report.model.sha256, written)
+    return Outcome(status, report.summary.headline, report.model.sha256, digests)
 
 
 def as_keys(text: str) -> str:
@@ -122,42 +131,13 @@ def as_keys(text: str) -> str:
     return _FLAG.sub(_key, text)
 
 
-def _key(found: re.Match[str]) -> str:
-    negated, name = found[1], found[2].replace("-", "_")
+def _key(flag: re.Match[str]) -> str:
+    negated, name = flag[1], flag[2].replace("-", "_")
     if name in _RENAMED:
         return _RENAMED[name]
     if name in Options.model_fields:
         return f"{name}: false" if negated else name
-    return f"preprocess.{name}" if name in Preprocess.model_fields else found[0]
-
-
-def _progress(send: Send) -> Callable[[str, int, int], None]:
-    def step(stage: str, done: int, total: int) -> None:
-        send({"stage": stage, "done": done, "total": total})
-
-    return step
-
-
-def _sender(stream: TextIO) -> Send:
-    def send(message: dict[str, Any]) -> None:
-        stream.write(json.dumps(message) + "\n")
-        stream.flush()
-
-    return send
-
-
-def _first_line(descriptor: int) -> bytes:
-    """Read unbuffered: the rest is for ``_end_with_parent``."""
-    line = b""
-    while not line.endswith(b"\n") and (data := os.read(descriptor, 65536)):
-        line += data
-    return line
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(ABANDONED)
+    return f"preprocess.{name}" if name in Preprocess.model_fields else flag[0]
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 
+from npuconv.calibration.inputs import is_quantity
 from npuconv.calibration.normalization import Inferred, infer
 from npuconv.config import Options, Preprocess
 from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.samples import InputSpec, Samples, open_samples, pictures
-from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
+from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for, normalization_of
 from npuconv.samples.pictures import image_layout, reads_images
 from npuconv.schemas import quality
 
@@ -90,12 +91,18 @@ def choose_builtin(
         one, other = ("mean", "std") if keys.std is None else ("std", "mean")
         raise UsageError(f"--{one} without --{other}", hint="give both")
     if not reads_images(specs):
-        return BuiltinData(keys, NUMBERS, _UNPROVEN)
+        unused = f"{keys.said}: not used, no input looks like images" if keys.said else ""
+        return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))
+    spec, layout = specs[0], image_layout(specs[0])
+    if "layout" in keys.model_fields_set and keys.layout != layout:
+        text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.wanted}"
+        raise UsageError(text, hint=f"leave it out, or give {layout}")
     pictured: Pictures = "photographs" if pictures.are_photographs() else "made-up"
     kind = "built-in photographs" if pictured == "photographs" else "made-up pictures"
     start, end = f"no calibration data: {kind}", _about_channels(specs[0])
     lacking = "" if pictured == "photographs" else f"{kind} instead of data; {INSTALL}"
     if asked_for(keys) is not None:
+        normalization_of(spec, keys)
         return BuiltinData(keys, f"{start}, {keys.said} (given){end}", lacking, None, pictured)
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
@@ -126,7 +133,7 @@ def open_builtin(options: Options, chosen: BuiltinData, specs: Sequence[InputSpe
     )
     if not reads_images(specs):
         return found
-    name = chosen.inferred.normalization.name if chosen.inferred else options.preprocess.said
+    name = chosen.inferred.normalization.name if chosen.inferred else chosen.preprocess.said
     source = found.description.partition(",")[0]
     return replace(
         found,
@@ -149,7 +156,8 @@ def _usual_inputs(model: Model) -> list[InputSpec]:
                 d if isinstance(d, int) and d > 0 else 1 if axis in (0, channels) else USUAL_SIDE
                 for axis, d in enumerate(dims)
             )
-        specs.append(InputSpec(tensor.name, np.dtype(kind), dims))
+        quantity = is_quantity(tensor)
+        specs.append(InputSpec(tensor.name, np.dtype(kind), dims, is_quantity=quantity))
     return specs
 
 

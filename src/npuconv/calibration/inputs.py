@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ _EXTENTS: tuple[tuple[int, ...], ...] = (
 _LENGTHS = ((512,), (1024,), (16000,))  # of a piece of sound: one open axis only
 _BATCH = 1
 _AFFINE = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+_QUANTITATIVE = {
+    *("Add", "Sub", "Mul", "Div", "Conv", "Resize"),
+    *("DequantizeLinear", "QLinearConv", "ConvInteger"),
+}
 # Operators that may stand between an input and its first convolution.
 _BEFORE_FIRST_CONV = {
     *("Transpose", "Pad", "Cast", "Add", "Sub", "Mul", "Div", "Reshape", "Identity"),
@@ -50,7 +55,10 @@ def sample_inputs(
     batches: set[int | str | None] = {d[0] for d in shapes if d and isinstance(d[0], str)}
     batches = batches if source is None else set()
     inputs = zip(model.graph.inputs, shapes, strict=True)
-    specs = [InputSpec(t.name, _kind(model, t), _without_batch(d, batches)) for t, d in inputs]
+    specs = [
+        InputSpec(t.name, _kind(model, t), _without_batch(d, batches), is_quantity=is_quantity(t))
+        for t, d in inputs
+    ]
     if source is not None or not any(_open_axes(s) for s in specs):
         return specs, ""
     with suppress(executor.RuntimeRefusedError):
@@ -60,6 +68,16 @@ def sample_inputs(
             if _runs(session, candidate):
                 return candidate, _sentence(specs, candidate)
     return specs, ""
+
+
+def is_quantity(tensor: Tensor) -> bool:
+    """Return whether the model computes with the values of a tensor, and looks nothing up."""
+    return all(
+        node.op in _QUANTITATIVE
+        or (node.op in _BEFORE_FIRST_CONV and is_quantity(node.outputs[0]))
+        or (node.op == "Cast" and query.dtype_name(node.outputs[0]).startswith("float"))
+        for node in query.consumers(tensor)
+    )
 
 
 def _without_batch(
@@ -115,7 +133,7 @@ def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
     values = extents if len(open_axes) == len(extents) else (extents[-1],) * len(open_axes)
     chosen = dict(zip(open_axes, values, strict=True))
     dims = [d if isinstance(d, int) else chosen.get(i, _BATCH) for i, d in enumerate(spec.shape)]
-    return InputSpec(spec.name, spec.dtype, tuple(dims))
+    return replace(spec, shape=tuple(dims))
 
 
 def _runs(session: executor.Session, specs: list[InputSpec]) -> bool:

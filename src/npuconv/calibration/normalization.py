@@ -23,12 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.calibration.inputs import apply_affine, first_convolution, path_from_input
+from npuconv.config import Preprocess
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.rules.normalization import training_shift
+from npuconv.rules.normalization import Moments, training_shift
 from npuconv.samples.feeds import InputSpec
-from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT, Normalization
+from npuconv.samples.normalizations import (
+    CENTRED,
+    HALF,
+    IMAGENET,
+    RAW,
+    SIGNED,
+    UNIT,
+    Normalization,
+    normalization_of,
+)
 from npuconv.samples.pictures import draw, image_layout
 
 Doubles = NDArray[np.float64]
@@ -119,19 +129,6 @@ class Inferred:
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Moments of the output of a layer."""
-
-    means: Doubles  # of its channels, float64 [C]
-    variances: Doubles  # likewise
-
-    @property
-    def channels(self) -> int:
-        """Number of them."""
-        return len(self.means)
-
-
-@dataclass(frozen=True)
 class _Evidence:
     """A piece of evidence: its reason, and the odds by normalization."""
 
@@ -152,6 +149,9 @@ def infer(
 
     ``expected`` has mean and standard deviation in training of what layers put out, by tensor.
     """
+    whole = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
+    if whole is not None:
+        return Inferred(whole, 1.0, whole, (f"input {spec.name!r} is {spec.dtype}",))
     found = [_habits(model, spec), *_from_file(model)]
     first = first_convolution(model)
     moments = _first_outputs(first, spec) if first is not None else {}
@@ -240,7 +240,9 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]
     pads, is linear in ``(x, m)``.
     """
     layout, weight = image_layout(spec), query.constant_input(first, 1)
-    pictures = _pictures(spec)
+    shape = tuple(n or 1 for n in spec.lengths)[1:]
+    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
+    pictures = np.stack([draw(shape, layout or "", k) for k in range(count)])
     moved = _affine(first, spec, pictures[:1].shape)
     assert layout is not None, "only images get here"
     assert weight is not None, "only layers with constant weights get here"
@@ -261,13 +263,6 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]
         if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST_FLOAT).all():
             found[item] = Moments(means, np.maximum(variances, 0))
     return found
-
-
-def _pictures(spec: InputSpec) -> NDArray[np.float32]:
-    """Return some pictures of raw pixels, laid out as the input."""
-    layout, shape = image_layout(spec), tuple(n or 1 for n in spec.lengths)[1:]
-    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-    return np.stack([draw(shape, layout or "", k) for k in range(count)])
 
 
 def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubles, Doubles] | None:

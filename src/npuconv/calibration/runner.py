@@ -108,7 +108,7 @@ class Runner:
             layout = known or self._remember(key, self._discover(feed, samples))
         selection = select(layout, number, total)
         try:
-            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS)
+            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)
@@ -121,7 +121,7 @@ class Runner:
     def _session(self) -> executor.Session:
         """The loaded model; never used where all parts are in the cache."""
         tapped = taps.insert_taps(self._model, list(self.tensors))
-        return executor.Session(tapped, threads=1, eager=True, fuse_int8=False)
+        return executor.Session(tapped, threads=1, eager=True)
 
     def _discover(self, feed: Feed, samples: int) -> Layout:
         """Return the layout of the tensors for inputs of these shapes, from a run."""
@@ -263,7 +263,8 @@ def not_finite(number: int, name: str) -> CalibrationError:
     return CalibrationError(
         f"sample {number}: the float model itself makes values that are not finite "
         f"(tensor {name!r})",
-        hint="check the weights, and the normalization of the samples",
+        hint="check the weights, and the normalization of the samples; --keep-float leaves nodes "
+        "that need such values to the host",
     )
 
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
-from npuconv.batch.entry import Batch
+from npuconv.batch.entry import Batch, Watcher
 from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
-from npuconv.batch.local import Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, Terminated, check_destinations, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand
@@ -228,14 +227,14 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
     """Show every job, the model it would write, and why it would run, if it would.
 
     Returns:
-        The exit code: 1 if samples are missing.
+        The exit code: 1 if samples or Vela are missing.
 
     Raises:
         UsageError: a plan has no such format.
     """
     reasons, missing = work.to_do(), work.missing()
-    for name, path in missing.items():
-        screen.fail(f"{name}: calibration: {path}: no such file or directory")
+    for name, lack in missing.items():
+        screen.fail(f"{name}: {lack}")
     if _is_json("--dry-run", output_format):
         _print_json(work, "to_do", reasons)
     elif not quiet:

@@ -81,6 +81,8 @@ def convert(
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)
+    if options.format == "qdq":
+        screen.say_if_saturating(destination, quiet=quiet)
     compiling = "" if compiling == following else compiling
     _say_commands(compiling, _splitting(result, destination, options.target), quiet)
     return 0

@@ -72,6 +72,22 @@ def say(text: str, *, command: str = "", quiet: bool = False) -> None:
     sys.stderr.write(f"{safe}\n")  # click.echo would write into a bar, not above it
 
 
+def say_if_saturating(*paths: str | Path, quiet: bool) -> None:
+    """Print which ONNX files onnxruntime computes wrongly on this processor by default."""
+    import onnx
+
+    from npuconv.executor import saturates
+    from npuconv.model.integer_products import may_saturate
+
+    for path in map(str, paths) if not quiet and saturates() else ():
+        if not path.endswith(".tflite") and may_saturate(onnx.load(path, load_external_data=False)):
+            say(
+                f"{path}: on this processor, which has no VNNI, sums of onnxruntime saturate, and "
+                "it computes other numbers than the model says and npuconv reports, unless its "
+                "option session.x64quantprecision is 1: see docs/verify.md"
+            )
+
+
 def continued(command: str, columns: int) -> str:
     """Return a command in lines that can be pasted, each but the last ended by a backslash."""
     lines = [""]

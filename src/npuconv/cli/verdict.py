@@ -88,7 +88,8 @@ def after_convert(
 ) -> str:
     """Return the command to run after a conversion.
 
-    Without data that is another one with real inputs; then a verification on such inputs.
+    Without data that is another one with real inputs; then a verification, on inputs that
+    calibration has not seen.
     """
     if not report.ok:
         return _explain(report)
@@ -100,13 +101,14 @@ def after_convert(
     if report.quantization is None or not report.quantization.samples:
         return ""
     # The model keeps its preprocessing, which a key of the configuration would replace as a whole.
-    names = ("calibration", *SAMPLE_OPTIONS, *(_preprocessing(flags) if config else ()))
-    samples = {name: value for name, value in flags.items() if name in names}
-    return shlex.join(["npuconv", "verify", path, output, *command_words(config, samples)])
-
-
-def _preprocessing(flags: dict[str, Any]) -> list[str]:
-    return [name for name in flags if name.startswith("preprocess__")]
+    samples = {
+        name: value
+        for name, value in flags.items()
+        if name in SAMPLE_OPTIONS or (config and name.startswith("preprocess__"))
+    }
+    suffix = Path(report.quantization.source.partition(",")[0]).suffix
+    data = ("--data", f"TEST{suffix}" if suffix else "TEST_FOLDER")
+    return shlex.join(["npuconv", "verify", path, output, *command_words(config, samples), *data])
 
 
 def _explain(report: Report) -> str:

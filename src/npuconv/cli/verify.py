@@ -17,7 +17,7 @@ from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
 from npuconv.report.terminal import hang
-from npuconv.report.words import count, percent
+from npuconv.report.words import count, equal, part_of, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def verify(
             float_model, int8_model, data, labels=labels, samples=samples,
             min_sqnr=min_sqnr, progress=bar, **keywords,
         )  # fmt: skip
+    screen.say_if_saturating(float_model, int8_model, quiet=quiet)
     if report is not None:
         files.write(report, _WRITERS[PurePath(report).suffix](found))
     if not quiet and output_format == "json":
@@ -158,7 +159,9 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an output and of the parts it consists of."""
-    yield output.name, *_numbers(output), percent(output.top1_agreement)
+    sqnr, *errors = _numbers(output)
+    sqnr = equal(output) if output.holds_indices else sqnr
+    yield output.name, sqnr, *errors, part_of(output.top1_agreement, output.positions)
     for part in output.parts:
         yield f"  part {part.name}", *_numbers(part), "-"
 

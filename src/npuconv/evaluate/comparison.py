@@ -22,15 +22,18 @@ from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
-from npuconv.quantize.fake_quant import leaves, logits
+from npuconv.quantize.fake_quant import index_outputs, leaves, logits
 from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import spread
+from npuconv.samples.feeds import count, spread
 from npuconv.schemas import quality
 
 Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})
 _PASSING = frozenset({"Identity", "Cast"})
 _BY_AXIS = 13  # opset since which these normalize along one axis
+ONLY_INDICES = (
+    "--min-sqnr is not judged: all outputs hold integers or booleans, compared by agreement"
+)
 MAX_PARTS = 16  # of an output; with more, such as one for every anchor, the rows are of no use
 
 
@@ -38,17 +41,25 @@ class Stats(ErrorStats):
     """Error statistics with the largest absolute error, which is infinite if a value is NaN.
 
     Attributes:
+        holds_indices: whether the values have no size, only equality, as classes.
         max_abs_error: the largest difference; None without values.
         ranges: lowest and highest finite value of each side, the reference first.
+        uncompared: number of samples on which the two sides have different numbers of values.
     """
 
-    def __init__(self, class_axis: int | None = None) -> None:
+    def __init__(self, class_axis: int | None = None, *, holds_indices: bool = False) -> None:
         super().__init__(class_axis)
+        self.holds_indices = holds_indices
+        self.uncompared = self._equal = self._indices = 0
         self.max_abs_error: float | None = None
         self.ranges = [(math.inf, -math.inf), (math.inf, -math.inf)]
 
     def observe(self, reference: ArrayLike, other: ArrayLike) -> None:
         """Add one sample; see ``ErrorStats``."""
+        if self.holds_indices:
+            self._equal += int(np.sum(np.ravel(reference) == np.ravel(other)))
+            self._indices += np.size(reference)
+            return
         super().observe(reference, other)
         f = np.asarray(reference, np.float64).reshape(-1)
         q = np.asarray(other, np.float64).reshape(-1)
@@ -65,6 +76,24 @@ class Stats(ErrorStats):
                 float(finite.max(initial=high)),
             )
 
+    def observe_comparable(self, reference: object, other: object) -> None:
+        """Add one sample if both are numbers, and equally many; else count it."""
+        if _comparable(reference, other):
+            self.observe(reference, other)  # type: ignore[arg-type]
+        else:
+            self.uncompared += 1
+
+    def agreement(self) -> dict[str, Any]:
+        """Return the fields of ``quality.Agreement``."""
+        share = self._equal / self._indices if self._indices else None
+        return {
+            "holds_indices": self.holds_indices,
+            "agreement": rounded(share, 4),
+            "top1_agreement": rounded(self.top1_agreement, 4),
+            "positions": self._indices if self.holds_indices else self.positions,
+            "uncompared": self.uncompared,
+        }
+
 
 @dataclass
 class Measured:
@@ -75,15 +104,37 @@ class Measured:
     parts: dict[str, dict[str, Stats]]  # by output, of the tensors that are concatenated to it
     layers: list[Stats]  # in the order of ``Comparison.layers``
     samples: int = 0
-    powers: list[Powers] = field(default_factory=list)  # of every sample, all outputs together
+    places: list[int] = field(default_factory=list)  # samples of which values are compared
+    powers: list[Powers] = field(default_factory=list)  # of each of these, all outputs together
     # The same before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
+    refusal: str = ""  # why onnxruntime does not run the int8 model at its default settings
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Outputs that are finite in the float model only."""
         stats = self.outputs.items()
         return tuple(name for name, one in stats if one.sqnr_db == -math.inf)
+
+    @property
+    def is_of_indices(self) -> bool:
+        """True if no output holds values that have an SQNR."""
+        stats = self.outputs.values()
+        return bool(stats) and all(one.holds_indices for one in stats)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Sentences on outputs that are not compared on all samples."""
+        names: dict[int, list[str]] = {}
+        for name, stats in self.outputs.items():
+            names.setdefault(stats.uncompared, []).append(repr(name))
+        return tuple(
+            f"{', '.join(outputs)}: compared on {self.samples - number} of "
+            f"{count(self.samples, 'sample')}; on the others both models do not put out equally "
+            "many numbers"
+            for number, outputs in names.items()
+            if number
+        )
 
 
 class Comparison:
@@ -112,7 +163,7 @@ class Comparison:
         self.layers = [layer for layer in layers if layer.stored in made]
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
-        self._axes = class_axes(float_model)
+        self._axes, self._indices = class_axes(float_model), index_outputs(float_model)
         self._zeros = zero_points(float_model)
         # Weights as floats are four times as many bytes.
         is_large = store.has_stored(int8_model)
@@ -146,48 +197,62 @@ class Comparison:
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
         """
-        outputs = {name: Stats(self._axes.get(name)) for name in self._outputs}
+        outputs = {
+            name: Stats(self._axes.get(name), holds_indices=name in self._indices)
+            for name in self._outputs
+        }
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
         found = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
         chosen = set(spread(len(samples), layer_samples)) if self.layers else set()
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
-            return self._run(feed, is_first=number == 0, with_layers=number in chosen)
+            return self._run(feed, number, with_layers=number in chosen)
 
         for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
-            old, new = self._centred(old), self._centred(self._real(stored))
-            self._add(found, old, new)
+            scales = self._scales
+            real = {n: dequantize(v, scales[n]) if n in scales else v for n, v in stored.items()}
+            old, new = self._centred(old), self._centred(real)
+            self._add(found, number, old, new)
             if number in chosen:
                 for layer, one in zip(self.layers, found.layers, strict=True):
                     values = numbers(layer, stored[layer.stored])
-                    one.observe(exact(layer, old[layer.tensor]), values)
+                    one.observe_comparable(exact(layer, old[layer.tensor]), values)
             see(number, old, new)
+        found.refusal = getattr(self._written, "refusal", "")
         return found
 
     def _run(
-        self, feed: Feed, *, is_first: bool, with_layers: bool
+        self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """Run both models; the first sample goes through the converted one as it is written."""
-        stored = self._stored(feed)
+        scales = self._scales
+        stored = {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
         inner = (self._tensors, self._stored_as) if with_layers else ([], [])
-        old = self._before.run(feed, _unique((*self._outputs, *self._within, *inner[0])))
+        tensors = _unique((*self._outputs, *self._within, *inner[0]))
+        old = self._before.run(feed, tensors, number)
         wanted = _unique((*self._within, *inner[1]))
-        if not is_first:
-            return old, self._after.run(stored, _unique((*self._outputs, *wanted)))
+        if number:
+            return old, self._after.run(stored, _unique((*self._outputs, *wanted)), number)
         written = self._written.run(stored, self._outputs)
         return old, (self._after.run(stored, wanted) if wanted else {}) | written
 
-    def _add(self, found: Measured, old: Mapping[str, Array], new: Mapping[str, Array]) -> None:
+    def _add(
+        self, found: Measured, number: int, old: Mapping[str, Array], new: Mapping[str, Array]
+    ) -> None:
         """Add one sample; a part counts where it has the same type in both models."""
-        whole = [name for name in found.outputs if _comparable(old[name], new[name])]
-        for name in whole:
-            found.outputs[name].observe(old[name], new[name])
-        found.total.observe(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
-        found.powers.append(powers_of((old[n], new[n]) for n in whole))
+        for name, stats in found.outputs.items():
+            stats.observe_comparable(old[name], new[name])
+        values = [name for name in found.outputs if name not in self._indices]
+        values = [name for name in values if _comparable(old[name], new[name])]
+        if any(old[name].size for name in values):
+            found.total.observe(_joined(old[n] for n in values), _joined(new[n] for n in values))
+            found.places.append(number)
+            found.powers.append(powers_of((old[n], new[n]) for n in values))
         before = [(old[n], new[n]) for n in self._unsaturated]
         if before and all(_comparable(*pair) and pair[0].dtype == pair[1].dtype for pair in before):
-            found.unsaturated.append(powers_of(before))
+            floats = [pair for pair in before if pair[0].dtype.kind == "f"]
+            found.unsaturated.append(powers_of(floats))
         for output, parts in self._parts.items():
             for name in parts:
                 # Integers by the same name stand for others.
@@ -205,15 +270,6 @@ class Comparison:
             )
             for layer, stats in zip(self.layers, found.layers, strict=True)
         )
-
-    def _stored(self, feed: Feed) -> Feed:
-        scales = self._scales
-        return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
-
-    def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return outputs as real numbers."""
-        scales = self._scales
-        return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
     def _centred(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return integers that the float model itself makes as steps from their zero point."""
@@ -277,13 +333,13 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
 
 
 def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
-    """Return the input of the final Softmax, Sigmoid or the like of every output.
+    """Return the input of the final Softmax, Sigmoid, ArgMax or the like of every output.
 
     Returns:
         By name, other outputs as they are; nothing where no output saturates, or where the
         converted model does not have all of them.
     """
-    names = [output.name for output in logits(before).graph.output]
+    names = [output.name for output in logits(before, before_decisions=True).graph.output]
     makers = {made: node for node in before.graph.node for made in node.output if made}
     outputs = {name for output in before.graph.output for name in leaves(output.name, makers)}
     there = {name for node in after.graph.node for name in node.output}
@@ -326,11 +382,17 @@ def summed_up(
     )
     single = outputs[0].top1_agreement if len(outputs) == 1 else None
     interval = expected(found.powers, found.unsaturated, doubt_db)
-    known = [(one.db, k) for k, one in enumerate(found.powers) if one.db is not None]
-    worst = min(known, default=None)
+    pairs = zip(found.powers, found.places, strict=True)
+    known = [(one.db, k) for one, k in pairs if one.db is not None]
+    worst = None
+    if known:
+        lowest, place = min(known)
+        number = numbers[place] if numbers else place
+        worst = quality.WorstSample(number=number, sqnr_db=round(lowest, 2))
     rows = [(one.sqnr_db, one.name) for one in outputs if one.sqnr_db is not None]
     return quality.Accuracy(
         samples=found.samples,
+        uncompared=found.samples - len(found.places),
         held_out=held_out,
         sqnr_db=rounded(found.total.sqnr_db, 2),
         cosine=rounded(found.total.cosine, 6),
@@ -338,26 +400,19 @@ def summed_up(
         outputs=outputs,
         interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
         median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
-        worst_sample=_sample(*worst, numbers) if worst else None,
+        worst_sample=worst,
         worst_output=min(rows)[1] if rows and len(outputs) > 1 else None,
         unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
-        notes=sentences(found.powers, found.unsaturated),
+        notes=(*sentences(found.powers, found.unsaturated), *found.left_out),
     )
 
 
-def _sample(sqnr_db: float, place: int, numbers: Sequence[int]) -> quality.WorstSample:
-    number = numbers[place] if numbers else place
-    return quality.WorstSample(number=number, sqnr_db=round(sqnr_db, 2))
-
-
-def _output(
-    name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]
-) -> quality.OutputAccuracy:
+def _output(name: str, stats: Stats, parts: Mapping[str, Stats]) -> quality.OutputAccuracy:
     return quality.OutputAccuracy(
         name=name,
         sqnr_db=rounded(stats.sqnr_db, 2),
         cosine=rounded(stats.cosine, 6),
-        top1_agreement=rounded(stats.top1_agreement, 4),
+        **stats.agreement(),
         parts=tuple(
             quality.PartAccuracy(
                 name=part, sqnr_db=rounded(one.sqnr_db, 2), cosine=rounded(one.cosine, 6)

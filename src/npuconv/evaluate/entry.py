@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from npuconv.arithmetic.metrics import rounded
 from npuconv.config import make_options
 from npuconv.errors import ModelError
 from npuconv.evaluate import matching
-from npuconv.evaluate.comparison import Comparison, Measured, Stats
+from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
 from npuconv.evaluate.matching import LayerPair, Matches
 from npuconv.evaluate.pairs import (
@@ -86,6 +87,7 @@ def verify(
     work = _Work(before, after, matches, found, score, progress)
     measured, layers = work.run()
     warnings += _warnings(found, assumed, measured)
+    warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     return _report(work, measured, layers, warnings, min_sqnr)
 
 
@@ -113,9 +115,12 @@ class _Work:
             both = Comparison(*models, scales, self.matches.layers, self.after.tflite)
             measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:
-            raise ModelError(
-                f"{self._failing_model()}: onnxruntime does not run it: {error}"
-            ) from None
+            name = self.after.name
+            try:
+                executor.Session(self.before.proto).run(self.samples[0])
+            except executor.RuntimeRefusedError:
+                name = self.before.name
+            raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
         return measured, tuple(map(_layer, both.layers, measured.layers))
 
     @cached_property
@@ -131,14 +136,6 @@ class _Work:
             self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
         self.progress("comparing", number + 1, len(self.samples))
 
-    def _failing_model(self) -> str:
-        """Return the name of the model that does not run, by running the float model alone."""
-        try:
-            executor.Session(self.before.proto).run(self.samples[0])
-        except executor.RuntimeRefusedError:
-            return self.before.name
-        return self.after.name
-
 
 def _report(
     work: _Work,
@@ -147,7 +144,8 @@ def _report(
     warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
-    samples, sqnr = work.samples, measured.total.sqnr_db
+    samples, total = work.samples, measured.total
+    sqnr = -math.inf if total.sqnr_db is None else total.sqnr_db
     return schema.VerifyReport(
         tool=Tool(version=__version__),
         float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
@@ -158,7 +156,15 @@ def _report(
         warnings=warnings,
         total=schema.Errors(**_errors(measured.total)),
         outputs=tuple(
-            _output(name, stats, measured.parts.get(name, {}))
+            schema.VerifiedOutput(
+                name=name,
+                parts=tuple(
+                    schema.VerifiedPart(name=part, **_errors(within))
+                    for part, within in measured.parts.get(name, {}).items()
+                ),
+                **stats.agreement(),
+                **_errors(stats),
+            )
             for name, stats in measured.outputs.items()
         ),
         layers=layers,
@@ -166,7 +172,7 @@ def _report(
         unmatched=work.matches.unmatched,
         labelled=_labelled(work.score, work.before) if work.score is not None else None,
         min_sqnr_db=min_sqnr,
-        passed=min_sqnr is None or (sqnr is not None and sqnr >= min_sqnr),
+        passed=min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr,
     )
 
 
@@ -177,12 +183,6 @@ def _errors(stats: Stats) -> dict[str, float | None]:
         "cosine": rounded(stats.cosine, 6),
         "max_abs_error": None if largest is None else rounded(float(f"{largest:.4g}"), 12),
     }
-
-
-def _output(name: str, stats: Stats, within: Mapping[str, Stats]) -> schema.VerifiedOutput:
-    agreement = rounded(stats.top1_agreement, 4)
-    parts = tuple(schema.VerifiedPart(name=n, **_errors(s)) for n, s in within.items())
-    return schema.VerifiedOutput(name=name, top1_agreement=agreement, parts=parts, **_errors(stats))
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
@@ -218,6 +218,6 @@ def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, 
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
     found = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
     found += [assumed] if assumed else []
-    if measured.total.cosine is None:
+    if measured.places and measured.total.cosine is None:
         found.append("an output is all zeros or not finite")
-    return (*found, *samples.notes)
+    return (*found, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

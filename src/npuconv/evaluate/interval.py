@@ -101,7 +101,8 @@ def _around(powers: Sequence[Powers]) -> tuple[float, ...] | None:
 def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float | None:
     """Return the SQNR before outputs saturate, dB; None where all samples err alike."""
     inner = pooled_db(unsaturated)
-    return inner if inner is not None and _sampling_error(powers) > INTERVAL.hidden_db else None
+    hangs_on_few = bool(powers) and _sampling_error(powers) > INTERVAL.hidden_db
+    return inner if hangs_on_few else None
 
 
 def _sampling_error(powers: Sequence[Powers]) -> float:

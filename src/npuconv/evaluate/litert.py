@@ -48,12 +48,11 @@ class TfliteSession:
     for all operators and makes the tensors of the layers, too.
 
     Raises:
-        UsageError: LiteRT, or the package ``tflite``, is not installed.
+        UsageError: LiteRT is not installed.
         ModelError: a file that LiteRT does not load, or that npuconv did not write.
     """
 
     def __init__(self, data: bytes, name: str) -> None:
-        flatbuffer.require(_PURPOSE, "")
         runtime = _runtime()
         self._name, self._lock = name, Lock()
         try:
@@ -80,7 +79,9 @@ class TfliteSession:
         self.proto = helper.make_model(helper.make_graph([whole], name, given, made))
         helper.set_model_props(self.proto, metadata)
 
-    def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+    def run(
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str], _draw: int = 0
+    ) -> dict[str, np.ndarray]:
         """Run once; arrays have their axes in the order of ONNX.
 
         Raises:

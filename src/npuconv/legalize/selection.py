@@ -55,12 +55,13 @@ def wanted(
     """Return the findings that the options select, with their severities, worst first.
 
     A finding that a model has no defined meaning cannot be ignored: nothing was rewritten
-    because of it, and a runtime may end the process on it.
+    because of it, and a runtime may end the process on it. Nor can a finding on a part that
+    no file of the form can hold.
 
     ``accepted`` is how many findings a baseline lists, by code and node.
     """
     every = list(findings)
-    kept = set(map(id, engine.malformed(every)))
+    kept = set(map(id, engine.binding(every)))
     weighed = [f if id(f) in kept else _weigh(f, options) for f in every]
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
@@ -153,7 +154,9 @@ def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[
 
     The findings are all there are, also those that nobody selected.
     """
-    calibrated = {rule.code for rule in RULES if rule.at not in ("source", "float", "planned")}
+    calibrated = {
+        rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")
+    }
     there = {_key(f) for f in findings if _is_open(f)}
     gone = [key for key in listed if key not in there and key[0] not in calibrated]
     if not gone:

@@ -30,6 +30,7 @@ class Header:
     metadata: tuple[tuple[str, str], ...] = ()
     graph_metadata: tuple[tuple[str, str], ...] = ()
     quantization_annotation: tuple[Any, ...] = ()  # TensorAnnotation protos
+    defaults: tuple[str, ...] = ()  # inputs with an initializer, which become constants
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,14 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.model import external_data, store, untrusted, validate
+from npuconv.model import external_data, query, store, untrusted, validate
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
-from npuconv.model.proto import import_graph, inner_graphs
+from npuconv.model.proto import all_nodes, import_graph
 from npuconv.model.types import Graph
 
 _TFLITE = b"TFL3"  # bytes 4 to 7 of such a file
+_DEFAULTS_ARE_OPTIONAL = 4  # IR version; before, every initializer had to be an input
+_WITH_PARAMETERS = (*query.CONVOLUTIONS, "BatchNormalization", "Gemm", "LSTM", "GRU", "RNN")
 MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
@@ -206,7 +207,19 @@ def _header(proto: onnx.ModelProto) -> Header:
         metadata=_entries(proto.metadata_props),
         graph_metadata=_entries(proto.graph.metadata_props),
         quantization_annotation=tuple(proto.graph.quantization_annotation),
+        defaults=_defaults(proto),
     )
+
+
+def _defaults(proto: onnx.ModelProto) -> tuple[str, ...]:
+    """Return inputs that a caller may leave out; parameters of layers are none."""
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    inputs = [info.name for info in proto.graph.input if info.name in initializers]
+    if proto.ir_version < _DEFAULTS_ARE_OPTIONAL or len(inputs) == len(initializers):
+        return ()
+    layers = [node for node in proto.graph.node if node.op_type in _WITH_PARAMETERS]
+    parameters = {name for node in layers for name in node.input[1:]}
+    return tuple(name for name in inputs if name not in parameters)
 
 
 def _entries(entries: Any) -> tuple[tuple[str, str], ...]:
@@ -257,19 +270,11 @@ def _with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
-        for node in _nested(nodes):
+        for node in all_nodes(nodes):
             given = {attribute.name for attribute in node.attribute}
             missing = defaults.get((node.domain, node.op_type), ())
             node.attribute.extend(one for one in missing if one.name not in given)
     return copy
-
-
-def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes and those of their subgraphs."""
-    for node in nodes:
-        yield node
-        for graph in inner_graphs(node):
-            yield from _nested(graph.node)
 
 
 def dense(proto: onnx.ModelProto) -> onnx.ModelProto:

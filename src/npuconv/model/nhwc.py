@@ -43,6 +43,10 @@ _FLOAT_OPERATORS: dict[tuple[str, str], tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 1),
     ("com.microsoft", "NhwcFusedConv"): ("Conv", 1),
     ("com.microsoft", "QGemm"): ("Gemm", 3),
+    ("com.microsoft", "FusedGemm"): ("Gemm", 1),
+    ("com.microsoft", "FusedMatMul"): ("MatMul", 1),
+    ("com.microsoft", "MatMulIntegerToFloat"): ("MatMul", 1),
+    ("com.microsoft", "DynamicQuantizeMatMul"): ("MatMul", 1),
     (DOMAIN, "Conv"): ("Conv", 1),
     (DOMAIN, "ConvTranspose"): ("ConvTranspose", 1),
 }

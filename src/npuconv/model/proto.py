@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple
 
 import onnx
@@ -56,6 +57,14 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in inner_graphs(node):
+            yield from all_nodes(graph.node)
+
+
 def import_graph(proto: onnx.ModelProto) -> Graph:
     """Return the graph of a model without sparse initializers.
 
@@ -92,7 +101,37 @@ def _copied(graph: onnx.GraphProto) -> onnx.GraphProto:
         return graph
     made = onnx.GraphProto()
     made.CopyFrom(graph)
+    _separate_scopes(made, set(), {}, set(all_names(made)))
     return made
+
+
+def _separate_scopes(
+    graph: onnx.GraphProto, outer: set[str], renamed: dict[str, str], taken: set[str]
+) -> None:
+    """Rename tensors of bodies that have the name of a tensor around them.
+
+    An initializer of such a name keeps it: runtimes read the tensor around it instead.
+
+    Args:
+        graph: the graph, or a body; changed.
+        outer: names of the scopes around it.
+        renamed: new names in these scopes.
+        taken: names that no new one may have.
+    """
+    defined = {each.name for each in graph.initializer} - outer
+    defined |= {each.name for each in graph.input}
+    defined |= {name for node in graph.node for name in node.output if name}
+    renamed = {old: new for old, new in renamed.items() if old not in defined}
+    for name in sorted(defined & outer):
+        renamed[name] = next(new for n in count(1) if (new := f"{name}/{n}") not in taken)
+        taken.add(renamed[name])
+    for each in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
+        each.name = renamed.get(each.name, each.name)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [renamed.get(name, name) for name in names]
+        for inner in inner_graphs(node):
+            _separate_scopes(inner, outer | defined, renamed, taken)
 
 
 def _known(source: onnx.GraphProto) -> _Tensors:

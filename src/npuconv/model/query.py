@@ -21,6 +21,10 @@ POOLS = ("MaxPool", "AveragePool", "LpPool")
 ALREADY_QUANTIZED = frozenset(
     {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QuantizeLinear"}
 )
+RANDOM = frozenset({
+    *("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"),
+    *("Multinomial", "Bernoulli", "Dropout"),
+})  # fmt: skip
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
 _MAY_BE_MAPPED = 2**19  # bytes of a tensor that may lie in a file
 
@@ -64,6 +68,19 @@ def scalar_input(node: Node, index: int) -> float | None:
 def producer(tensor: Tensor) -> Node | None:
     """Return the node that produces the tensor, or None for inputs and constants."""
     return tensor.inputs[0] if tensor.inputs else None
+
+
+def upstream_tensors(node: Node) -> list[Tensor]:
+    """Return all tensors that the node depends on, each once."""
+    tensors: dict[int, Tensor] = {}
+    waiting = list(node.inputs)
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in tensors:
+            tensors[id(tensor)] = tensor
+            maker = producer(tensor)
+            waiting += list(maker.inputs) if maker is not None else []
+    return list(tensors.values())
 
 
 def consumers(tensor: Tensor) -> list[Node]:

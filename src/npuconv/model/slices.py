@@ -12,6 +12,7 @@ import onnx
 
 from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import inner_graphs
 
 _WINDOWS = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", *query.POOLS})
 
@@ -72,10 +73,9 @@ def _without_inner_slices(proto: onnx.ModelProto) -> onnx.ModelProto:
 def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """Yield the bodies of nodes, and those inside of them."""
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                yield body
-                yield from _bodies(body)
+        for body in inner_graphs(node):
+            yield body
+            yield from _bodies(body)
 
 
 def _negative(graph: onnx.GraphProto) -> set[str]:

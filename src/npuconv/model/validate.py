@@ -22,9 +22,14 @@ from npuconv.model.untrusted import MAX_AXES, check_shape
 _UNKNOWN = re.compile(
     r"No Op registered for (\S+) with domain_version of (\d+)(?:[\s\S]* Name: (.*) OpType:)?"
 )
-# Faults for the checker, but not for any runtime: interface tensors without a shape, and
-# initializers that a model of IR 3 does not list among its inputs.
-_HARMLESS = ("Field 'shape' of 'type' is required", "in initializer but not in graph input")
+# Faults for the checker, but not for any runtime: interface tensors without a shape,
+# initializers that a model of IR 3 does not list among its inputs, and GroupNormalization-18,
+# which was deprecated with its first version.
+_HARMLESS = (
+    "Field 'shape' of 'type' is required",
+    "in initializer but not in graph input",
+    "registered for GroupNormalization is deprecated",
+)
 _NO_REASON = "the checker gives no reason"
 _EXPERIMENTAL = frozenset(
     {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
@@ -94,6 +99,10 @@ def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()
+    for node in copy.graph.node:
+        if node.op_type == "GroupNormalization" and node.domain in query.STANDARD_DOMAINS:
+            del node.attribute[:]
+            node.op_type = "InstanceNormalization"
     return copy
 
 
@@ -106,10 +115,10 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> No
     made = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
         _check_node(node, known, made, name)
-        known.update(node.output)
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _check_graph(attribute.g, frozenset(known), name)
+        known.update(node.output)  # which no body of the node can read
     for info in graph.output:
         if info.name not in known:
             raise ModelError(f"{name}: output {info.name!r} is made by no node")

@@ -8,18 +8,17 @@ them decides between the legal forms of one convolution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from npuconv.config import Options
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
+from npuconv.model.nhwc import as_float, is_nhwc
 from npuconv.model.types import Node, Tensor
 from npuconv.target import Target
-
-MULTIPLYING = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-RECURRENT = ("RNN", "GRU", "LSTM")
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,12 @@ class Peak:
 
 
 _NOTHING = Cost(0, 0)
-_COUNTED = frozenset((*MULTIPLYING, *RECURRENT))  # the others cost nothing
+_WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "CausalConvWithState")
 
 
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
-    listed = [node for node in nodes if node.op in _COUNTED]
+    listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # and not folded
     if not listed:
         return _NOTHING
     each = [macs(node) for node in listed]
@@ -58,20 +57,20 @@ def cost(nodes: Iterable[Node]) -> Cost:
 
 def weight_bytes(node: Node) -> int:
     """Return the bytes of a node's weights in int8, without the bias."""
-    if node.op not in MULTIPLYING:
+    if node.op not in _WITH_WEIGHTS:
         return 0
     weight = query.input_of(node, 1)
     return math.prod(weight.shape) if weight is not None and query.is_constant(weight) else 0
 
 
 def macs(node: Node) -> int | None:
-    """Return the multiply-accumulates of one node; 0 where it does none that are counted."""
-    if node.op in query.CONVOLUTIONS:
-        win = window(node)
-        return 0 if win is None else win.macs
-    if node.op in ("Gemm", "MatMul"):
-        return _matmul_macs(node)
-    return _recurrent_macs(node) if node.op in RECURRENT else 0
+    """Return the multiply-accumulates of one node; 0 where it does none that are counted.
+
+    An integer operator counts as its float one. Elementwise products are not counted.
+    """
+    plain = as_float(node)
+    count = _MACS.get(plain.op) if query.is_standard(plain) or is_nhwc(plain) else None
+    return count(plain) if count is not None else 0
 
 
 def size(dims: Sequence[int | str | None]) -> int | None:
@@ -79,6 +78,18 @@ def size(dims: Sequence[int | str | None]) -> int | None:
     extents = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
     known = [d for d in extents if isinstance(d, int)]
     return math.prod(known) if len(known) == len(extents) else None
+
+
+def _convolution_macs(node: Node) -> int | None:
+    win = window(node)
+    return 0 if win is None else win.macs
+
+
+def _window_macs(node: Node) -> int | None:
+    """Return the weights of a window for every value of the output."""
+    weight, out = query.static_shape(query.input_of(node, 1)), query.shape(node.outputs[0])
+    results = None if out is None else size(out)
+    return None if weight is None or results is None else results * math.prod(weight[1:])
 
 
 def _recurrent_macs(node: Node) -> int | None:
@@ -99,9 +110,66 @@ def _matmul_macs(node: Node) -> int | None:
     left, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
     if not left or out is None:
         return None
-    depth = left[0] if node.op == "Gemm" and node.attrs.get("transA") else left[-1]
+    depth = left[-2] if node.attrs.get("transA") else left[-1]
     results = size(out)
     return results * depth if results is not None and isinstance(depth, int) else None
+
+
+def _einsum_macs(node: Node) -> int | None:
+    """Return the products of a contraction from left to right, as onnxruntime computes it.
+
+    An axis that only one operand has is summed up before.
+    """
+    terms, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
+    extents, operands = dict[str, int | None](), list[set[str]]()
+    for term, tensor in zip(terms.split(","), node.inputs, strict=True):
+        dims = query.shape(tensor)
+        if dims is None:
+            return None
+        before, _, after = term.partition("...")
+        # Axes of the ellipsis are aligned at the last.
+        inner = [f"...{i}" for i in range(len(dims) - len(before) - len(after), 0, -1)]
+        labels = [*before, *inner, *after]
+        operands.append(set(labels))
+        for axis, (label, dim) in enumerate(zip(labels, dims, strict=True)):
+            if extents.get(label) in (None, 1):
+                extents[label] = dim if isinstance(dim, int) else None if axis else 1
+    counts = Counter(label for labels in operands for label in labels)
+    ends = set(result) if arrow else {label for label in extents if counts[label] == 1}
+    ends |= {label for label in extents if "..." in label and (not arrow or "..." in result)}
+    total, left = 0, set[str]()
+    for number, operand in enumerate(operands):
+        left |= {label for label in operand if counts[label] > 1 or label in ends}
+        sizes = [extent for label in left if (extent := extents[label]) is not None]
+        if len(sizes) < len(left):
+            return None
+        total += math.prod(sizes) if number else 0
+        left &= ends.union(*operands[number + 1 :])
+    return total
+
+
+def _attention_macs(node: Node) -> int | None:
+    """Return the products of queries with all keys, and of their weights with the values."""
+    queries, keys, out = map(query.shape, (node.inputs[0], node.inputs[1], node.outputs[0]))
+    cache = query.input_of(node, 4)
+    past = query.shape(cache) if cache is not None else (0, 0, 0, 0)
+    if queries is None or keys is None or out is None or past is None:
+        return None
+    counts = size(queries), size(out), keys[-2], past[2]
+    a, b, length, cached = (n if isinstance(n, int) else None for n in counts)
+    if a is None or b is None or length is None or cached is None:
+        return None
+    return (a + b) * (length + cached)
+
+
+_MACS: dict[str, Callable[[Node], int | None]] = {
+    **dict.fromkeys(query.CONVOLUTIONS, _convolution_macs),
+    **dict.fromkeys(("DeformConv", "CausalConvWithState"), _window_macs),
+    **dict.fromkeys(("Gemm", "MatMul"), _matmul_macs),
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent_macs),
+    "Einsum": _einsum_macs,
+    "Attention": _attention_macs,
+}  # the others cost nothing
 
 
 def parameters(node: Node) -> int:
@@ -165,6 +233,7 @@ class Form:
     cost: Cost
     moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
     obstacle: str = ""  # why it cannot be taken
+    crosses: bool = False  # the host would cut and join its channels
     chosen: bool = False
 
     def total(self, target: Target) -> float | None:
@@ -178,11 +247,12 @@ class Form:
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
     """Return the forms with the best one marked: the preferred, else the cheapest legal.
 
-    Where costs are unknown or equal, the first legal one is taken.
+    A form that crosses between device and host is taken only where every legal one does. Where
+    costs are unknown or equal, the first is taken.
     """
     legal = [form for form in forms if not form.obstacle]
-    wanted = [form for form in legal if form.name in options.prefer]
-    candidates = wanted or legal
+    preferred = [form for form in legal if form.name in options.prefer]
+    candidates = preferred or [form for form in legal if not form.crosses] or legal
     if not candidates:
         return tuple(forms)
     best = min(candidates, key=lambda form: form.total(target) or 0.0)

@@ -7,6 +7,7 @@ them it computes where: see ``regions``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 
@@ -80,7 +81,7 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
     "PRelu": _has_slopes,
     **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
     "Div": _is_division,
-    "AveragePool": _is_of_images,
+    "AveragePool": lambda node: _is_of_images(node) and not query.attribute(node, "ceil_mode", 0),
     "GlobalAveragePool": _is_of_images,
     "ReduceMean": _is_spatial_mean,
     "Resize": _is_linear,
@@ -159,6 +160,9 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
     return [k for k, value in found if value is not None and (every or value.size > 1)]
 
 
+_MASKING = ("Add", "Sub", "Where")
+_MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+
 # Operators of which a multiple of all that they read gives as large a multiple.
 _HOMOGENEOUS = frozenset({
     "Add", "AveragePool", "Concat", "Div", "GlobalAveragePool", "LeakyRelu", "Mul", "PRelu",
@@ -202,6 +206,32 @@ def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
         yield from map(list, rows)
 
 
+def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
+    """Return the Softmax that alone reads the values of a tensor, moved or as they are."""
+    reader = query.sole_consumer(model, tensor)
+    while reader is not None and reader.op in _MOVEMENTS:
+        reader = query.sole_consumer(model, reader.outputs[0])
+    return reader if reader is not None and reader.op == "Softmax" else None
+
+
+def masked_softmaxes(model: Model) -> Iterator[Node]:
+    """Yield each Softmax that alone reads a sum or a choice, of which one part may be a mask."""
+    for node in model.nodes(*_MASKING):
+        softmax = softmax_behind(model, node.outputs[0])
+        if softmax is not None:
+            yield softmax
+
+
+def _is_bounded(model: Model, node: Node) -> bool:
+    """Return whether constants are finite, or are a mask: a Softmax ignores what is far below."""
+    constants = [
+        v for t in node.inputs if (v := query.value(t)) is not None and v.dtype.kind == "f"
+    ]
+    if all(abs(value).max(initial=0.0) < math.inf for value in constants):
+        return True
+    return node.op in _MASKING and softmax_behind(model, node.outputs[0]) is not None
+
+
 def candidates(model: Model, target: Target, off: Collection[str], form: str = "") -> list[Node]:
     """Return the operators that the target lists, within its limits, in the order of the model.
 
@@ -214,7 +244,7 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
     if not any(op in _DEFINED for op in target.operators):
         return []
     listed = [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
-    return [node for node in listed if is_held(node, form)]
+    return [node for node in listed if is_held(node, form) and _is_bounded(model, node)]
 
 
 def is_defined(node: Node) -> bool:

@@ -15,7 +15,7 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
 from npuconv.partition.crossings import traffic
-from npuconv.pipeline import prepare
+from npuconv.pipeline import findings, prepare
 from npuconv.pipeline.prepare import CalibrationData
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
@@ -70,6 +70,7 @@ def check_with(
     clock = Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
+        legal = legal.with_findings(findings.of_form(legal))
         refused = legal.findings.refuse
         with of_model(legal.model.name):
             outcome = _outlook(legal, calibration, clock) if runs and not refused else NOTHING
@@ -108,7 +109,6 @@ def _tried(
     legal: LegalModel, proto: onnx.ModelProto, calibration: Source, clock: Timings
 ) -> CalibrationData | None:
     """Run the first sample, and return the data; None for a form that needs none."""
-    prepare.check_form(legal, proto)
     if not emit.get(legal.options.format).calibrates:
         with clock.measured("load in onnxruntime"):
             prepare.load_float(legal.model, proto)

@@ -22,7 +22,7 @@ from npuconv.errors import (
     of_model,
 )
 from npuconv.evaluate import matching, preparation, vela
-from npuconv.evaluate.comparison import Comparison, summed_up
+from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
 from npuconv.keywords import OptionKeywords
@@ -130,6 +130,7 @@ def _convert(
     clock = Timings(progress)
     shown = clock if timings else None
     legal = legalize(source, options, clock)
+    legal = legal.with_findings(findings.of_form(legal))
     rows = graph_rows(legal)
     if legal.findings.refuse:
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
@@ -187,12 +188,13 @@ def _without_samples(
         per_tensor = legal.target.weights.granularity == "tensor"
         weights = keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
         model, _ = emit_model(legal, form, weights=weights)
-    prepare.check_loads(model)
+    refusal = prepare.check_loads(model)
     unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
     warnings = (
         *notices.nothing_left(legal.plan),
+        *filter(None, [refusal]),
         *notices.unused(form.name, legal.options, samples=given is not None),
         *notices.still_float(legal.model, legal.options),
     )
@@ -217,7 +219,9 @@ def _quantize(
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
-        shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
+        shown = findings.of_calibration(
+            legal, float_model, data.used, steps.seen, steps.state, data.is_normalized
+        )
     legal = legal.with_findings(shown)
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
@@ -231,8 +235,8 @@ def _quantize(
     ends = layer_pairs(legal.model, layers, made, ctx.stored, ctx.notes)
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
-        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
-    legal = legal.with_findings([*ctx.broken, *findings.of_result(legal, accuracy, broken)])
+        accuracy, layer_rows, found = _measure(legal, float_model, model, data, same, ends, clock)
+    legal = legal.with_findings([*ctx.broken, *findings.of_result(legal, accuracy, found.broken)])
     notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
     save.add_metadata(model, notes)
     quantization = quality.Quantization(
@@ -247,7 +251,14 @@ def _quantize(
         source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or data.warnings(accuracy, same)
-    every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
+    if legal.options.min_sqnr is not None and all(one.holds_indices for one in accuracy.outputs):
+        warnings = (*warnings, ONLY_INDICES)
+    every = (
+        *warnings,
+        *filter(None, [found.refusal]),
+        *notices.still_float(legal.model, legal.options),
+        *steps.seen.notes,
+    )
     tflite = write_tflite(model) if form.name == "tflite" else None
     return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
 
@@ -256,7 +267,6 @@ def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare
     """Check that the float model runs, and open the samples."""
     float_model = save.to_proto(legal.model)
     prepare.load_float(legal.model, float_model)
-    prepare.check_form(legal, float_model)
     data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
     if data.chosen is not None:  # before anything else is said
         progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
@@ -342,11 +352,11 @@ def _measure(
     same: str,
     layers: list[matching.LayerPair],
     clock: Timings,
-) -> tuple[quality.Accuracy, tuple[quality.LayerQuant, ...], tuple[str, ...]]:
+) -> tuple[quality.Accuracy, tuple[quality.LayerQuant, ...], Measured]:
     """Measure the error of outputs and layers on the samples held out.
 
     Returns:
-        Accuracy, a row for each layer, and the outputs that are finite in the float model only.
+        Accuracy, a row for each layer, and all that was measured.
 
     Raises:
         ModelError: the float model does not run.
@@ -363,4 +373,4 @@ def _measure(
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     held_out = data.held_out is not None
     doubt = notices.doubt_db(same, held_out, data.chosen, legal.findings.selected)
-    return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
+    return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -13,9 +14,10 @@ from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
 from npuconv.diagnostics import Finding
+from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
+from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.quantize import kept
@@ -37,30 +39,51 @@ from npuconv.samples.normalizations import Normalization, guess, image_axis
 from npuconv.schemas.quality import Accuracy
 
 
+def of_form(legal: LegalModel) -> list[Finding]:
+    """Return findings of the rules that look at the form of the output, before any calibration.
+
+    Convolutions that the device refuses have findings of their own.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    if legal.options.format != "tflite" or engine.binding(legal.findings.every):
+        return []
+    every = find_obstacles(save.to_proto(legal.model))
+    obstacles = tuple(o for o in every if o.node not in legal.blocked)
+    # A form holds no node better because it stays float.
+    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
+    return engine.lint(rules, at="form")
+
+
 def of_calibration(
     legal: LegalModel,
     proto: onnx.ModelProto,
     samples: Samples,
     calibration: Calibration,
     state: QuantState,
+    is_normalized: bool,
 ) -> list[Finding]:
     """Return findings of the rules that look at calibration.
+
+    ``is_normalized`` tells whether the user has normalized the samples, or said how.
 
     Raises:
         InternalError: a bug in a rule.
     """
     statistics = calibration.statistics
     first, trials = first_convolution(legal.model), None
-    if first is not None and not samples.builtin:
+    if first is not None and is_normalized:
         output = statistics.get(first.outputs[0].name)
         trials = run_trials(legal.model, proto, samples, first, output)
+    from_source = (g for g in legal.plan.groups if state.methods.get(g.name) in kept.METHODS)
     seen = CalibrationEvidence(
         plan=legal.plan,
         statistics=statistics,
         encodings=state.encodings,
-        kept=_of_the_source(legal, state),
+        kept=frozenset(end for group in from_source for end in group.outputs),
         samples=len(samples),
-        synthetic=samples.builtin,
+        is_normalized=is_normalized,
         expected=legal.ctx.expected,
         rounded=state.weights,
         first=first,
@@ -69,21 +92,19 @@ def of_calibration(
     return engine.lint(legal.rules(evidence=seen), at="calibrated")
 
 
-def _of_the_source(legal: LegalModel, state: QuantState) -> frozenset[str]:
-    """Return the tensors whose range a quantized model brought along."""
-    groups = (g for g in legal.plan.groups if state.methods.get(g.name) in kept.METHODS)
-    return frozenset(end for group in groups for end in group.outputs)
-
-
 def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
     """Return findings of the rules that look at the measured int8 model.
 
     Raises:
         InternalError: a bug in a rule.
     """
+    if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
+        return []
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
     shown = tuple(_shown(accuracy))
-    measured = MeasuredError(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
+    measured = MeasuredError(
+        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, shown, broken
+    )
     return engine.lint(legal.rules(measured=measured), at="measured")
 
 
@@ -114,15 +135,16 @@ def run_trials(
     """
     feeds = [samples[k] for k in spread(len(samples), TRIAL_SAMPLES)]
     name = _image(feeds)
-    if name is None or _is_normalized(first):
+    readers = [] if name is None else first.outputs[0].outputs
+    if name is None or any(reader.op == "InstanceNormalization" for reader in readers):
         return None
     axis = image_axis(feeds[0][name].shape)
     given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
     if axis is None or given is None:
         return None
-    others = CANDIDATES[given]
+    others, bias = CANDIDATES[given], query.constant_input(first, 2)
     if observed is not None:
-        others = candidates(given, relative_bias(observed, query.constant_input(first, 2)))
+        others = candidates(given, relative_bias(observed, bias))
     pixels = [given.undo(feed[name], axis) for feed in feeds]
     found: dict[Normalization, ActivationProfile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
@@ -131,7 +153,10 @@ def run_trials(
         fed = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
         # Numbers of another size need not pass through the model.
         with contextlib.suppress(CalibrationError):
-            found[item] = _profile(collect(proto, tensors, fed, runner=runner), first)
+            stats = collect(proto, tensors, fed, runner=runner)
+            # A detector may find nothing.
+            filled = [layer for layer in stats.values() if layer.values.size]
+            found[item] = activation_profile(filled, stats[first.outputs[0].name], bias)
     return NormalizationTrials(given, found, _recreates(model, feeds[0][name].shape, axis))
 
 
@@ -143,17 +168,6 @@ def _image(feeds: Sequence[Feed]) -> str | None:
         if array.dtype.kind == "f" and image_axis(array.shape) is not None
     ]
     return names[0] if len(names) == 1 else None
-
-
-def _is_normalized(conv: Node) -> bool:
-    """Return whether the output of a convolution is normalized anew for every image."""
-    return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
-
-
-def _profile(stats: Mapping[str, Statistics], first: Node) -> ActivationProfile:
-    bias = query.constant_input(first, 2)
-    filled = [one for one in stats.values() if one.values.size]  # a detector may find nothing
-    return activation_profile(filled, stats[first.outputs[0].name], bias)
 
 
 def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:

@@ -54,6 +54,11 @@ class CalibrationData:
     preparation: str  # how images become inputs, for the metadata; empty where none do
 
     @property
+    def is_normalized(self) -> bool:
+        """True if the user has normalized the samples, or has said how that is to be done."""
+        return self.chosen is None or self.chosen.certainty == "given"
+
+    @property
     def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row
@@ -115,29 +120,16 @@ def check_layout(options: Options) -> None:
 
 
 def with_form(options: Options) -> Options:
-    """Return the options with the form of the output: that of the target where none is given.
+    """Return the options with form and opset of the output: those of the target by default.
 
     Raises:
         TargetError: not a valid target description.
         UsageError: a layout that the form does not have.
     """
-    if "format" not in options.model_fields_set:
-        options = options.for_container(Target.load(options.target).container)
+    target = Target.load(options.target)
+    options = options.for_target(target.container, target.opset)
     check_layout(options)
     return options
-
-
-def check_form(legal: LegalModel, proto: onnx.ModelProto) -> None:
-    """Refuse what the form cannot hold, before any calibration.
-
-    Raises:
-        UsageError: a package is missing.
-        ModelError: an operator or a shape that TFLite does not have.
-    """
-    if legal.options.format == "tflite":
-        from npuconv.emit.tflite import translate
-
-        translate.check(proto)
 
 
 def load_float(model: Model, proto: onnx.ModelProto) -> None:
@@ -273,13 +265,13 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
 
 
-def check_loads(model: onnx.ModelProto) -> None:
-    """Load a result that is not measured.
+def check_loads(model: onnx.ModelProto) -> str:
+    """Load a result that is not measured; return what to say about that, or nothing.
 
     Raises:
         InternalError: onnxruntime does not load it.
     """
     try:
-        executor.Session(model, threads=1)
+        return executor.Session(model, threads=1).refusal
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None

@@ -18,16 +18,19 @@ from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
 from npuconv.errors import CalibrationError
 from npuconv.model import query, shapes
+from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
-from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.settings import HESSIAN, RANGES
 from npuconv.quantize.state import DeviceGraph
 from npuconv.quantize.wholes import assemblies
 from npuconv.samples import Samples
 from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
 
+_SOFTMAX_OF_ONE_AXIS = 13  # opset
+_AXES_ARE_INPUT = 18  # opset, of ReduceMax
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
@@ -52,7 +55,7 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    cache = shared_cache(graph.options.cache)
+    cache, proto = shared_cache(graph.options.cache), _with_floors(graph, proto)
     windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
@@ -110,7 +113,7 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    names = _watched_names(graph)
+    names, proto = _watched_names(graph), _with_floors(graph, proto)
     try:
         feed = samples[0]
         if _values(graph, names, feed) > HELD_VALUES:
@@ -192,3 +195,42 @@ def _watched_names(graph: DeviceGraph) -> Collection[str]:
         if compared or stored_output(graph.model, plan, conv) not in names:
             names[made] = None
     return names
+
+
+def _with_floors(graph: DeviceGraph, proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the inputs of Softmax cut off far below the largest of each row.
+
+    That leaves its outputs as they are. A mask of -1e9 would take all steps of the scores, and
+    none of -inf can be calibrated.
+    """
+    observed = {name for group in graph.plan.groups for name in group.outputs}
+    softmaxes = {node.inputs[0].name: node for node in masked_softmaxes(graph.model)}
+    softmaxes = {name: node for name, node in softmaxes.items() if name in observed}
+    if not softmaxes or graph.model.opset < _SOFTMAX_OF_ONE_AXIS:
+        return proto
+    bounded = onnx.ModelProto()
+    bounded.CopyFrom(proto)
+    del bounded.graph.node[:]
+    for node in proto.graph.node:
+        bounded.graph.node.append(node)
+        for place, name in enumerate(node.output):
+            if name in softmaxes:
+                bounded.graph.node[-1].output[place] = f"{name}/unbounded"
+                axis = int(query.attribute(softmaxes[name], "axis", -1))
+                _append_floor(bounded.graph, name, axis, graph.model.opset)
+    return bounded
+
+
+def _append_floor(graph: onnx.GraphProto, name: str, axis: int, opset: int) -> None:
+    """Make a tensor of its unbounded values."""
+    raw, reach, axes, top, floor = (
+        f"{name}/{part}" for part in ("unbounded", "reach", "axes", "top", "floor")
+    )
+    values = {reach: np.float32(RANGES.softmax_reach), axes: np.asarray([axis], np.int64)}
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), key) for key, v in values.items()]
+    graph.initializer.extend(constants)
+    maximum = onnx.helper.make_node("ReduceMax", [raw, axes], [top], keepdims=1)
+    if opset < _AXES_ARE_INPUT:
+        maximum = onnx.helper.make_node("ReduceMax", [raw], [top], axes=[axis], keepdims=1)
+    lowest = onnx.helper.make_node("Sub", [top, reach], [floor])
+    graph.node.extend([maximum, lowest, onnx.helper.make_node("Max", [raw, floor], [name])])

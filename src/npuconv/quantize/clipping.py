@@ -116,7 +116,7 @@ def _checked(
     """Return the first under which all roundings together err less by enough, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     try:
-        error = OutputError(logits(graph.proto()), feeds)
+        error = OutputError(logits(graph.proto(), before_decisions=True), feeds)
         before = error.of(quant_points(graph, state))
         for one in choices:
             if error.of(quant_points(graph, one)).ratio(before) < CLIPPING.sufficient:

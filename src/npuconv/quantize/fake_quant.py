@@ -191,9 +191,19 @@ def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic])
 Values = Mapping[str, object]  # of one sample, by output
 
 SATURATING = frozenset({"Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh"})
-_MOVING = frozenset(
-    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Cast"}
-)
+# Operators that move values, and those that put out places, classes or truth values, with the
+# number of inputs that these come from: the second input of a Reshape is a shape.
+_MOVING = {
+    **dict.fromkeys(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"), 1),
+    "Cast": 1,
+    "Concat": None,
+}
+_DECIDING = {
+    **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "TopK", "Not", "IsNaN", "IsInf"), 1),
+    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), 2),
+    **dict.fromkeys(("And", "Or", "Xor", "NonMaxSuppression"), 2),
+}
+_WIDE = frozenset({"INT32", "INT64", "UINT32", "UINT64", "BOOL"})
 
 
 @dataclass(frozen=True)
@@ -223,6 +233,7 @@ class OutputError:
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
         self.model, self._feeds = model, list(feeds)
+        self._indices = index_outputs(model)
         self._exact = list(_run(model, self._feeds))
 
     def is_of_outputs(self, model: onnx.ModelProto) -> bool:
@@ -236,21 +247,20 @@ class OutputError:
         With ``model`` of one with these points, which need not be the float model.
         """
         made = _run(fake_quantized(self.model if model is None else model, points), self._feeds)
-        noise, signal = zip(
-            *(_sums(*pair) for pair in zip(self._exact, made, strict=True)), strict=True
-        )
+        pairs = zip(self._exact, made, strict=True)
+        noise, signal = zip(*(_sums(*pair, self._indices) for pair in pairs), strict=True)
         return Error(noise, signal)
 
 
 def _run(model: onnx.ModelProto, feeds: Sequence[Feed]) -> Iterator[Values]:
-    session = executor.Session(model, threads=1, fuse_int8=False)
+    session = executor.Session(model, threads=1)
     return in_order(session.run, feeds)
 
 
-def _sums(exact: Values, rounded: Values) -> tuple[float, float]:
+def _sums(exact: Values, rounded: Values, indices: frozenset[str]) -> tuple[float, float]:
     noise = signal = 0.0
-    for name, values in exact.items():
-        old, new = _numbers(values), _numbers(rounded[name])
+    for name in exact.keys() - indices:
+        old, new = _numbers(exact[name]), _numbers(rounded[name])
         if old.size == new.size:  # not as many boxes as each happens to find
             noise += float(np.square(new - old).sum())
             signal += float(np.square(old).sum())
@@ -259,23 +269,30 @@ def _sums(exact: Values, rounded: Values) -> tuple[float, float]:
 
 def _numbers(values: object) -> np.ndarray:
     """Flatten to float64, values that are not finite as 0; empty for other than numbers."""
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
         return np.zeros(0)
     flat = values.reshape(-1).astype(np.float64)
     return np.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def logits(model: onnx.ModelProto) -> onnx.ModelProto:
+def logits(model: onnx.ModelProto, *, before_decisions: bool = False) -> onnx.ModelProto:
     """Return the model with its outputs taken before a final Softmax, Sigmoid or the like.
 
     A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise
     changes the answer: on few samples the error of probabilities is that of a single sample.
+    With ``before_decisions`` also before an ArgMax, a comparison or another choice of indices.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
     makers = {name: node for node in made.graph.node for name in node.output if name}
     inputs = {info.name for info in made.graph.input}
-    found = [e for output in made.graph.output for e in _before(output.name, makers)]
+    through = {**_MOVING, **_DECIDING} if before_decisions else _MOVING
+    ends = [e for output in made.graph.output for e in leaves(output.name, makers, through)]
+    producers = [makers.get(end) for end in ends]
+    found = [
+        end if node is None or node.op_type not in SATURATING else node.input[0]
+        for end, node in zip(ends, producers, strict=True)
+    ]
     names = dict.fromkeys(name for name in found if name not in inputs)
     known = {output.name: output for output in model.graph.output}
     del made.graph.output[:]
@@ -284,24 +301,48 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
     return made if names else model
 
 
-def leaves(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
-    """Yield the tensors whose values an output contains, each once, in their order."""
+def leaves(
+    name: str,
+    makers: Mapping[str, onnx.NodeProto],
+    through: Mapping[str, int | None] = _MOVING,
+) -> Iterator[str]:
+    """Yield the tensors whose values an output contains, each once, in their order.
+
+    ``through`` are the operators that are followed, with the number of their inputs that count.
+    """
     waiting, seen = [name], set[str]()
     while waiting:
         current = waiting.pop()
-        node = makers.get(current)
         if current in seen:
             continue
         seen.add(current)
-        if node is None or node.op_type not in _MOVING:
+        node = makers.get(current)
+        if node is None or node.op_type not in through or _is_top_value(current, node):
             yield current
             continue
-        # The second input of a Reshape is a shape, all those of a Concat are values.
-        given = node.input if node.op_type == "Concat" else node.input[:1]
+        given = node.input[: through[node.op_type]]
         waiting.extend(reversed([one for one in given if one in makers]))
 
 
-def _before(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
-    for leaf in leaves(name, makers):
-        node = makers.get(leaf)
-        yield leaf if node is None or node.op_type not in SATURATING else node.input[0]
+def _is_top_value(tensor: str, node: onnx.NodeProto) -> bool:
+    return node.op_type == "TopK" and tensor == node.output[0]
+
+
+def index_outputs(model: onnx.ModelProto) -> frozenset[str]:
+    """Return the outputs that hold places, classes or truth values, by agreement to be compared.
+
+    These are integers of 32 bits and more, and booleans. Narrower integers are quantized values or
+    pixels, unless a choice such as ArgMax is converted to them, as it may be to float.
+    """
+    makers = {name: node for node in model.graph.node for name in node.output if name}
+    found = set()
+    for output in model.graph.output:
+        ends = [(end, makers.get(end)) for end in leaves(output.name, makers)]
+        is_decided = all(
+            node is not None and node.op_type in _DECIDING and not _is_top_value(end, node)
+            for end, node in ends
+        )
+        kind = onnx.TensorProto.DataType.Name(output.type.tensor_type.elem_type)
+        if kind in _WIDE or is_decided:
+            found.add(output.name)
+    return frozenset(found)

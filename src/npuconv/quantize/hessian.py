@@ -177,9 +177,7 @@ def gather(
     found = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
     cells = [_cells(layer, samples) for layer in layers]
     try:
-        session = executor.Session(
-            _tapped(model, layers, samples), threads=1, eager=True, fuse_int8=False
-        )
+        session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
         for number, values in enumerate(in_order(session.run, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
             for index, layer in enumerate(layers):

@@ -53,7 +53,7 @@ class RangeChoice:
 
     A tensor of a model that was quantized before keeps those it has. Groups are those given, with
     those whose scales depend on theirs, or all of the plan. Steps of ``without`` are left out:
-    ``correlated-error`` and those of ``ConstraintsOf``.
+    ``channel-profiles``, ``correlated-error`` and those of ``ConstraintsOf``.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._fit = graph, "correlated-error" not in without
+        self._has_profiles = "channel-profiles" not in without
         self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
         self._kept = dict[str, _Chosen]()  # by the name of the group; of the source
         every = graph.plan.groups
@@ -96,7 +97,7 @@ class RangeChoice:
     def _prepared(self, part: list[Group]) -> list[_Prepared]:
         """Return what is known of groups that share ties before their ranges are chosen."""
         every = [self._constraints(group) for group in part]
-        profile = choose_profile(every)
+        profile = choose_profile(every) if self._has_profiles else {}
         rows = [merged(one, profile) for one in every]
         method = self._graph.options.method
         chosen = [_chosen(one, method, fit=self._fit) for one in rows]

@@ -29,7 +29,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
-from npuconv.partition.operators import values_of
+from npuconv.partition.operators import softmax_behind, values_of
 from npuconv.quantize.settings import MARGIN, RANGES
 from npuconv.quantize.state import DeviceGraph
 
@@ -86,6 +86,7 @@ class ConstraintsOf:
         self._sums = {conv.outputs[0].name for conv in parts}
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
         self._functions = functions_of(graph.model, plan) if plan.operators else {}
+        self._masked = masks_of(graph.model, plan)
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
@@ -94,9 +95,12 @@ class ConstraintsOf:
         found = _observed(group, self.channels, self._stats, *margins)
         functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
         if functions and len(found.slots) == 1:
-            low, high = within_tables(functions, float(found.lows[0]), float(found.highs[0]))
-            found.lows[0], found.highs[0] = low, high
-            found.values = np.clip(found.values, np.float32(low), np.float32(high))
+            _cut_off(found, *within_tables(functions, *found.lows.tolist(), *found.highs.tolist()))
+        sums = self._masked.get(group.outputs[0], []) if len(group.outputs) == 1 else []
+        if sums and len(found.slots) == 1 and all(set(pair) <= self._stats.keys() for pair in sums):
+            stats = [(self._stats[other], self._stats[result]) for other, result in sums]
+            low = min(result.lows.min() - other.highs.max() for other, result in stats)
+            _cut_off(found, max(float(low), *found.lows.tolist()), *found.highs.tolist())
         _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
         found.exact = _exact(found, group, self._stats, self._grids)
         return found
@@ -322,6 +326,33 @@ def _largest_of_family(own: Doubles, which: NDArray[np.intp]) -> Doubles:
     largest = np.zeros(int(which.max()) + 1)
     np.maximum.at(largest, which, own)
     return np.asarray(largest[which], np.float64)
+
+
+def _cut_off(found: ScaleConstraints, low: float, high: float) -> None:
+    """End the range of a tensor with one scale, and its values."""
+    found.lows[0], found.highs[0] = low, high
+    found.values = np.clip(found.values, np.float32(low), np.float32(high))
+
+
+def masks_of(model: Model, plan: Plan) -> dict[str, list[tuple[str, str]]]:
+    """Return the sums with every tensor that is only added to the scores of a Softmax.
+
+    Returns:
+        By tensor, the names of the other summand and of the sum, which ends where the Softmax
+        ignores it: so the summand may end where every sum is below that.
+    """
+    sums: dict[str, list[tuple[str, str]]] = {}
+    for node in plan.operators:
+        values, softmax = values_of(node), softmax_behind(model, node.outputs[0])
+        if node.op == "Add" and len(values) == 2 and softmax is not None:
+            for tensor, other in (values, values[::-1]):
+                sums.setdefault(tensor.name, []).append((other.name, softmax.inputs[0].name))
+    tensors = {t.name: t for node in plan.operators for t in values_of(node)}
+    return {
+        name: pairs
+        for name, pairs in sums.items()
+        if len(query.consumers(tensors[name])) == len(pairs) and not model.is_output(tensors[name])
+    }
 
 
 Functions = Mapping[str, Sequence[Sequence[Step]]]

@@ -58,6 +58,8 @@ class RangeSettings:
     values: int = 1024  # of one channel, on which clipping errors are measured
     bins: int = 2048  # of the histogram for percentile and entropy
     percentile: float = 99.99  # percent of the values that are not clipped
+    # Below the largest input of a Softmax, where its range ends: exp(-16) is a ten-millionth.
+    softmax_reach: float = 16.0
     # Shares of a range that mse tries.
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
     table_values: int = 2049  # of a range, at which tables are looked at

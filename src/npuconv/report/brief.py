@@ -214,11 +214,7 @@ def _accuracy(report: Report) -> str:
         converted = report.summary.verdict == "converted"
         what = "all is" if report.quantization is None else "activations are"
         return f"not measured: {what} float" if converted else ""
-    text = f"SQNR {words.overall(found)}"
-    if found.interval_db is not None:
-        text += f" ({words.interval(found.interval_db)} expected on new samples)"
-    if found.top1_agreement is not None:
-        text += f", top-1 agreement {words.percent(found.top1_agreement)}"
+    text = words.scores(found, brief=True)
     for one in found.outputs:
         if one.name == found.worst_output:
             text += f"; worst output {one.name} {words.sqnr(one.sqnr_db, one.cosine)}"

@@ -16,7 +16,7 @@ from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
 
 _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
-    "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "note",
+    "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "agreement", "note",
 )  # fmt: skip
 # What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -62,7 +62,8 @@ def render_csv(found: VerifyReport) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_HEAD)
     for one in found.outputs:
-        table.writerow(_row("output", one.name, one, top1=one.top1_agreement))
+        shares = (one.top1_agreement, one.agreement)
+        table.writerow(_row("output", one.name, one, shares=shares))
         for part in one.parts:
             table.writerow(_row("part", part.name, part))
     for layer in found.layers:
@@ -89,11 +90,11 @@ def _row(
     tensor: str = "",
     ends: Iterable[float | None] = (None,) * 4,
     *,
-    top1: float | None = None,
+    shares: Iterable[float | None] = (None,) * 2,
     note: str = "",
 ) -> list[str | float | None]:
     errors = (one.sqnr_db, one.cosine, one.max_abs_error)
-    return [kind, _plain(name), _plain(tensor), *errors, *ends, top1, _plain(note)]
+    return [kind, _plain(name), _plain(tensor), *errors, *ends, *shares, _plain(note)]
 
 
 def _plain(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from npuconv.schemas.quality import (
     Accuracy,
+    Agreement,
     Budget,
     HostPadding,
     OutputAccuracy,
@@ -97,6 +98,13 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
+def part_of(value: float | None, number: int) -> str:
+    """Return a fraction of a number of cases: of fewer than a hundred, how many they are."""
+    if value is None or not 0 < number < 100:
+        return percent(value)
+    return f"{round(value * number)} of {number}"
+
+
 def total_macs(report: Report) -> int | None:
     """Return all MACs of the model; ``None`` if those of one placement are unknown."""
     return total(part.macs for part in report.summary.placement.values())
@@ -183,35 +191,54 @@ def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
     """Return name, whether a part, SQNR, cosine and top-1 of all outputs and their parts."""
     rows = []
     for one in accuracy.outputs:
-        top1 = percent(one.top1_agreement)
+        top1 = part_of(one.top1_agreement, one.positions)
         rows.append((one.name, False, _measured(one), ratio(one.cosine), top1))
         rows += [(part.name, True, _measured(part), ratio(part.cosine), "-") for part in one.parts]
     return rows
 
 
 def _measured(one: OutputAccuracy | PartAccuracy) -> str:
+    if isinstance(one, Agreement) and one.holds_indices:
+        return equal(one)
+    if one.sqnr_db is None and one.cosine is None and isinstance(one, Agreement) and one.uncompared:
+        return "not compared"
     if one.sqnr_db is None and one.cosine is None:
         return "zeros or not finite"
     return sqnr(one.sqnr_db, one.cosine)
 
 
+def equal(output: Agreement) -> str:
+    """Return how many indices of an output are the same in both models."""
+    if output.agreement is None:
+        return "not compared"
+    return f"{part_of(output.agreement, output.positions)} equal"
+
+
 def overall(accuracy: Accuracy) -> str:
-    """Return the SQNR of all outputs; where saturation hides all noise, that before it."""
+    """Return the SQNR of all outputs; where there is no such noise, that before they are chosen."""
     if accuracy.sqnr_db is None and accuracy.unsaturated_db is not None:
-        return f"{sqnr(accuracy.unsaturated_db, None)} before saturation"
+        where = "saturation" if accuracy.uncompared < accuracy.samples else "ArgMax or thresholds"
+        return f"{sqnr(accuracy.unsaturated_db, None)} before {where}"
     return sqnr(accuracy.sqnr_db, accuracy.cosine)
 
 
-def scores(accuracy: Accuracy) -> str:
-    """Return the end to end accuracy in one line."""
+def agreements(accuracy: Accuracy) -> list[str]:
+    """Return top-1 agreement, and the agreement of outputs that hold indices."""
+    found = [f"{one.name} {equal(one)}" for one in accuracy.outputs if one.holds_indices]
+    if accuracy.top1_agreement is not None:
+        positions = sum(one.positions for one in accuracy.outputs)
+        found.append(f"top-1 agreement {part_of(accuracy.top1_agreement, positions)}")
+    return found
+
+
+def scores(accuracy: Accuracy, *, brief: bool = False) -> str:
+    """Return the end to end accuracy in one line; ``brief`` without the cosine."""
     parts = [f"SQNR {overall(accuracy)}"]
     if accuracy.interval_db is not None:
         parts[0] += f" ({interval(accuracy.interval_db)} expected on new samples)"
-    if accuracy.cosine is not None:
+    if accuracy.cosine is not None and not brief:
         parts.append(f"cosine {ratio(accuracy.cosine)}")
-    if accuracy.top1_agreement is not None:
-        parts.append(f"top-1 agreement {percent(accuracy.top1_agreement)}")
-    return ", ".join(parts)
+    return ", ".join([*parts, *agreements(accuracy)])
 
 
 def measured_on(accuracy: Accuracy) -> str:

@@ -28,7 +28,7 @@ from npuconv.facts import FACTS
 from npuconv.model.types import Node
 from npuconv.registry import Registry, described
 
-Stage = Literal["source", "float", "planned", "calibrated", "lowered", "measured"]
+Stage = Literal["source", "float", "planned", "form", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.

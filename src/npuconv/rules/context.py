@@ -59,7 +59,8 @@ class CalibrationEvidence:
     encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
     kept: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
-    synthetic: bool = False  # True if the samples are made up
+    # True if the user has normalized the samples, or has said how that is to be done.
+    is_normalized: bool = True
     # Mean and standard deviation of channels in training, where a folded BatchNormalization holds
     # them, by tensor.
     expected: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -67,6 +68,15 @@ class CalibrationEvidence:
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
     first: Node | None = None  # the convolution that reads the input of the model, if there is one
     trials: NormalizationTrials | None = None  # other normalizations, where the input is an image
+
+
+@dataclass(frozen=True)
+class FormObstacle:
+    """A part of the model that the form of the output cannot hold."""
+
+    node: str  # its name in the graph; empty for the whole model
+    problem: str
+    fix: str = ""  # empty: the advice of the rule
 
 
 # Integer convolutions are held to the limits of the operator they stand for.
@@ -99,6 +109,7 @@ class RuleContext:
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
+    obstacles: tuple[FormObstacle, ...] = ()  # to the form of the output, once it was tried
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)

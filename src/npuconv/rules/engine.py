@@ -19,9 +19,12 @@ def all_rules() -> list[Rule]:
     return sorted(RULES, key=lambda r: r.code)
 
 
-def malformed(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings of nodes that have no defined meaning, so that nothing is rewritten."""
-    codes = {rule.code for rule in RULES if rule.malformed}
+def binding(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that no option takes back.
+
+    They are of nodes without a defined meaning, or of parts that the form cannot hold.
+    """
+    codes = {rule.code for rule in RULES if rule.malformed or rule.at == "form"}
     return [finding for finding in findings if finding.code in codes]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,24 +273,15 @@ class TrainingShift:
         return self.spread < BOUNDS.channel_spread
 
 
-class HasMoments(Protocol):
-    """Mean and variance of every channel of a tensor."""
+class Moments(NamedTuple):
+    """Mean and variance of every channel of a tensor, float64 [C] each."""
 
-    @property
-    def channels(self) -> int:
-        """Number of channels."""
-
-    @property
-    def means(self) -> Doubles:
-        """Mean by channel, float64 [C]."""
-
-    @property
-    def variances(self) -> Doubles:
-        """Variance by channel, float64 [C]."""
+    means: Doubles
+    variances: Doubles
 
 
 def training_shift(
-    observed: HasMoments, expected: tuple[np.ndarray, np.ndarray]
+    observed: Moments | Statistics, expected: tuple[np.ndarray, np.ndarray]
 ) -> TrainingShift | None:
     """Compare a layer with its training.
 
@@ -302,7 +293,7 @@ def training_shift(
         None where the number of channels differs, or all were switched off in training.
     """
     means, deviations = (np.asarray(part, np.float64).ravel() for part in expected)
-    if means.size != observed.channels:
+    if means.size != len(observed.means):
         return None
     live = deviations > BOUNDS.dead * max(float(deviations.max(initial=0.0)), _MIN_DEVIATION)
     if not live.any():

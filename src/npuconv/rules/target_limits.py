@@ -113,7 +113,7 @@ def advice_on_shape(model: Model, node: Node) -> str:
     """
     dynamic = [t for t in model.graph.inputs if _is_dynamic(t)]
     if len(dynamic) > 1:
-        above = _sources(node)
+        above = set(map(id, query.upstream_tensors(node)))
         dynamic = [t for t in dynamic if id(t) in above]
     flags = " ".join(f"--input-shape {t.name}={_shape_text(t)}" for t in dynamic)
     return f"give {flags} with numbers for every ?" if flags else ""
@@ -126,19 +126,6 @@ def _is_dynamic(tensor: Tensor) -> bool:
 
 def _shape_text(tensor: Tensor) -> str:
     return ",".join(str(d) if isinstance(d, int) else "?" for d in query.shape(tensor) or ())
-
-
-def _sources(node: Node) -> set[int]:
-    """Return the ids of all tensors that the node depends on."""
-    found: set[int] = set()
-    waiting = list(node.inputs)
-    while waiting:
-        tensor = waiting.pop()
-        if id(tensor) not in found:
-            found.add(id(tensor))
-            maker = query.producer(tensor)
-            waiting += list(maker.inputs) if maker is not None else []
-    return found
 
 
 # Integer convolutions as they are written for the device

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
 
+# One of the few seeds that leave every kind of sample on both sides where 2, 3 or 4 kinds
+# alternate, for 9 to 128 samples, if there is room for two of each.
+_SEED = 1166
 HELD_OUT_LEAST = 8  # samples that are kept from calibration, where as many are left for it
 
 Array = NDArray[Any]
@@ -26,6 +29,8 @@ class InputSpec:
     # Lengths; a name or None where the length is not fixed. None: unknown rank.
     shape: tuple[int | str | None, ...] | None
     array: str = ""  # name of its array in a source; empty where it is that of the input
+    # Whether the model computes with its integers, such as pixels, and looks nothing up by them.
+    is_quantity: bool = False
 
     @property
     def lengths(self) -> tuple[int | None, ...]:
@@ -78,7 +83,10 @@ class Samples:
         return self.load(self.indices[item])
 
     def split(self, held_out: int) -> tuple[Samples, Samples]:
-        """Split into the samples to calibrate on, and ``held_out`` others, evenly spread.
+        """Split into the samples to calibrate on, and ``held_out`` others, chosen at random.
+
+        Samples that alternate, as left and right pictures do, would be of one kind at every
+        second place. The choice is the same for the same number of samples.
 
         Raises:
             CalibrationError: that would leave none to calibrate on.
@@ -87,16 +95,21 @@ class Samples:
             raise CalibrationError(
                 f"{self.description}: cannot hold out {held_out} of {len(self)} samples"
             )
-        places = set(spread(len(self), held_out))
+        places = set(np.random.default_rng(_SEED).permutation(len(self))[:held_out].tolist())
         used = tuple(k for place, k in enumerate(self.indices) if place not in places)
         others = tuple(self.indices[place] for place in sorted(places))
         return replace(self, indices=used), replace(self, indices=others)
 
 
 def spread(total: int, wanted: int) -> tuple[int, ...]:
-    """Return ``wanted`` of 0..total-1, ascending and evenly spread; all if there are not more."""
+    """Return ``wanted`` of 0..total-1, ascending; all if there are not more.
+
+    One is drawn at random from each of as many equal runs: neither of the beginning alone, nor in
+    step with samples that alternate. The choice is the same for the same numbers.
+    """
     wanted = min(total, wanted)
-    return tuple((2 * k + 1) * total // (2 * wanted) for k in range(wanted))
+    ends = [k * total // wanted for k in range(wanted + 1)] if wanted else [0]
+    return tuple(np.random.default_rng(_SEED).integers(ends[:-1], ends[1:]).tolist())
 
 
 def choose(
@@ -104,7 +117,7 @@ def choose(
 ) -> Samples:
     """Choose at most ``limit`` of ``total`` samples; the description tells if some are left out.
 
-    They are spread because files are often sorted by class.
+    They are spread (``spread``) because files are often sorted by class.
     """
     indices = spread(total, limit)
     part = f"{len(indices)} of {total}" if len(indices) < total else ""

@@ -28,7 +28,7 @@ from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples.archive import UNREADABLE
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose, count
-from npuconv.samples.normalizations import Floats, mean_and_std
+from npuconv.samples.normalizations import Floats, mean_and_std, normalization_of
 from npuconv.samples.reading import check_ordinary
 
 Size = tuple[int, int]  # height, width
@@ -118,15 +118,19 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
         CalibrationError: naming the option to give or to change.
     """
     spec = inputs[0]
-    if len(inputs) != 1 or len(spec.lengths) != 4 or spec.dtype.kind != "f":
+    is_numeric = spec.dtype.kind == "f" or spec.is_quantity
+    if len(inputs) != 1 or len(spec.lengths) != 4 or not is_numeric:
         what = ", ".join(f"{i.name!r} {i.dtype} {i.wanted}" for i in inputs)
         raise CalibrationError(
-            f"{label}: images need a model with one 4-dimensional float input; it has {what}",
+            f"{label}: images need a model with one 4-dimensional float input, or one of integer"
+            f" pixels; it has {what}",
             hint="give arrays in an .npz file",
         )
     _check_channels(label, spec, keys)
     height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
-    mean, std = mean_and_std(label, keys, 1 if keys.color == "gray" else 3)
+    own = normalization_of(spec, keys) if spec.dtype.kind != "f" else None
+    used = keys if own is None else keys.model_copy(update={"mean": own.mean, "std": own.std})
+    mean, std = mean_and_std(label, used, 1 if keys.color == "gray" else 3)
     plan = Plan(spec, keys, (height, width), mean, std)
     _check_sizes(label, plan)
     return plan

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
-from npuconv.samples.feeds import count
+from npuconv.samples.feeds import InputSpec, count
 
 Floats = NDArray[np.float32]
 IMAGE_CHANNELS = (1, 3, 4)
@@ -57,6 +57,7 @@ CENTRED = Normalization(
     (1.0,),
 )
 HALF = Normalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
+_INT8 = Normalization("-128..127", "--mean 128 --std 1", (128.0,), (1.0,))
 
 
 def guess(values: Floats) -> Normalization | None:
@@ -64,7 +65,7 @@ def guess(values: Floats) -> Normalization | None:
 
     It has the narrowest range that holds them and that they fill well; None if there is none.
     """
-    low, high = float(values.min()), float(values.max())
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
     for item, (lowest, highest) in _RANGES:
         width = highest - lowest
         slack = RANGE_SLACK * width
@@ -115,6 +116,27 @@ def asked_for(keys: Preprocess) -> Normalization | None:
     return Normalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
 
 
+def normalization_of(spec: InputSpec, keys: Preprocess) -> Normalization | None:
+    """Return the normalization of an input; for integers whole pixels if the options say none.
+
+    Raises:
+        CalibrationError: the options ask for numbers that integers cannot be.
+    """
+    asked = asked_for(keys)
+    if spec.dtype.kind == "f":
+        return asked
+    if asked is None:
+        return _INT8 if spec.dtype == np.int8 else RAW
+    ends = [(pixel - np.array(asked.mean)) / np.array(asked.std) for pixel in (0, 1, 255)]
+    if any((values != values.astype(spec.dtype)).any() for values in ends):
+        raise CalibrationError(
+            f"input {spec.name!r} is {spec.dtype}, so its pixels are whole numbers, and"
+            f" {keys.said!r} makes others of them",
+            hint="leave out --preprocess, --mean and --std",
+        )
+    return asked
+
+
 def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, Floats]:
     """Return mean and std, float32 of length 1 or ``channels``, in the order of the input.
 
@@ -133,10 +155,9 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
             f"{label}: {reason}",
             hint=f"give --preprocess {'|'.join(PRESETS)}, or --mean and --std",
         )
-    mean, std = PRESETS.get(keys.preset or "", ((), ()))
-    if keys.color == "bgr":
-        mean, std = mean[::-1], std[::-1]
-    pair = (keys.mean or mean, keys.std or std)
+    asked = asked_for(keys)
+    assert asked is not None, "a preset, or both numbers"
+    pair = (asked.mean, asked.std)
     for name, values in zip(("mean", "std"), pair, strict=True):
         if len(values) not in (1, channels):
             own = getattr(keys, name) is not None

@@ -10,6 +10,7 @@ Made-up numbers have the right form, and lose 10 to 30 dB.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples.feeds import Array, Feed, InputSpec, Samples
-from npuconv.samples.normalizations import IMAGE_CHANNELS, SIGNED, Normalization, asked_for
+from npuconv.samples.normalizations import IMAGE_CHANNELS, SIGNED, Normalization, normalization_of
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
@@ -231,16 +232,16 @@ def open_synthetic(
 ) -> Samples:
     """Open 32 samples that depend on the options alone.
 
-    Float inputs of rank 4 that look like images get pictures, normalized as ``preprocess``
-    says, or to -1..1 if it does not; other float inputs a normal distribution (0, 1); integers
-    and booleans 0 or 1, which every vocabulary and mask has.
+    Inputs of rank 4 that look like images get pictures, normalized as ``preprocess`` says; if it
+    does not, to -1..1, and integers whole pixels. Other float inputs get a normal distribution
+    (0, 1), other integers and booleans 0 or 1, which every vocabulary and mask has.
 
     Raises:
-        CalibrationError: an input whose shape is not fixed beyond its first axis, or that
-            holds no numbers.
+        CalibrationError: an input whose shape is not fixed beyond its first axis, or that holds no
+            numbers, or integers that are not to be whole pixels.
     """
     shapes = [_fixed_shape(spec) for spec in inputs]
-    pixels = asked_for(preprocess)
+    pixels = normalization_of(inputs[0], preprocess) if reads_images(inputs) else None
 
     def load(k: int) -> Feed:
         return {
@@ -266,19 +267,21 @@ def reads_images(inputs: Sequence[InputSpec]) -> bool:
 
 def image_layout(spec: InputSpec) -> str | None:
     """Return ``nchw`` or ``nhwc`` of an input that looks like images, else None."""
-    return _image_layout(tuple(n or 1 for n in spec.lengths)) if spec.dtype.kind == "f" else None
+    if spec.dtype.kind != "f" and not (spec.is_quantity and spec.dtype.kind in "iu"):
+        return None
+    return _image_layout(tuple(n or 1 for n in spec.lengths))
 
 
 def _make(
     spec: InputSpec, shape: tuple[int, ...], keys: Preprocess, number: int, seeds: Sequence[int]
 ) -> Array:
     rng = np.random.default_rng(seeds)
-    if spec.dtype.kind != "f":
+    layout = image_layout(replace(spec, shape=shape))
+    if layout is None and spec.dtype.kind != "f":
         return np.asarray(rng.integers(0, 2, shape), spec.dtype)
-    layout = _image_layout(shape)
     if layout is None:
         return np.asarray(rng.standard_normal(shape), spec.dtype)
-    pixels = asked_for(keys) or SIGNED
+    pixels = normalization_of(spec, keys) or SIGNED
     numbers = range(number * shape[0], (number + 1) * shape[0])
     batch = [draw(shape[1:], layout, k, seed=seeds[0]) for k in numbers]
     return normalized(np.stack(batch), layout, pixels, keys.color).astype(spec.dtype)

@@ -1,4 +1,4 @@
-"""Contents of the files that npuconv writes, as pydantic models, and all JSON schemas."""
+"""Contents of the files that npuconv writes, as pydantic models."""
 
 from __future__ import annotations
 

@@ -205,13 +205,28 @@ class PartAccuracy(Part):
     cosine: float | None
 
 
-class OutputAccuracy(PartAccuracy):
-    """Accuracy of one output of the int8 model against the float model."""
+class Agreement(Part):
+    """Agreement of both models on classes and indices."""
 
     top1_agreement: float | None = Field(
         description="share of positions with the same largest class; null where nothing tells "
         "which axis has the classes: neither a Softmax nor the shape [N, C]"
     )
+    holds_indices: bool = Field(
+        False, description="true: integers or booleans, whose size means nothing; no SQNR"
+    )
+    agreement: float | None = Field(
+        None, description="share of equal values, if it holds indices; null: none was compared"
+    )
+    positions: int = Field(0, description="number that either share is of, over all samples")
+    uncompared: int = Field(
+        0, description="samples on which the models do not put out equally many numbers"
+    )
+
+
+class OutputAccuracy(Agreement, PartAccuracy):
+    """Accuracy of one output of the int8 model against the float model."""
+
     parts: tuple[PartAccuracy, ...] = Field(
         (), description="tensors that it is concatenated from, as boxes and scores"
     )
@@ -228,6 +243,11 @@ class Accuracy(Part):
     """Accuracy of the int8 model against the float model."""
 
     samples: int
+    uncompared: int = Field(
+        0,
+        description="samples that the SQNR is not of: the models put out different numbers of "
+        "values, or indices alone",
+    )
     held_out: bool = Field(
         description="true: only the allocation of extra MACs has used these samples"
     )
@@ -241,5 +261,7 @@ class Accuracy(Part):
     median_db: float | None = Field(None, description="of the SQNR of single samples")
     worst_sample: WorstSample | None = None
     worst_output: str | None = Field(None, description="the one with the lowest SQNR of several")
-    unsaturated_db: float | None = Field(None, description="SQNR before a final Softmax or Sigmoid")
+    unsaturated_db: float | None = Field(
+        None, description="SQNR before a final Softmax, Sigmoid or ArgMax"
+    )
     notes: tuple[str, ...] = Field((), description="reasons why the figure says less")

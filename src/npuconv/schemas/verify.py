@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from npuconv.schemas import Part
+from npuconv.schemas.quality import Agreement
 from npuconv.schemas.report import Tool
 
 
@@ -40,14 +41,14 @@ class VerifiedPart(Errors):
     name: str
 
 
-class VerifiedOutput(Errors):
+class VerifiedOutput(Agreement, VerifiedPart):
     """An output of both models."""
 
-    name: str
-    top1_agreement: float | None = Field(
-        description="share of positions where the largest class is the same; null where nothing "
-        "tells which axis has the classes"
-    )
+    @property
+    def rank(self) -> float:
+        """Sort key for worst first; indices, which have no error, come last."""
+        return float("inf") if self.holds_indices else super().rank
+
     parts: tuple[VerifiedPart, ...] = Field(
         (), description="tensors that it is concatenated from, as boxes and scores"
     )

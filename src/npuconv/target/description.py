@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
+from npuconv.version import NEWEST_OPSET, OLDEST_OPSET
 from npuconv.yamlio import KeyPath, dotted
 
 Dtype = Literal[
@@ -257,6 +258,12 @@ class Description(Strict):
     )
     container: Literal["onnx", "tflite"] = Field(
         "onnx", description="file that the compiler of the chip reads: the default form"
+    )
+    opset: int | None = Field(
+        None,
+        ge=OLDEST_OPSET,
+        le=NEWEST_OPSET,
+        description="newest opset that the compiler of the chip loads: the default of --opset",
     )
     next_command: str = Field(
         "", description="what to run on the written model, {model} being its path"

@@ -42,6 +42,7 @@ def as_text(target: Target) -> str:
         title = name + (f" ({operator.domain})" if operator.domain else "")
         lines += ["", title, *_indented(_rows(_operator_rows(operator)))]
     lines += ["", f"operators not listed: {target.unlisted_operators}"]
+    lines += [f"opset: {target.opset}"] if target.opset else []
     lines += ["", *_source_lines(target)]
     return "\n".join(line.rstrip() for line in lines).strip() + "\n"
 
@@ -198,6 +199,7 @@ def _groups(target: Target) -> Iterator[tuple[str, Rows]]:
 def _general(target: Target) -> Rows:
     return {
         "version": target.version or _NOTHING,
+        "opset": str(target.opset or _NOTHING),
         "unlisted_operators": target.unlisted_operators,
         "fused_activations": with_assumed(target.fused_activations),
     }

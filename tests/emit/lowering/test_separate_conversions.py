@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
+import npuconv
 from npuconv import executor
 from npuconv.legalize.context import PassContext
 from npuconv.model import save
@@ -41,7 +43,17 @@ def added() -> Net:
     return net.conv(weight=(4, 4, 3, 3), pads=[1] * 4)
 
 
+def multiplied(*between: str) -> Net:
+    """The product of two convolutions on the host, with operators in front of it."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", to="a").conv("x", to="b")
+    net.op("Transpose", "b", perm=[0, 1, 3, 2])
+    for op in between:
+        net.op(op, *([net.last, net.constant(1.0)] if op in ("Mul", "Div") else []))
+    return net.op("MatMul", "a", net.last)
+
+
 FIRES = [
+    lambda: multiplied().model(),
     lambda: between("Sigmoid").model(),
     lambda: between("LeakyRelu", alpha=0.1).model(),
     lambda: between("AveragePool", kernel_shape=[2, 2]).model(),
@@ -102,7 +114,7 @@ def test_it_is_silent(build):
 
 def test_one_scale_needs_nothing():
     """The integer operator of the runtime takes that."""
-    model, ctx = read(FIRES[0]()), context()
+    model, ctx = read(FIRES[1]()), context()
     plan_it(model, ctx, {"t0": 0.1, "t1": 0.01, "t2": 0.1})
     for name in ("quantize-activations", "quantize-weights"):
         run_pass(name, model, ctx)
@@ -111,7 +123,7 @@ def test_one_scale_needs_nothing():
 
 def test_a_conversion_before_the_device():
     """The other side is separated if the host reads one scale."""
-    model, ctx = read(FIRES[0]()), context()
+    model, ctx = read(FIRES[1]()), context()
     plan_it(model, ctx, {"t0": 0.1})
     for name in ("quantize-activations", "quantize-weights"):
         run_pass(name, model, ctx)
@@ -125,7 +137,7 @@ def test_a_conversion_before_the_device():
 
 def test_every_node_has_an_origin():
     """Every part has the origin of its conversion."""
-    model, ctx = read(FIRES[0]()), context()
+    model, ctx = read(FIRES[1]()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
     assert all(model.origin(node) for node in model.nodes())
@@ -133,4 +145,31 @@ def test_every_node_has_an_origin():
 
 def test_without_a_plan_nothing_happens():
     """A float model has no plan, and nothing changes."""
-    assert run_pass(NAME, read(FIRES[0]()), context()) == 0
+    assert run_pass(NAME, read(FIRES[1]()), context()) == 0
+
+
+def sessions(proto: onnx.ModelProto) -> dict[str, ort.InferenceSession]:
+    """The model as written, and optimized as on x86 (0) and on ARM (1)."""
+    made = {}
+    for allowed in ("", "0", "1"):
+        options = ort.SessionOptions()
+        if allowed:
+            options.add_session_config_entry("session.qdqisint8allowed", allowed)
+        else:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        made[allowed] = ort.InferenceSession(proto.SerializeToString(), options)
+    return made
+
+
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+@pytest.mark.parametrize(
+    "build", [multiplied, lambda: multiplied("Mul"), lambda: multiplied("Abs"), added]
+)
+def test_a_written_model_runs_with_both_defaults(build, form):
+    """onnxruntime fuses conversions of int8 on ARM, and those of uint8 only on x86."""
+    data = {"x": np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)}
+    result = npuconv.convert(build().model(), calibration=data, format=form)
+    feeds = {"x": data["x"][:1]}
+    plain, *optimized = (s.run(None, feeds)[0] for s in sessions(result.model).values())
+    for values in optimized:
+        assert np.abs(values - plain).max() <= 1e-3 * np.abs(plain).max()

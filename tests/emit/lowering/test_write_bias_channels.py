@@ -70,7 +70,7 @@ def test_with_explicit_conversions(tmp_path):
         converted(tmp_path / "d.yaml", bias=False, format=f).model for f in ("qdq", "qoperator")
     ]
     assert {len(n.input) for n in made[0].graph.node if n.op_type == "Conv"} == {2}
-    sessions = [executor.Session(model, fuse_int8=False) for model in made]
+    sessions = [executor.Session(model) for model in made]
     for x in X:
         (mine,), (theirs,) = (session.run({"x": x[None]}).values() for session in sessions)
         assert np.allclose(mine, theirs, atol=1e-6)

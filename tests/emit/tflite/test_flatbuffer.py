@@ -1,14 +1,10 @@
-"""The bytes of a file: what the schema reads back, and the message where it is missing."""
+"""The bytes of a file, as the schema reads them back."""
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-import pytest
 
-from npuconv.emit.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, require, to_bytes
-from npuconv.errors import UsageError
+from npuconv.emit.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, to_bytes
 from support.tflite_files import read
 
 
@@ -57,12 +53,3 @@ def test_operators_on_int8_have_a_later_version():
         graph = doubled(dtype)
         graph.operators = [Operator("RELU", (0,), (4,))]
         assert read(to_bytes(graph, "", {})).versions == [version]
-
-
-@pytest.mark.parametrize("name", ["tflite", "flatbuffers"])
-def test_a_missing_package_is_named(monkeypatch, name):
-    """The message says what to install."""
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=f"'{name}' is not installed") as caught:
-        require()
-    assert "npuconv[tflite]" in caught.value.hint

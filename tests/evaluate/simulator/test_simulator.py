@@ -19,7 +19,7 @@ from npuconv.arithmetic.device import (
 from npuconv.arithmetic.gemmlowp import by_gemmlowp, multipliers
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net, images
-from support.int8_layers import Case, integers, needs_exact_runtime, ops, random_case, run, same
+from support.int8_layers import Case, integers, ops, random_case, run, same
 
 
 def device(case: Case) -> np.ndarray:
@@ -84,7 +84,6 @@ def test_shifts(rounding):
         np.testing.assert_array_equal(run(as_float(model), case.x), wanted, str(seed))
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_zero_points_and_types(dtype):
     """Padding is the zero point, for both 8-bit types."""
@@ -95,7 +94,6 @@ def test_zero_points_and_types(dtype):
         same(case.model(), {"x": case.x})
 
 
-@needs_exact_runtime
 @pytest.mark.parametrize("seed", range(5))
 def test_channels_last(seed):
     """com.microsoft's QLinearConv with the channels last is supported."""

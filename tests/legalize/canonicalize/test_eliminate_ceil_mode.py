@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import npuconv
-from support.asserts import read, run_pass, same_numbers
+from support.asserts import read, run, run_pass, same_numbers
 from support.builders import Net, images
+from support.target_files import HEAD
 
 NAME = "eliminate-ceil-mode"
 
@@ -36,13 +37,14 @@ FIRES = [
     lambda: pool("AveragePool", (10, 5), strides=[2, 3], **COUNTED),
     lambda: pool("AveragePool", (10, 5), strides=[2, 3], **COUNTED | {"pads": [1, 0, 1, 0]}),
     lambda: pool("LpPool", (9, 5), opset=18, **BOTH),
+    # An average that counts its pads, but not what lies beyond them.
+    lambda: pool("AveragePool", (11, 9), **COUNTED | {"pads": [1, 0, 0, 0]}),
+    lambda: pool("AveragePool", (9, 8), kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
 ]
 SILENT = [
     lambda: pool(extents=(8, "w")),
     lambda: pool(extents=(9, 9), auto_pad="SAME_UPPER"),
     lambda: pool(ceil_mode=0),
-    # An average that counts its pads, but not what lies beyond them.
-    lambda: pool("AveragePool", (11, 9), **COUNTED | {"pads": [1, 0, 0, 0]}),
 ]
 
 
@@ -75,3 +77,20 @@ def test_calibration_has_the_extents_that_are_computed(place):
     attributes = [a for node in made.model.graph.node for a in node.attribute]
     assert not any(a.name == "ceil_mode" and a.i for a in attributes)
     assert np.isfinite(made.report.accuracy.outputs[0].sqnr_db)
+
+
+def test_on_a_device_that_computes_averages(tmp_path):
+    """The integer kernel divides by the whole window; so does the device."""
+    target = tmp_path / "device.yaml"
+    target.write_text(HEAD + "  Conv: {}\n  AveragePool: {}\n  Pad: {}\n")
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1)).op("Relu")
+    net.op(
+        "AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1,
+        count_include_pad=1,
+    )  # fmt: skip
+    proto, x = net.conv("", (2, 4, 1, 1)).model(), images(8, 3, 8, 8)
+    made = npuconv.convert(proto, calibration={"x": x}, target=target)
+    assert {n.placement for n in made.report.nodes if n.op == "AveragePool"} == {"device"}
+    assert made.report.accuracy.sqnr_db > 30
+    (plain,), (integers,) = run(proto), run(made.model)
+    assert 20 * np.log10(np.linalg.norm(plain) / np.linalg.norm(integers - plain)) > 20

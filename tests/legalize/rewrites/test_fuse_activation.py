@@ -165,3 +165,15 @@ def test_near_misses_say_why():
     limited = on("HardSigmoid", alpha={"equals": "0.2"})
     ((_, text),) = refusals(NAME, hard_sigmoid().model(), limited)
     assert text == "it is HardSigmoid spelled out: alpha is 0.1667, the device takes 0.2"
+
+
+@pytest.mark.parametrize("spell", [gelu, gelu_of_products])
+def test_tflite_has_gelu_and_no_erf(spell):
+    """A target need not list it: the file would hold no Erf. One by a Tanh stays in parts."""
+    ctx = PassContext(Target.load("npu-int8"), Options(format="tflite"))
+    model = read(spell().model())
+    assert run_pass(NAME, model, ctx) == 1
+    assert [node.op for node in model.nodes()] == ["Gelu"]
+    assert run_pass(NAME, read(spell(by="Tanh").model()), ctx) == 0
+    onnx_ctx = PassContext(Target.load("npu-int8"), Options())
+    assert run_pass(NAME, read(spell().model()), onnx_ctx) == 0

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from onnx import numpy_helper
 
+import npuconv
 from npuconv.config import Options
 from npuconv.legalize.context import PassContext
+from npuconv.legalize.legal import legalize
+from npuconv.model import query
+from npuconv.model.conv import block_diagonal
+from npuconv.target import Target
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
+from support.quantized_nets import Quantized
 from support.target_files import chip
 
 NAME = "split-grouped-convolution"
 X = (1, 6, 8, 8)
 ONE_GROUP = chip(group={"equals": 1})
+
+
+def dividing(**more) -> Target:
+    """A device that takes 1 or C groups, and splits and joins channels itself."""
+    operators = {"Conv": {"limits": {"group": {"one_of": [1, "C"]}}}, "Split": {}, "Concat": {}}
+    return chip("", also={"operators": operators, **more})
 
 
 def grouped(weight=(4, 3, 3, 3), group=2, x=X, **attrs) -> Net:
@@ -46,9 +60,9 @@ def rewritten(proto, target=None, **options):
     return model, ctx.rewrites[0]
 
 
-def test_split_is_the_default():
-    """One convolution for each group: the same work, so always the cheaper one."""
-    model, record = rewritten(grouped().model())
+def test_split_where_the_device_divides_channels():
+    """One convolution for each group: the same work, so the cheaper one."""
+    model, record = rewritten(grouped().model(), dividing())
     assert [n.op for n in model.nodes()] == ["Split", "Conv", "Conv", "Concat"]
     assert record.cost_before == record.cost_after.__class__(4 * 27 * 36, 4 * 27, 1)
     assert (record.cost_after.macs, record.cost_after.weight_bytes) == (4 * 27 * 36, 4 * 27)
@@ -59,23 +73,38 @@ def test_split_is_the_default():
     assert record.forms[0].moved_bytes == 6 * 64 + 4 * 36
 
 
-def test_dense_on_request():
-    """One convolution with zeros between the groups."""
-    model, record = rewritten(grouped().model(), prefer=("dense",))
+@pytest.mark.parametrize("missing", ["Split", "Concat", "Concat, by its axis"])
+def test_dense_where_the_device_does_not(missing):
+    """The host would split and join: every group would cross to the device and back."""
+    operators = {"Conv": {"limits": {"group": {"equals": 1}}}, "Split": {}, "Concat": {}}
+    operators[missing.partition(",")[0]] = {"limits": {"axis": {"equals": 3}}}
+    if "," not in missing:
+        del operators[missing]
+    # costs by which the split form is the cheaper one by far
+    target = chip("", also={"operators": operators, "costs": {"mac": 1e6}})
+    model, record = rewritten(grouped().model(), target)
     assert [n.op for n in model.nodes()] == ["Conv"]
     assert record.after == "Conv with zeros between the groups"
     assert record.cost_after.macs == 2 * record.cost_before.macs
+    assert [f.crosses for f in record.forms] == [True, False]
+
+
+def test_the_form_on_request():
+    """``--prefer`` is obeyed, whatever crosses and whatever it costs."""
+    model, _ = rewritten(grouped().model(), prefer=("split",))
+    assert [n.op for n in model.nodes()] == ["Split", "Conv", "Conv", "Concat"]
+    model, _ = rewritten(grouped().model(), dividing(), prefer=("dense",))
+    assert [n.op for n in model.nodes()] == ["Conv"]
 
 
 def test_dense_where_starting_a_convolution_is_dear():
-    """The costs of the target file decide."""
-    target = chip(group={"one_of": [1, "C"]}, also={"costs": {"convolution": 1e6}})
-    model, _ = rewritten(grouped().model(), target)
+    """The costs of the target file decide where the device divides channels."""
+    model, _ = rewritten(grouped().model(), dividing(costs={"convolution": 1e6}))
     assert len(model.nodes("Conv")) == 1
 
 
 def test_split_where_dense_is_too_large():
-    """A limit that only the dense form exceeds."""
+    """A limit that only the dense form exceeds: in parts it would cross as often, or more."""
     target = chip(group={"equals": 1}, weight_c={"max": 3}, also={"costs": {"convolution": 1e6}})
     model, record = rewritten(grouped().model(), target)
     assert len(model.nodes("Conv")) == 2
@@ -83,10 +112,40 @@ def test_split_where_dense_is_too_large():
     assert record.forms[1].moved_bytes > 0
 
 
+def test_split_where_dense_weights_do_not_fit_into_memory():
+    """Most of them are zeros, and nobody has asked for so many."""
+    net = Net(x=(1, 4096, 3, 3)).conv("x", (64, 512, 3, 3), group=8, bias=False)
+    model, record = rewritten(net.model(), ONE_GROUP, max_folded_mib=8)
+    assert len(model.nodes("Conv")) == 8
+    assert record.forms[1].obstacle == "its weights have 9 MiB, over max_folded_mib"
+
+
+def test_groups_that_another_limit_refuses():
+    """Three channels a group are too few, and the dense form has six: no limit on groups."""
+    target = chip(weight_c={"min": 4})
+    model, record = rewritten(grouped().model(), target)
+    assert [n.op for n in model.nodes()] == ["Conv"]
+    assert record.forms[1].chosen
+    also = {"operators": {"Conv": {"limits": {"weight_c": {"min": 4}}}, "Split": {}, "Concat": {}}}
+    ctx = PassContext(chip("", also=also), Options())
+    assert run_pass(NAME, read(grouped().model()), ctx) == 0  # for fit-convolution
+
+
 def test_depthwise_where_the_target_has_none():
     """A depthwise layer is a grouped convolution like others to such a target."""
-    model, _ = rewritten(grouped((6, 1, 3, 3), 6).model(), ONE_GROUP)
+    proto = grouped((6, 1, 3, 3), 6).model()
+    model, _ = rewritten(proto, ONE_GROUP)
+    assert len(model.nodes("Conv")) == 1
+    model, _ = rewritten(proto, ONE_GROUP, prefer=("split",))
     assert len(model.nodes("Conv")) == 6
+
+
+def test_a_multiplier_that_the_target_refuses():
+    """A depthwise layer with two outputs a channel is one convolution as well."""
+    target = chip(modes={"depthwise": {"channel_multiplier": {"equals": 1}}})
+    model, _ = rewritten(grouped((12, 1, 3, 3), 6).model(), target)
+    (conv,) = model.nodes("Conv")
+    assert query.shape(conv.inputs[1]) == (12, 6, 3, 3)
 
 
 def test_very_many_groups_become_dense():
@@ -95,6 +154,67 @@ def test_very_many_groups_become_dense():
     model, record = rewritten(net.model(), ONE_GROUP)
     assert len(model.nodes("Conv")) == 1
     assert record.forms[0].obstacle == "it would take 300 convolutions"
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        Net(x=(1, 6, 16)).conv("x", (4, 3, 3), group=2),
+        Net(x=(1, 6, 1, 8, 8)).conv("x", (4, 3, 1, 3, 3), group=2),
+        Net(x=(1, 6, 4, 8, 8)).conv("x", (4, 3, 4, 3, 3), group=2),
+        Net(x=(1, 6, 4, 8, 8)).conv("x", (6, 2, 1, 3, 3), op="ConvTranspose", group=2),
+        Net(x=X).conv("x", (6, 2, 3, 3), op="ConvTranspose", group=2),
+        Net(x=X).conv("x", (6, 2, 2, 2), op="ConvTranspose", group=2, strides=[2, 2]),
+        Net(x=X).conv("x", (6, 1, 3, 3), op="ConvTranspose", group=6, auto_pad="SAME_UPPER"),
+    ],
+)  # fmt: skip
+def test_other_convolutions(net):
+    """One and three axes, and transposed: a convolution of one group, or a depthwise one."""
+    proto = net.model()
+    legal = legalize(proto, Options())
+    same_numbers(proto, legal.model)
+    (conv,) = legal.model.nodes("Conv")
+    assert query.attribute(conv, "group", 1) in (1, 6)
+    assert not legal.model.nodes("Split")
+    assert not legal.model.nodes("Concat")
+    assert not legal.findings.refuse
+
+
+@pytest.mark.parametrize("target", ["npu-int8", "mediatek-mdla2"])
+def test_groups_cross_once(target):
+    """A layer of 32 groups between two others: the image goes in, and the result comes out."""
+    net = Net(x=(1, 8, 8, 8)).conv("x", (64, 8, 1, 1)).conv("", (64, 2, 3, 3), group=32)
+    proto = net.conv("", (8, 64, 1, 1)).model()
+    checked = npuconv.check(proto, target=target)
+    done = npuconv.convert(proto, target=target, format="qoperator", verify=False).report
+    split = npuconv.check(proto, target=target, prefer=("split",))
+    crossings = [
+        r.device.to_device.tensors + r.device.to_host.tensors for r in (checked, done, split)
+    ]
+    assert crossings[:2] == [2, 2]
+    assert crossings[2] > 30
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero", "dtype", "ends"),
+    [
+        (0.0021, 0, np.int8, (-127, 127)),
+        ([0.0021, 0.004, 0.001, 0.003], 0, np.int8, (-127, 127)),
+        (0.0021, 128, np.uint8, (1, 255)),
+    ],
+)
+def test_weights_that_are_integers_already(scale, zero, dtype, ends):
+    """Integer weights stay as they are, with the integer for zero between the groups."""
+    net = Quantized(x=X).fake(0.03, -7)
+    net.qdq_conv((4, 3, 3, 3), scale, zero=zero, dtype=dtype, ends=ends, group=2).fake(0.02, 5)
+    proto = net.model()
+    model = npuconv.convert(proto, verify=False).model
+    (conv,) = (node for node in model.graph.node if node.op_type == "QLinearConv")
+    held = {value.name: numpy_helper.to_array(value) for value in model.graph.initializer}
+    source = {value.name: numpy_helper.to_array(value) for value in proto.graph.initializer}
+    (integers,) = (v for v in source.values() if v.shape == (4, 3, 3, 3))
+    wanted = block_diagonal(integers.astype(np.int32) - zero, 2)
+    assert np.array_equal(held[conv.input[3]], wanted)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +244,6 @@ def test_a_target_that_takes_groups_is_left_alone():
 
 def test_names_of_the_parts():
     """All answer to the name of the layer, and are told apart."""
-    model, _ = rewritten(grouped(name="layer").model())
+    model, _ = rewritten(grouped(name="layer").model(), prefer=("split",))
     assert {model.label(n) for n in model.nodes()} == {"layer"}
     assert len({n.name for n in model.nodes()}) == 4

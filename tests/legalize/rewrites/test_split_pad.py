@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import npuconv
+from npuconv.config import Options
+from npuconv.emit.context import EmitContext
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
-from support.asserts import context, read, refusals, run_pass, same_numbers
+from npuconv.model.core import Model
+from support.asserts import builtin, context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "split-pad"
@@ -47,6 +51,20 @@ def output_too() -> Net:
     return net.conv(weight=(2, 4, 3, 3)).output()
 
 
+AROUND = [0, 0, 1, 2, 0, 0, 3, 0]
+ETHOS = "ethos-u55"
+
+
+def repeating(pads: list[int], mode: str, *, x: tuple = (1, 3, 8, 8), opset: int = 21) -> Net:
+    """A convolution of what is padded with cells of the image."""
+    net = Net(opset=opset, ir_version=10, x=x)
+    return net.pad(pads, None, mode=mode).conv(weight=(2, 3, 3, 3))
+
+
+def tflite() -> EmitContext:
+    return EmitContext(builtin(ETHOS), Options(format="tflite"))
+
+
 FIRES = [
     lambda: image().pad(CROP).conv().model(),
     lambda: image().pad(CROP).op("Relu").model(),
@@ -64,6 +82,10 @@ FIRES = [
     lambda: image().pad([1, 0, 0, 1, 0, 0, 0, 1]).conv().model(),
     lambda: Net(x=(1, 3, 9)).pad([0, 1, 1, 0, 0, 2]).conv(weight=(2, 4, 3)).model(),
     lambda: pooled().model(),
+    (lambda: repeating(AROUND, "edge").model(), ETHOS),
+    (lambda: repeating(AROUND, "wrap", opset=19).model(), ETHOS),
+    (lambda: repeating([0, 0, 0, 9, 0, 0, 0, 11], "edge").model(), ETHOS),
+    (lambda: repeating([0, 0, 2, 0, 0, 0, 2, 0], "edge", x=("N", 3, 8, 8)).model(), ETHOS),
 ]
 SILENT = [
     lambda: image().pad([0, 0, 1, 1, 0, 0, 1, 1]).conv().model(),
@@ -76,6 +98,10 @@ SILENT = [
     lambda: two_readers("Relu").model(),
     lambda: output_too().model(),
     lambda: pooled(count_include_pad=0).model(),
+    lambda: repeating(AROUND, "edge").model(),
+    (lambda: repeating(AROUND, "reflect").model(), ETHOS),
+    (lambda: repeating([0, 0, 9, 0, 0, 0, 0, 0], "wrap", opset=19).model(), ETHOS),
+    (lambda: repeating([0] * 8, "edge").model(), ETHOS),
 ]
 
 
@@ -174,3 +200,51 @@ def test_all_passes_together():
         _manager.run_phase(model, phase, ctx)
     assert [n.op for n in model.nodes()] == ["Slice", "Pad", "Conv"]
     same_numbers(proto, model)
+
+
+def rewritten(pads: list[int], mode: str, **options: object) -> Model:
+    """Return the model after the pass has fired once, with the same numbers."""
+    proto = repeating(pads, mode, **options).model()
+    model = read(proto)
+    assert run_pass(NAME, model, tflite()) == 1
+    same_numbers(proto, model)
+    return model
+
+
+@pytest.mark.parametrize(("mode", "slices"), [("edge", 3), ("wrap", 3)])
+def test_cells_at_the_ends_are_sliced_and_joined(mode, slices):
+    """One Slice for each end that is padded, one Concat for each axis."""
+    model = rewritten(AROUND, mode)
+    assert len(model.nodes("Slice")) == slices
+    assert len(model.nodes("Concat")) == 2
+    assert not model.nodes("Pad")
+
+
+def test_a_cell_is_repeated():
+    (concat,) = rewritten([0, 0, 4, 0, 0, 0, 0, 0], "edge").nodes("Concat")
+    assert len(concat.inputs) == 5
+
+
+def test_more_cells_than_there_are():
+    """Once around is once, and an extent that is not known may be too small."""
+    wide = repeating([0, 0, 9, 0, 0, 0, 0, 0], "wrap", opset=19)
+    ((_, reason),) = refusals(NAME, wide, tflite())
+    assert reason == "it wraps around more cells than an axis is known to have"
+
+
+def test_tflite_lacks_it_on_any_target():
+    """The built-in target lists no Slice, so that only the form asks for it."""
+    proto = repeating(AROUND, "edge").model()
+    assert run_pass(NAME, read(proto), context()) == 0
+    assert run_pass(NAME, read(proto), context(format="tflite")) == 1
+
+
+def test_ethos_runs_all_of_it():
+    """No crossing between two convolutions."""
+    net = Net(opset=17, x=(1, 3, 8, 8)).conv(weight=(4, 3, 3, 3)).pad(AROUND, None, mode="edge")
+    proto = net.conv(weight=(2, 4, 3, 3)).model()
+    report = npuconv.check(proto, ETHOS)
+    assert report.ok
+    assert report.summary.placement["host"].nodes == 0
+    samples = {"x": np.random.default_rng(0).normal(0, 1, (8, 3, 8, 8)).astype(np.float32)}
+    assert npuconv.convert(proto, ETHOS, calibration=samples).tflite is not None

@@ -28,6 +28,8 @@ def warnings(x, **options):
         (np.repeat(X[:1], 4, axis=0), "all 4 samples are the same"),
         (np.zeros_like(X), "nothing but zeros"),
         (np.zeros_like(X[:1]), "nothing but zeros"),
+        (np.ones_like(X) * np.arange(len(X), dtype=np.float32)[:, None, None, None], "constant"),
+        (np.ones_like(X), "constant"),
     ],
 )
 def test_samples_that_show_little(x, wanted):

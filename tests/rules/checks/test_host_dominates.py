@@ -7,7 +7,7 @@ from support.asserts import finding
 from support.builders import Net
 from support.target_files import chip
 
-CODE = "OPS010"
+CODE = "OPS011"
 
 
 def tail(convolutions, others, op="Sin"):

@@ -116,6 +116,15 @@ def test_made_up_samples_are_not_judged():
     assert CODE not in {f.code for f in report.findings}
 
 
+@pytest.mark.parametrize(("preset", "fires"), [("unit", True), ("raw", False)])
+def test_a_normalization_that_is_given_for_built_in_pictures(preset, fires):
+    """A normalization of the user is judged by the model, also without samples."""
+    shape = {"x": [1, 3, 16, 16]}
+    model = folded(127.5, 74.0)
+    report = npuconv.convert(model, input_shape=shape, preprocess={"preset": preset}).report
+    assert (CODE in {f.code for f in report.findings}) == fires
+
+
 def test_what_normalizes_itself_is_not_judged():
     """An InstanceNormalization takes scale and offset out."""
     net = Net(x=X).conv("x", (4, 3, 3, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import npuconv
 from support.asserts import finding
 from support.builders import Net
@@ -38,3 +40,27 @@ def test_convert_says_the_same():
     made = npuconv.convert(newer(), format="float")
     assert CODE in {f.code for f in made.report.findings}
     assert made.model.opset_import[0].version == 24
+
+
+def test_the_opset_of_the_target():
+    """RKNN-Toolkit2 loads opset 19 at most, in every form; the option wins over the target."""
+    proto = Net(opset=21, ir_version=10, x=X).conv("x").op("Relu").model()
+    samples = {"x": np.random.default_rng(0).normal(0, 1, (4, *X[1:])).astype(np.float32)}
+    for form in ("qoperator", "qdq", "weights", "float"):
+        given = samples if form in ("qoperator", "qdq") else None
+        made = npuconv.convert(proto, "rknn", format=form, calibration=given)
+        assert made.model.opset_import[0].version == 19
+        assert CODE not in {f.code for f in made.report.findings}
+    made = npuconv.convert(proto, "rknn", format="float", opset=21)
+    assert made.model.opset_import[0].version == 21
+
+
+def test_an_operator_that_the_opset_of_the_target_lacks():
+    """The opset stays, and check and convert name the operator."""
+    proto = Net(opset=20, ir_version=9, x=X).conv("x").op("Gelu", name="gelu").model()
+    wanted = "the model is written in opset 20, not 19: Gelu at 'gelu' is not in the older one"
+    found = [f for f in npuconv.check(proto, "rknn").findings if f.code == CODE]
+    assert [f.message for f in found] == [wanted]
+    made = npuconv.convert(proto, "rknn", format="float")
+    assert wanted in {f.message for f in made.report.findings}
+    assert made.model.opset_import[0].version == 20

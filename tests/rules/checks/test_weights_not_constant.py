@@ -59,9 +59,10 @@ def test_the_target_is_cited_where_it_says_so():
     assert not finding(weighted(), CODE).source
 
 
-def test_weights_that_only_seem_to_change():
-    """Constants behind nodes get no advice to freeze the model."""
+def test_the_fix_depends_on_the_origin_of_the_weights():
+    """A convolution whose weights another branch computes goes to the host: --keep-float."""
     net = Net(x=X)
     drawn = net.op("RandomNormalLike", net.random(4, 3, 3, 3)).op("Conv", "x", net.last).model()
     assert finding(drawn, CODE).fix.startswith("it reads constants only")
-    assert finding(biased(), CODE).fix.startswith("freeze the model")
+    assert finding(weighted(), CODE).fix.startswith("freeze the model on export")
+    assert finding(biased(), CODE).fix == "--keep-float conv leaves the convolution to the host"

@@ -22,12 +22,14 @@ from npuconv.partition.operators import constants_of, values_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.statistics import Doubles
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, ctx: EmitContext) -> int:
     if not ctx.encodings:
         return 0
+    reaches = {id(node): _reach(ctx, node) for node in ctx.plan.operators}
     fired = sum(
         _after(model, ctx, node, t) for node in ctx.plan.int8_nodes for t in [*node.outputs]
     )
@@ -38,7 +40,8 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     for node in ctx.plan.operators:
         fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
         found = constants_of(node, every=ctx.options.format == "tflite")
-        fired += sum(_round_constant(model, ctx, node, index) for index in found)
+        reach = reaches[id(node)]
+        fired += sum(_round_constant(model, ctx, node, index, reach) for index in found)
     return fired
 
 
@@ -118,8 +121,8 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     return 1
 
 
-def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> int:
-    """Round a constant that is added or multiplied."""
+def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int, reach: Doubles) -> int:
+    """Round a constant that is added or multiplied, within its reach."""
     import numpy as np
 
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
@@ -127,6 +130,7 @@ def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> i
     value = query.constant_input(node, index)
     if value is None:
         return 0  # already behind a DequantizeLinear
+    value = np.clip(value, *reach.astype(np.float32))
     allows = ctx.target.activations.allows_zero_point
     scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
     stem = f"{node.name}/constant"
@@ -140,6 +144,26 @@ def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> i
     edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node])
     edit.set_input(node, index, result)
     return 1
+
+
+def _reach(ctx: EmitContext, node: Node) -> Doubles:
+    """Return the ends of a summand beyond which every sum saturates; infinite for others.
+
+    A mask of -1e9 would take all steps of the constant.
+    """
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import HIGHEST, LOWEST
+
+    values, free = values_of(node), np.asarray([-np.inf, np.inf])
+    encodings = [ctx.encodings.get(tensor.name) for tensor in (*values, *node.outputs)]
+    if node.op not in ("Add", "Sub") or len(values) > 1 or None in encodings:
+        return free
+    ends = [each.in_integers.dequantize([LOWEST, HIGHEST]) for each in encodings if each]
+    read, made = np.asarray(ends, np.float64)
+    if node.op == "Add":
+        return np.asarray(made - read[::-1])
+    return np.asarray(read - made[::-1] if values[0] is node.inputs[0] else made + read)
 
 
 def _stored(model: Model, ctx: EmitContext, tensor: Tensor) -> Tensor:

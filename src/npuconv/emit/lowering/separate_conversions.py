@@ -1,12 +1,15 @@
 """Keep runtimes from fusing a host operator with conversions that have a scale per channel.
 
 onnxruntime turns an operator between DequantizeLinear and QuantizeLinear into an
-integer operator of its own, which takes scalar scales only, and then fails. So one of
-these conversions is written as one with a scalar scale, and a Mul and an Add.
+integer operator of its own, which takes scalar scales only, and then fails. It does so
+with a MatMul of two DequantizeLinear without QuantizeLinear, where
+``session.qdqisint8allowed`` is 1. So one of these conversions is written as one with a
+scalar scale, and a Mul and an Add.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from npuconv.emit.context import EmitContext, dequantizer
@@ -19,6 +22,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
+_FLOAT_RESULTS = ("MatMul", "Gemm")  # are fused without a QuantizeLinear
+# Nodes that a runtime takes out, or moves in front of a DequantizeLinear.
+_MOVED = frozenset(
+    {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice"}
+    | {"Identity", "Dropout", "Cast"}
+)
+_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # of constants that change nothing
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
@@ -32,10 +42,10 @@ def separate_conversions(model: Model, ctx: EmitContext) -> int:
 def _separate(model: Model, node: Node) -> int:
     if node.op in _CONVERSIONS or not node.outputs:
         return 0
-    read = [t for t in node.inputs if t.name and not query.is_constant(t)]
-    sources = [dequantizer(t) for t in read]
+    sources = [_source(t) for t in _variables(node)]
     sinks = [n for t in node.outputs for n in query.consumers(t) if n.op == "QuantizeLinear"]
-    if not sinks or not sources or any(s is None for s in sources):
+    fused = sinks or node.op in _FLOAT_RESULTS
+    if not fused or not sources or any(s is None for s in sources):
         return 0
     for source in sources:
         if source is not None and _axis(source) is not None:
@@ -44,6 +54,25 @@ def _separate(model: Model, node: Node) -> int:
         if _axis(sink) is not None:
             return _apart_before(model, sink)
     return 0
+
+
+def _variables(node: Node) -> list[Tensor]:
+    return [t for t in node.inputs if t.name and not query.is_constant(t)]
+
+
+def _source(tensor: Tensor) -> Node | None:
+    """Return the DequantizeLinear whose values a tensor holds, as a runtime's optimizer sees it."""
+    maker = query.producer(tensor)
+    while maker is not None and _is_transparent(maker):
+        maker = query.producer(_variables(maker)[0])
+    return None if maker is None else dequantizer(maker.outputs[0])
+
+
+def _is_transparent(node: Node) -> bool:
+    if len(_variables(node)) != 1:
+        return False
+    scalars = [query.scalar_input(node, index) for index in range(len(node.inputs))]
+    return node.op in _MOVED or _NEUTRAL.get(node.op, math.nan) in scalars
 
 
 def _axis(node: Node) -> int | None:

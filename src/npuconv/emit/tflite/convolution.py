@@ -62,7 +62,7 @@ def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
     weight = draft.constant(node.input[1])
     bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if weight is None or weight.ndim != 4:
-        raise ModelError(f"{node.name!r}: TFLite has convolutions of two axes only")
+        raise ModelError("TFLite has convolutions of two axes only")
     source = draft.read(node.input[0], CHANNELS_LAST)
     source, code, options = _slid(draft, node, source, weight, "NONE")
     values = np.ascontiguousarray(weight.transpose(_ORDERS[code]))
@@ -104,7 +104,7 @@ def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
     values: list[Any] = [draft.constant(name) for name in node.input[1:]]
     x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = values[:7]
     if weight is None or weight.ndim != 4:
-        raise ModelError(f"{node.name!r}: TFLite has convolutions of two axes only")
+        raise ModelError("TFLite has convolutions of two axes only")
     if np.asarray(w_zero).any():
         raise InternalError(f"{node.name!r}: zero points of weights", where="tflite")
     rows = len(weight)
@@ -129,7 +129,7 @@ def _constants(
     sums = layer.weight.astype(np.int64).reshape(count, -1).sum(axis=1)
     bias = layer.bias.astype(np.int64) + moved * sums
     if np.abs(bias).max(initial=0) >= 2**31:
-        raise ModelError(f"{node.name!r}: the bias exceeds int32 with the zero point of its input")
+        raise ModelError("the bias exceeds int32 with the zero point of its input")
     order = _ORDERS[code]
     axis = order.index(0)  # of the output channels
     values = np.ascontiguousarray(layer.weight.transpose(order))

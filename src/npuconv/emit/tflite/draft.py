@@ -66,7 +66,7 @@ class Draft:
         self.fused: set[str] = set()
         self.scales: dict[str, Quantization] = {}
         self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
-        self._infos = {i.name: i for i in (*source.value_info, *source.output, *source.input)}
+        self._infos = {i.name: i for i in (*source.output, *source.input, *source.value_info)}
         self._views: dict[str, list[View]] = {}
         self._shared: dict[tuple[Any, ...], int] = {}
         self._names: set[str] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.errors import ModelError, UsageError
+from npuconv.errors import ModelError
 
 Array = NDArray[Any]
 
@@ -93,24 +92,6 @@ _INT8_VERSIONS = {
 _FIRST_VERSIONS = {"BROADCAST_TO": 2}  # the first that kernels have
 
 
-def require(
-    purpose: str = "--format tflite", instead: str = "; or choose --format qoperator"
-) -> None:
-    """Fail if the package that knows TFLite's schema is missing.
-
-    Raises:
-        UsageError: says what to install.
-    """
-    for name in ("flatbuffers", "tflite"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise UsageError(
-                f"{purpose}: the Python package {name!r} is not installed",
-                hint=f"pip install 'npuconv[tflite]'{instead}",
-            ) from None
-
-
 def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> bytes:
     """Return a TFLite file; the same graph gives the same bytes.
 
@@ -120,10 +101,8 @@ def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> byt
         metadata: entries of the file, by name.
 
     Raises:
-        UsageError: the package ``tflite`` is missing.
         ModelError: the file would exceed 2 GB.
     """
-    require()
     size = sum(t.values.nbytes for t in graph.tensors if t.values is not None)
     if size > _MAX_BYTES - 2**20:
         raise ModelError(f"constants of {size} bytes: a TFLite file holds less than 2 GB")

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
 from npuconv.emit.tflite.flatbuffer import enumerator
-from npuconv.emit.tflite.movement import pool_options
-from npuconv.emit.tflite.windows import named_padding, pads_of
+from npuconv.emit.tflite.movement import identity, pool_options
+from npuconv.emit.tflite.windows import named_padding, padded, pads_of
 from npuconv.errors import ModelError
 
 # ONNX operator -> TFLite operator and its table of options
@@ -22,6 +22,9 @@ BINARY = {
     "Max": ("MAXIMUM", "MaximumMinimumOptions"), "Min": ("MINIMUM", "MaximumMinimumOptions"),
     "Equal": ("EQUAL", "EqualOptions"), "Greater": ("GREATER", "GreaterOptions"),
     "Less": ("LESS", "LessOptions"), "Where": ("SELECT_V2", "SelectV2Options"),
+    "GreaterOrEqual": ("GREATER_EQUAL", "GreaterEqualOptions"),
+    "LessOrEqual": ("LESS_EQUAL", "LessEqualOptions"),
+    "And": ("LOGICAL_AND", "LogicalAndOptions"), "Or": ("LOGICAL_OR", "LogicalOrOptions"),
 }  # fmt: skip
 UNARY = {
     "Relu": ("RELU", ""), "Sigmoid": ("LOGISTIC", ""), "Tanh": ("TANH", ""), "Elu": ("ELU", ""),
@@ -29,6 +32,7 @@ UNARY = {
     "Log": ("LOG", ""), "Sqrt": ("SQRT", ""), "Neg": ("NEG", "NegOptions"), "Abs": ("ABS", ""),
     "Floor": ("FLOOR", ""), "Ceil": ("CEIL", ""), "Round": ("ROUND", ""), "Sin": ("SIN", ""),
     "Cos": ("COS", "CosOptions"), "Gelu": ("GELU", "GeluOptions"),
+    "Not": ("LOGICAL_NOT", "LogicalNotOptions"), "Sign": ("SIGN", "SignOptions"),
 }  # fmt: skip
 REDUCTIONS = {
     "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
@@ -54,28 +58,8 @@ def unary(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
     made = draft.store(node.output[0], order, draft.quantization(source))
-    draft.emit(code, [source], [made], table)
-
-
-def reciprocal(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a division of 1."""
-    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
-    one = draft.number("one", np.float32(1))
-    source = draft.read(node.input[0], order)
-    draft.emit("DIV", [one, source], [draft.store(node.output[0], order)], "DivOptions")
-
-
-def hard_sigmoid(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append ``min(max(alpha * x + beta, 0), 1)``, which TFLite has no operator for."""
-    attrs = attributes_of(node)
-    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
-    last = draft.read(node.input[0], order)
-    alpha, beta = attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
-    steps = (("MUL", alpha), ("ADD", beta), ("MAXIMUM", 0.0), ("MINIMUM", 1.0))
-    for code, value in steps:
-        table = f"{code.title()}Options" if code in ("MUL", "ADD") else "MaximumMinimumOptions"
-        last = draft.step(code, [last, draft.number("value", np.float32(value))], last, table=table)
-    draft.alias(node.output[0], View(last, order))
+    tanh = attributes_of(node).get("approximate") == "tanh"
+    draft.emit(code, [source], [made], table, **({"Approximate": True} if tanh else {}))
 
 
 def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
@@ -93,7 +77,7 @@ def prelu(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], rank)
     source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
     if slopes is None:
-        raise ModelError(f"{node.name!r}: slopes are not constant")
+        raise ModelError("slopes are not constant")
     wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
     stored = wide[0] if order[0] == 0 and rank > 1 else wide
     number = draft.number(node.input[1], stored, draft.scales.get(node.input[1]))
@@ -127,12 +111,10 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     pads, counted = pads_of(attrs), bool(attrs.get("count_include_pad", 0))
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], kernel, strides, pads)
-    if any(pads) and counted and named:  # TFLite must not know that it is padding
-        source = _with_zeros(draft, source, pads)
-        named = "VALID"
-    elif not named:
-        source = _with_zeros(draft, source, pads)
-    options = pool_options(kernel, strides, enumerator("Padding", named or "VALID"))
+    # TFLite must not know that counted cells are padding.
+    explicit = counted and any(pads)
+    source, padding = padded(draft, source, kernel, strides, pads, explicit=explicit)
+    options = pool_options(kernel, strides, padding)
     made = draft.store(node.output[0], CHANNELS_LAST)
     if named or counted:
         draft.emit("AVERAGE_POOL_2D", [source], [made], "Pool2DOptions", **options)
@@ -141,16 +123,6 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     shares = _shares(stored.shape[1:3], kernel, strides, pads)
     number = draft.number(f"{node.name}/shares", shares)
     draft.emit("MUL", [part, number], [made], "MulOptions")
-
-
-def _with_zeros(draft: Draft, source: int, pads: Sequence[int]) -> int:
-    """Append a PAD; return its output."""
-    stored = draft.graph.tensors[source]
-    ends = np.asarray([[0, 0], [pads[0], pads[2]], [pads[1], pads[3]], [0, 0]], np.int32)
-    shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
-    made = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
-    draft.emit("PAD", [source, draft.number("paddings", ends)], [made], "PadOptions")
-    return made
 
 
 def _shares(
@@ -164,36 +136,6 @@ def _shares(
         counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
     area = float(kernel[0]) * float(kernel[1])
     return (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
-
-
-def instance_normalization(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append mean, variance and what follows from them, which TFLite has no operator for."""
-    name, rank = node.input[0], len(draft.shape(node.input[0]))
-    order = draft.order([name], rank)
-    source, made = draft.read(name, order), draft.store(node.output[0], order)
-    stored = draft.graph.tensors[source]
-    places = draft.number("axes", np.asarray([order.index(k) for k in range(2, rank)], np.int32))
-    shape = [1 if order[k] > 1 else n for k, n in enumerate(stored.shape)]
-    column = [-1 if axis == 1 else 1 for axis in order]
-    gamma, beta = (
-        draft.number(n, np.asarray(draft.constant(n), np.float32).reshape(column))
-        for n in node.input[1:3]
-    )
-
-    def mean(of: int) -> int:
-        result = draft.add(f"{node.name}/mean", shape, stored.dtype)
-        draft.emit("MEAN", [of, places], [result], "ReducerOptions", KeepDims=True)
-        return result
-
-    moved = draft.step("SUB", [source, mean(source)], source, table="SubOptions")
-    power = mean(draft.step("MUL", [moved, moved], moved, table="MulOptions"))
-    least = draft.number("epsilon", np.float32(attributes_of(node).get("epsilon", 1e-5)))
-    root = draft.step(
-        "RSQRT", [draft.step("ADD", [power, least], power, table="AddOptions")], power
-    )
-    factor = draft.step("MUL", [root, gamma], root, table="MulOptions")
-    scaled = draft.step("MUL", [moved, factor], moved, table="MulOptions")
-    draft.emit("ADD", [scaled, beta], [made], "AddOptions")
 
 
 def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -210,7 +152,7 @@ def reduction(draft: Draft, node: onnx.NodeProto) -> None:
     if given is None and len(node.input) > 1 and node.input[1]:
         given = draft.constant(node.input[1])
         if given is None:
-            raise ModelError(f"{node.name!r}: axes are not constant")
+            raise ModelError("axes are not constant")
     axes = range(rank) if given is None else [int(a) % rank for a in given]
     keep = bool(attrs.get("keepdims", 1))
     _reduce(draft, node, REDUCTIONS[node.op_type], axes, keep=keep)
@@ -235,7 +177,7 @@ def gemm(draft: Draft, node: onnx.NodeProto) -> None:
     weight = draft.constant(node.input[1])
     bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if weight is None or attrs.get("transA", 0) or (len(node.input) > 2 and bias is None):
-        raise ModelError(f"{node.name!r}: TFLite needs constant weights, and no transA")
+        raise ModelError("TFLite needs constant weights, and no transA")
     rows = weight if attrs.get("transB", 0) else weight.T
     offsets = np.zeros(len(rows), np.float32) if bias is None else bias
     offsets = np.broadcast_to(offsets.reshape(-1), len(rows)) * np.float32(attrs.get("beta", 1))
@@ -266,7 +208,10 @@ def _dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
 
 
 def cast(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a CAST."""
+    """Append a CAST, or none to the type that the tensor has."""
+    if draft.dtype(node.input[0]) == draft.dtype(node.output[0]):
+        identity(draft, node)
+        return
     order: Order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
     made = draft.store(node.output[0], order)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from npuconv.arithmetic.operators import coordinates, interpolation
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
@@ -69,7 +70,7 @@ def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(node.input[0], CHANNELS_LAST)
     stored = draft.graph.tensors[source]
     if any(d != 1 for d in attrs.get("dilations", (1, 1))):
-        raise ModelError(f"{node.name!r}: TFLite has no MaxPool with dilation")
+        raise ModelError("TFLite has no MaxPool with dilation")
     kind = stored.dtype
     lowest = np.iinfo(kind).min if kind.kind == "i" else np.finfo(kind).min
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
@@ -109,9 +110,7 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
         draft.emit("MIRROR_PAD", [source, places], [made], "MirrorPadOptions", Mode=kind)
         return
     if mode != "constant" or (ends < 0).any():
-        raise ModelError(
-            f"{node.name!r}: TFLite has no Pad of mode {mode!r}, or with negative pads"
-        )
+        raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
     append_pad(draft, source, made, ends, _fill(draft, node, source))
 
 
@@ -153,18 +152,30 @@ def _highest(dtype: np.dtype[Any]) -> float:
 
 
 def gather(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a GATHER of constant indices."""
-    name, result = node.input[0], node.output[0]
-    indices, shape = draft.constant(node.input[1]), draft.shape(name)
-    if indices is None:
-        raise ModelError(f"{node.name!r}: indices are not constant")
-    axis = int(attributes_of(node).get("axis", 0)) % len(shape)
-    rank = len(draft.shape(result))
-    order = draft.order([name], len(shape)) if rank == len(shape) else same(len(shape))
-    source = draft.read(name, order)
-    made = draft.store(result, order if rank == len(shape) else same(rank))
+    """Append a GATHER or GATHER_ND; ONNX counts negative indices from the end."""
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
+    if attrs.get("batch_dims", 0):
+        raise ModelError("TFLite has no GatherND with batch_dims")
+    order = (
+        draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
+    )
+    source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
+    extents = np.asarray(shape[: draft.shape(node.input[1])[-1]] if several else shape[axis])
+    indices = draft.constant(node.input[1])
+    if indices is not None:
+        places = draft.number("indices", (indices % extents).astype(np.int32))
+    else:
+        given = draft.read(node.input[1])
+        extents = extents.astype(draft.graph.tensors[given].dtype)
+        inputs = [given, draft.number("extents", extents)]
+        places = draft.step("FLOOR_MOD", inputs, given, table="FloorModOptions")
+    made = draft.store(result, order if rank == len(shape) and not several else same(rank))
     draft.graph.tensors[made].quantization = draft.quantization(source)
-    take(draft, source, made, order.index(axis), indices % shape[axis])
+    if several:
+        draft.emit("GATHER_ND", [source, places], [made], "GatherNdOptions")
+    else:
+        draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=order.index(axis))
 
 
 def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:
@@ -179,7 +190,7 @@ def slice_(draft: Draft, node: onnx.NodeProto) -> None:
     shape, rank = draft.shape(name), len(draft.shape(name))
     values = [draft.constant(n) if n else None for n in (*node.input[1:5], "", "")][:4]
     if values[0] is None or values[1] is None:
-        raise ModelError(f"{node.name!r}: starts or ends are not constant")
+        raise ModelError("starts or ends are not constant")
     axes = np.arange(len(values[0])) if values[2] is None else values[2] % rank
     steps = np.ones(len(values[0]), int) if values[3] is None else values[3]
     parts = [slice(None)] * rank
@@ -251,24 +262,21 @@ def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def resize(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a RESIZE_NEAREST_NEIGHBOR or RESIZE_BILINEAR, or a GATHER along each axis.
+    """Append the operator of TFLite that resizes so; else a GATHER or a product for each axis.
 
     Raises:
-        ModelError: a mode that TFLite does not have.
+        ModelError: of other axes than height and width, or by a region.
     """
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     if len(before) != 4 or before[:2] != after[:2]:
-        raise ModelError(f"{node.name!r}: TFLite resizes height and width only")
+        raise ModelError("TFLite resizes height and width only")
+    if attrs.get("mode", "nearest") != "nearest":
+        _interpolate(draft, node)
+        return
     source = draft.read(node.input[0], CHANNELS_LAST)
     made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    mode = attrs.get("mode", "nearest")
-    if mode == "linear":
-        _bilinear(draft, node, source, made)
-        return
-    if mode != "nearest":
-        raise ModelError(f"{node.name!r}: TFLite has no Resize of mode {mode!r}")
-    places = [_places(draft, node, before[k], after[k], k) for _, k in _AXES]
+    places = [_nearest(draft, node, axis) for _, axis in _AXES]
     plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
         _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, made)
@@ -285,42 +293,54 @@ def _to_size(draft: Draft, code: str, table: str, source: int, made: int, **opti
     draft.emit(code, [source, size], [made], table, **options)
 
 
-def _bilinear(draft: Draft, node: onnx.NodeProto, source: int, made: int) -> None:
-    mode = attributes_of(node).get("coordinate_transformation_mode", "half_pixel")
-    if mode not in (*_SYMMETRIC, "align_corners", "asymmetric"):
-        raise ModelError(f"{node.name!r}: TFLite has no bilinear Resize with {mode!r}")
-    corners, half = mode == "align_corners", mode in _SYMMETRIC
-    options = {"AlignCorners": corners, "HalfPixelCenters": half}
-    _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RESIZE_BILINEAR, or products with the weights of rows and of columns.
 
-
-def _places(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
-    """Return the places that nearest values come from, int64 [after], by ONNX's formulas."""
-    attrs = attributes_of(node)
-    out, scale = np.arange(after, dtype=np.float64), _scale(draft, node, before, after, axis)
+    RESIZE_BILINEAR takes the scale from the extents, and knows neither cubic nor antialias.
+    """
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    if mode == "asymmetric":
-        found = out / scale
-    elif mode in _SYMMETRIC:
-        found = (out + 0.5) / scale - 0.5 if after > 1 or mode == "half_pixel" else out * 0
-    elif mode == "align_corners":
-        found = out * (before - 1) / max(after - 1, 1)
-    else:
-        raise ModelError(f"{node.name!r}: TFLite has no nearest Resize with {mode!r}")
+    ends = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _AXES]
+    rows, columns = (interpolation(*end, attrs) for end in ends)
+    plain = [interpolation(*end[:3]) for end in ends]
+    bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
+    if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
+        source = draft.read(name, CHANNELS_LAST)
+        made = draft.store(result, CHANNELS_LAST, draft.quantization(source))
+        options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
+        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+        return
+    left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
+    part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
+    made, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), made)):
+        draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
+
+
+def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
+    """Return the places that nearest values come from along an axis, int64."""
+    attrs = attributes_of(node)
+    before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     rounding: dict[str, Any] = {
         "round_prefer_floor": lambda x: np.ceil(x - 0.5),
         "round_prefer_ceil": lambda x: np.floor(x + 0.5),
         "floor": np.floor,
         "ceil": np.ceil,
     }
-    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](found)
-    return np.clip(nearest, 0, before - 1).astype(np.int64)
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    scale = _scale(draft, node, before, after, axis)
+    places = coordinates(before[axis], after[axis], mode, scale)
+    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](places)
+    return np.clip(nearest, 0, before[axis] - 1).astype(np.int64)
 
 
-def _scale(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> float:
+def _scale(
+    draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
+) -> float:
     """Return the factor of an axis: what the node says, or that of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:
-        return after / before
+        return after[axis] / before[axis]
     return float(scales[listed.index(axis)]) if axis in listed else 1.0

@@ -6,23 +6,25 @@ wanted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import onnx
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from npuconv.arithmetic import litert
 from npuconv.arithmetic.operators import TensorScale
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
-from npuconv.emit.tflite import conversions, convolution, flatbuffer, floats, movement
+from npuconv.emit.tflite import conversions, convolution, floats, movement
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
 from npuconv.emit.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
+from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
+from npuconv.rules.context import FormObstacle
 from npuconv.version import __version__
 
 Handler = Callable[[Draft, onnx.NodeProto], None]
@@ -38,7 +40,7 @@ HANDLERS: dict[str, Handler] = {
     "MaxPool": movement.max_pool,
     "Pad": movement.pad,
     "Clip": movement.clip,
-    "Gather": movement.gather,
+    **dict.fromkeys(("Gather", "GatherND"), movement.gather),
     "Slice": movement.slice_,
     "Split": movement.split,
     "DepthToSpace": movement.depth_to_space,
@@ -49,24 +51,19 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(floats.REDUCTIONS, floats.reduction),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), floats.global_pool),
     **dict.fromkeys(("Softmax", "LogSoftmax"), floats.softmax),
-    "InstanceNormalization": floats.instance_normalization,
     "AveragePool": floats.average_pool,
-    "Reciprocal": floats.reciprocal,
-    "HardSigmoid": floats.hard_sigmoid,
     "LeakyRelu": floats.leaky_relu,
     "PRelu": floats.prelu,
     "Gemm": floats.gemm,
     "MatMul": floats.matmul,
-    "Cast": floats.cast,
+    **dict.fromkeys(("Cast", "CastLike"), floats.cast),
     "Expand": floats.expand,
 }
-_STANDARD = ("", "ai.onnx")
 ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
 LAYERS = "npuconv.layers"  # of the metadata: tensors of the layers, by their names in ONNX
 STORED = "npuconv.stored"  # of the metadata: names, orders and numbers of these tensors
 _LETTERS = "NCHW"
 _PREFIX = "npuconv."  # of the metadata that go into the file
-_SAID_AT_MOST = 8  # operators that an error names
 
 
 @dataclass(frozen=True)
@@ -98,29 +95,93 @@ def translate(model: onnx.ModelProto) -> Translation:
         model: as ``--format qoperator`` writes it; not changed.
 
     Raises:
-        UsageError: the package ``tflite``, which numbers operators, is missing.
-        ModelError: an operator that TFLite does not have, or a shape that is not known.
+        ModelError: a part that TFLite cannot hold.
     """
-    draft, found = Draft(_with_shapes(model)), int8_operators(model)
-    nodes = _folded(draft, model)
-    _check_operators(nodes)
-    _declare(draft, found.made.values())
-    inputs = [_input(draft, info.name) for info in _given(model)]
+    translation, obstacles = _attempt(model)
+    if translation is None:
+        parts = [f"{o.node!r}: {o.problem}" if o.node else o.problem for o in obstacles]
+        raise ModelError("; ".join(parts), hint=obstacles[0].fix)
+    return translation
+
+
+def find_obstacles(model: onnx.ModelProto) -> list[FormObstacle]:
+    """Return the parts of a float model that TFLite cannot hold, in the order of the nodes.
+
+    Its operators have the attributes of the integer form, so that no calibration is needed.
+    """
+    return _attempt(model)[1]
+
+
+def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObstacle]]:
+    """Return the translation and its obstacles; None where there are any."""
+    if obstacles := _open_extents(model):
+        return None, obstacles
+    model = _with_shapes(model)
+    sources = expand(model, HANDLERS)
+    draft, int8 = Draft(model), int8_operators(model)
+    log = _Log(draft, sources)
+    nodes = [node for node in model.graph.node if not log.attempt(fold, node, HANDLERS)]
+    _declare(draft, int8.made.values())
+    graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
+    for info in _given(model):
+        with log.errors_of("", [info.name]):
+            inputs.append(_input(draft, info.name))
     for node in nodes:
-        one = found.made.get(node.output[0])
-        if one is not None:
-            whole = _alone(draft, one)
-            HANDLERS[whole.op_type](draft, whole)
-            _finish(draft, one, whole)
-        elif node.output[0] not in draft.fused | found.inside:
-            HANDLERS[node.op_type](draft, node)
-    graph, outputs = draft.graph, list[tuple[str, View]]()
-    for name in draft.outputs:
-        taken = [view.index for _, view in (*inputs, *outputs)]
-        outputs.append(_output(draft, name, taken))
+        if node.output[0] not in draft.fused and node.output[0] not in int8.inside:
+            log.attempt(_write, node, int8.made.get(node.output[0]))
+    for name in filter(lambda output: output not in log.failed, draft.outputs):
+        with log.errors_of("", []):
+            taken = [view.index for _, view in (*inputs, *outputs)]
+            outputs.append(_output(draft, name, taken))
+    if log.obstacles:
+        return None, log.obstacles
     graph.inputs = tuple(view.index for _, view in inputs)
     graph.outputs = tuple(view.index for _, view in outputs)
-    return Translation(graph, _ends(graph, inputs), _ends(graph, outputs), draft.stored())
+    ends = _ends(graph, inputs), _ends(graph, outputs)
+    return Translation(graph, *ends, draft.stored()), []
+
+
+@dataclass
+class _Log:
+    """Obstacles so far. Consumers of a node that failed are translated if its shape is known."""
+
+    draft: Draft
+    sources: Mapping[str, str]  # user's node, by the name of a part of its function
+    obstacles: list[FormObstacle] = field(default_factory=list)  # one for each node
+    failed: set[str] = field(default_factory=set)  # tensors of unknown shape
+
+    def attempt(self, step: Callable[..., Any], node: onnx.NodeProto, *arguments: Any) -> Any:
+        """Call a step on a node; return its result, or True if it failed."""
+        if not self.failed.isdisjoint(node.input):
+            self.failed.update(node.output)
+            return True
+        with self.errors_of(self.sources.get(node.name, node.name), node.output):
+            return step(self.draft, node, *arguments)
+        return True
+
+    @contextlib.contextmanager
+    def errors_of(self, name: str, outputs: Iterable[str]) -> Iterator[None]:
+        """Note the error of a node within a with statement, and add tensors for its outputs."""
+        try:
+            yield
+        except ModelError as error:
+            if not name or name not in {obstacle.node for obstacle in self.obstacles}:
+                self.obstacles.append(FormObstacle(name, error.message, error.hint))
+            self.failed.update(filter(None, outputs))
+            for result in [tensor for tensor in self.failed if self.draft.knows(tensor)]:
+                with contextlib.suppress(ModelError):  # of its type
+                    self.draft.store(result, same(len(self.draft.shape(result))))
+                    self.failed.discard(result)
+
+
+def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
+    """Translate a node, or the int8 operator that it makes."""
+    whole = node if int8 is None else _alone(draft, int8)
+    if node.domain not in STANDARD or whole.op_type not in HANDLERS:
+        raise ModelError(f"TFLite has no operator for {node.op_type}")
+    HANDLERS[whole.op_type](draft, whole)
+    if int8 is not None:
+        _finish(draft, int8, whole)
 
 
 def _ends(graph: Graph, views: list[tuple[str, View]]) -> tuple[End, ...]:
@@ -136,88 +197,25 @@ def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy whose shapes follow from those of its inputs."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    _check_extents(made)
     for info in _given(made):
         for dim in info.type.tensor_type.shape.dim[:1]:
             dim.dim_value = dim.dim_value if dim.HasField("dim_value") else 1
-    del made.graph.value_info[:]
-    for info in made.graph.output:
-        info.type.tensor_type.ClearField("shape")
+    for info in (*made.graph.value_info, *made.graph.output):
+        if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):
+            info.type.tensor_type.ClearField("shape")
     return onnx.shape_inference.infer_shapes(made, data_prop=True)
 
 
-def _check_extents(model: onnx.ModelProto) -> None:
-    """Refuse an input with an unknown extent that is not its first.
-
-    Raises:
-        ModelError: names it, and the flag to give.
-    """
+def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
+    """Return an obstacle for each input with unknown extents beside its first."""
+    found = []
     for info in _given(model):
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-            if axis > 0 and not dim.HasField("dim_value"):
-                raise ModelError(
-                    f"input {info.name!r}: extent {axis} is {dim.dim_param or '?'}, but TFLite "
-                    "needs a number",
-                    hint=f"give --input-shape {info.name}=... with all extents",
-                )
-
-
-def _folded(draft: Draft, model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Return the nodes, without those whose inputs are constants: these are computed."""
-    kept = []
-    for node in model.graph.node:
-        values = [draft.constant(name) if name else None for name in node.input]
-        if node.op_type == "Shape" and draft.knows(node.input[0]):
-            values = [np.zeros(draft.shape(node.input[0]), np.int8)]
-        named = [name for name in node.input if name]
-        found = [v for v in values if v is not None]
-        known = node.op_type in HANDLERS or node.op_type in _FOLDED
-        if not known or len(found) < len(named):
-            kept.append(node)
-            continue
-        feeds = dict(zip(named, found, strict=True))
-        try:
-            results = ReferenceEvaluator(node).run(None, feeds)
-        except Exception as error:  # of numpy, for the most part
-            raise ModelError(
-                f"node {node.name!r} ({node.op_type}) cannot be computed: {error}"
-            ) from None
-        for name, value in zip(node.output, results, strict=False):
-            draft.fold(name, np.asarray(value))
-    return kept
-
-
-_FOLDED = ("Shape", "Constant", "ConstantOfShape", "Range", "Not", "And", "Or", "Mod", "Size")
-
-
-def check(model: onnx.ModelProto) -> None:
-    """Refuse a float model whose integer form could not be translated, before any calibration.
-
-    Raises:
-        UsageError: the package ``tflite`` is missing.
-        ModelError: an operator that TFLite does not have, or has in another form only; an input
-            of unknown extents.
-    """
-    flatbuffer.require()
-    translate(model)  # its operators have the attributes of the integer form
-
-
-def _check_operators(nodes: Iterable[onnx.NodeProto]) -> None:
-    """Refuse what TFLite has no operator for.
-
-    Raises:
-        ModelError: names operators, how many there are, and one of each.
-    """
-    missing = [n for n in nodes if n.domain not in _STANDARD or n.op_type not in HANDLERS]
-    if not missing:
-        return
-    counts = Counter(node.op_type for node in missing)
-    first = {node.op_type: node.name for node in reversed(missing)}
-    shown = [f"{op} ({n}, such as {first[op]!r})" for op, n in counts.most_common(_SAID_AT_MOST)]
-    raise ModelError(
-        f"the TFLite form has no operator for {', '.join(shown)}",
-        hint="choose --format qoperator, or cut the model before them",
-    )
+        dims = list(enumerate(info.type.tensor_type.shape.dim))[1:]
+        texts = [f"{k} is {d.dim_param or '?'}" for k, d in dims if not d.HasField("dim_value")]
+        problem = f"input {info.name!r}: extent {', '.join(texts)}, but TFLite needs numbers"
+        fix = f"give --input-shape {info.name}=... with all extents"
+        found += [FormObstacle("", problem, fix)] if texts else []
+    return found
 
 
 def _input(draft: Draft, name: str) -> tuple[str, View]:
@@ -312,9 +310,7 @@ def write(model: onnx.ModelProto) -> TfliteFile:
         model: as ``--format qoperator`` writes it; not changed.
 
     Raises:
-        UsageError: the package ``tflite`` is missing.
-        ModelError: an operator that TFLite does not have, a shape that is not known, or more
-            than 2 GB.
+        ModelError: a part that TFLite cannot hold, or more than 2 GB.
     """
     made = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}

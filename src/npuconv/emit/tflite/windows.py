@@ -51,6 +51,8 @@ def padded(
     strides: Sequence[int],
     pads: Sequence[int],
     fill: Array | None = None,
+    *,
+    explicit: bool = False,
 ) -> tuple[int, int]:
     """Return what a window slides over, and its ``Padding``; a PAD is appended where it needs one.
 
@@ -61,10 +63,11 @@ def padded(
         strides: of both axes.
         pads: top, left, bottom, right.
         fill: the value that is padded; None for the real number 0.
+        explicit: whether a PAD is wanted also where TFLite has a name for the padding.
     """
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], window, strides, pads)
-    if named:
+    if named and not explicit:
         return source, enumerator("Padding", named)
     top, left, bottom, right = pads
     ends = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
@@ -88,7 +91,7 @@ def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
     """Return what is padded before and after each axis, int64 [rank, 2]."""
     pads = draft.constant(node.input[1])
     if pads is None:
-        raise ModelError(f"{node.name!r}: pads are not constant")
+        raise ModelError("pads are not constant")
     axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     places = np.arange(rank) if axes is None else axes % rank
     found = np.zeros((rank, 2), np.int64)

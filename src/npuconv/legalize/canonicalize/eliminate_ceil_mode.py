@@ -4,10 +4,9 @@ A pool that rounds an extent up lets its last window hang over the edge. Pads at
 room for that window: no cell of them is the largest, and an average that does not count its
 pads does not count them. Where rounding up and down give the same, nothing is padded.
 
-Runtimes do not count a last window that would start in the padding; ONNX's shape inference
-did before opset 22, and onnxruntime then refuses what follows. So an average that counts its
-pads, but not the cells beyond them, gets a Pad in front where that would happen, and keeps
-the attribute elsewhere. Needs the extents.
+An average that counts its pads, but not the cells beyond them, gets a Pad in front: integer
+kernels divide by the whole window, and ONNX's shape inference before opset 22 counts a last
+window that would start in the padding. Needs the extents.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
     counts = _counts_pads(node, axes)
     if not counts or all(pair == one[-1] for pair, one in zip(pads, axes, strict=True)):
         return _write(model, ctx, node, pads, counts=counts)
-    if any(map(_is_counted_too_many, axes)) and model.opset >= OPSET and query.is_standard(node):
+    if model.opset >= OPSET and query.is_standard(node):
         return _pad_in_front(model, ctx, node, pads, axes)
     return 0
 
@@ -76,13 +75,6 @@ def _counts_pads(node: Node, axes: _Axes) -> bool:
     """Return whether it divides by a number that its pads are in, and cells beyond are not."""
     counted = node.op == "AveragePool" and query.attribute(node, "count_include_pad", 0)
     return bool(counted) and any(any(pair) for *_, pair in axes)
-
-
-def _is_counted_too_many(axis: _Axis) -> bool:
-    """Return whether a last window would begin beyond the input."""
-    extent, kernel, stride, dilation, pads = axis
-    rest = (extent + sum(pads) - effective_kernel(kernel, dilation)) % stride
-    return rest > 0 and pool_output(*axis, ceil=True) == conv_output(*axis)
 
 
 def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: bool) -> int:

@@ -1,11 +1,13 @@
 """Compute now what depends on constants only.
 
 Constant nodes become initializers; shapes of tensors whose extents are all known,
-ConstantOfShape, DequantizeLinear of a weight and everything else that reads
-constants only is run once, on onnxruntime, and checked against ONNX's reference.
+ConstantOfShape, DequantizeLinear of a weight and every other node whose value depends
+on constants only is run once, on onnxruntime, and checked against ONNX's reference.
+CastLike depends on the type of its second input only, so it becomes a Cast; EyeLike
+depends on the extents of its input.
 
-A tensor that would be larger than ``max_folded_mib`` stays computed, and so does
-what is random, has a subgraph, or makes an output of the model.
+A tensor that would be larger than ``max_folded_mib`` stays computed, and so do random
+numbers, nodes with a subgraph, and outputs of the model that no node reads.
 """
 
 from __future__ import annotations
@@ -19,17 +21,13 @@ from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.core import Model, subgraphs
+from npuconv.model.core import Model, subgraphs, sweep
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
-    | {"Multinomial", "Bernoulli", "Dropout"}
-)
 # Their output can be larger than all they read, so its size must be known before they run.
 _EXPANDING = frozenset(
     {"ConstantOfShape", "Expand", "Tile", "Range", "Pad", "Resize", "Upsample", "OneHot"}
@@ -42,7 +40,11 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.
     fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
-    fired += sum(_fold(model, node, _shape(node)) for node in model.nodes("Shape", "Size"))
+    limit = ctx.options.max_folded_mib * 2**20
+    extents = [n for n in model.nodes("Shape", "Size", "EyeLike") if not _size_obstacle(n, limit)]
+    fired += sum(_fold(model, node, _of_extents(node)) for node in extents)
+    if casts := sum(_as_cast(model, node) for node in model.nodes("CastLike")):
+        sweep(model)  # sorts them in
     nodes = _foldable(model, ctx)
     if nodes:
         counts = sorted(Counter(node.op for node in nodes).items())
@@ -55,12 +57,12 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
         if not folded:
             ctx.rewrites.pop()
         fired += folded
-    return fired
+    return fired + casts
 
 
 def _fold(model: Model, node: Node, array: np.ndarray | None) -> int:
     result = node.outputs[0]
-    if array is None or model.is_output(result):
+    if array is None or not len(result.outputs):
         return 0
     edit.replace_by_constant(model, result, array)
     return 1
@@ -78,8 +80,8 @@ def _constant(node: Node) -> np.ndarray | None:
     return None  # strings: nothing a convolution reads
 
 
-def _shape(node: Node) -> np.ndarray | None:
-    """Return the result of Shape or Size where all extents are known."""
+def _of_extents(node: Node) -> np.ndarray | None:
+    """Return the result of Shape, Size or EyeLike where all extents are known."""
     import numpy as np
 
     dims = query.static_shape(node.inputs[0])
@@ -87,7 +89,28 @@ def _shape(node: Node) -> np.ndarray | None:
         return None
     if node.op == "Size":
         return np.asarray(math.prod(dims), np.int64)
+    if node.op == "EyeLike":
+        diagonal = np.eye(dims[0], dims[1], node.attrs.get("k", 0))
+        return diagonal.astype(node.outputs[0].dtype)
     return np.asarray(dims[node.attrs.get("start", 0) : node.attrs.get("end")], np.int64)
+
+
+def _as_cast(model: Model, node: Node) -> int:
+    """Replace a CastLike by a Cast to the type of its second input."""
+    import numpy as np
+    import onnx
+
+    dtype = node.inputs[1].dtype
+    if dtype is None:
+        return 0
+    if not isinstance(dtype, int):  # graph-surgeon has integers for types that numpy lacks
+        dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    cast = edit.add_node(
+        model, "Cast", node.inputs[:1], [], origin=[node], attrs={**node.attrs, "to": dtype}
+    )
+    edit.keep_name(cast, node)
+    edit.take_over_outputs(node, cast)
+    return 1
 
 
 def _foldable(model: Model, ctx: PassContext) -> list[Node]:
@@ -97,7 +120,7 @@ def _foldable(model: Model, ctx: PassContext) -> list[Node]:
     for node in model.nodes():
         if not _reads_constants(node, known) or not _is_pure(node):
             continue
-        if any(model.is_output(t) for t in node.outputs):
+        if not any(len(t.outputs) for t in node.outputs):  # an output of the model
             continue
         reason = _size_obstacle(node, ctx.options.max_folded_mib * 2**20)
         if reason:
@@ -115,9 +138,9 @@ def _reads_constants(node: Node, known: set[int]) -> bool:
 
 def _is_pure(node: Node) -> bool:
     """Return whether a node may be run once instead of every time."""
-    if not query.is_standard(node) or node.op in _RANDOM or any(subgraphs(node)):
+    if not query.is_standard(node) or node.op in query.RANDOM or any(subgraphs(node)):
         return False
-    return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")
+    return node.op not in ("Constant", "QuantizeLinear") and "Sequence" not in node.op
 
 
 def _size_obstacle(node: Node, limit: int) -> str:

@@ -1,8 +1,8 @@
 """Call a new model by the older opset it could as well be written in.
 
-Where the model is of a newer opset than `--opset` asks for (21 by default), and every
-operator of it reads the same in that one, its number is lowered, so that older runtimes
-load the result. If one does not, it is named and the opset stays.
+Where the model is of a newer opset than `--opset` or the target asks for (else 21), and
+every operator of it reads the same in that one, its number is lowered, so that older
+runtimes load the result. If one does not, it is named and the opset stays.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ def lower_opset(model: Model, ctx: PassContext) -> int:
     if model.opset <= wanted:
         return 0
     for node, _ in model.walk():
-        if not _opset.reads_the_same(node, model.opset, wanted):
+        if not _opset.reads_the_same(model, node, wanted):
+            model.obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
             ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {wanted}")
             return 0
     with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {wanted}", measure=False):
-        model.graph.opset = wanted
+        model.graph.opset, model.obstacle = wanted, ""
     return 1

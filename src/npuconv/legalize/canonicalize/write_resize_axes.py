@@ -1,22 +1,29 @@
-"""Let a Resize that names some axes name all of them.
+"""Let a Resize that names some axes, or keeps the aspect ratio, say what it does to every axis.
 
 Since opset 18 `axes` says what `scales` or `sizes` are about. Without it they are about
 every axis in its order, which is what devices and layout changes understand: an axis that
-is not resized has scale 1, or its own extent for size.
+is not resized has scale 1, or its own extent for size. Sizes that are only bounds
+(`keep_aspect_ratio_policy`) become the one scale that they stand for.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SCALES, _SIZES = 2, 3  # inputs
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants",))
+@model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
 def write_resize_axes(model: Model, ctx: PassContext) -> int:
     return sum(_write(model, ctx, node) for node in model.nodes("Resize"))
 
@@ -25,24 +32,64 @@ def _write(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
 
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])
-    if not axes or dims is None:
-        return 0
+    policy = str(query.attribute(node, "keep_aspect_ratio_policy", "stretch"))
     index = _SIZES if query.input_of(node, _SIZES) is not None else _SCALES
-    given = query.constant_input(node, index)
-    others: list[int | str | None] = [1] * len(dims) if index == _SCALES else list(dims)
-    if given is None or query.input_of(node, 1) is not None or _keeps_aspect(node):
+    amounts = query.constant_input(node, index)
+    if dims is None or amounts is None or query.input_of(node, 1) is not None:
         return 0
-    for axis, value in zip(axes, given, strict=True):
-        others[int(axis)] = value
-    if any(not isinstance(value, int | np.number) for value in others):
+    if not axes and policy == "stretch":
         return 0
-    whole = np.asarray(others, given.dtype)
-    with ctx.rewrite(model, [node], f"axes={list(axes)}", f"{whole.tolist()} for all axes"):
-        edit.set_input(node, index, edit.constant(model, f"{node.name}/all_axes", whole))
-        del node.attrs["axes"]
+    axes, text = axes or range(len(dims)), f"{policy} {list(amounts)} for axes {axes}"
+    if index == _SIZES and policy != "stretch":
+        axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of the others
+        amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
+        if amounts is None:
+            ctx.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
+            return 0
+    with ctx.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
+        if index == _SIZES and policy == "stretch":
+            whole = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
+        else:
+            index, scales = _SCALES, np.ones(len(dims), np.float32)
+            scales[list(axes)] = amounts
+            whole = edit.constant(model, f"{node.name}/all_axes", scales)
+        edit.drop_inputs(node, _SCALES)
+        edit.set_input(node, index, whole)
+        for name in ("axes", "keep_aspect_ratio_policy"):
+            node.attrs.pop(name, None)
     return 1
 
 
-def _keeps_aspect(node: Node) -> bool:
-    """Return whether sizes are only bounds."""
-    return str(query.attribute(node, "keep_aspect_ratio_policy", "stretch")) != "stretch"
+def _common_scale(
+    dims: Sequence[int | str | None], bounds: np.ndarray, policy: str
+) -> np.ndarray | None:
+    """Return the scale that keeps the bounds; None if an extent is open or would round up."""
+    import numpy as np
+
+    extents = np.asarray([dim if isinstance(dim, int) else 0 for dim in dims], np.float32)
+    if not extents.size or not extents.all():
+        return None if extents.size else extents
+    ratios = bounds.astype(np.float32) / extents
+    scale = ratios.min() if policy == "not_larger" else ratios.max()
+    # A runtime may multiply in float32 or in float64.
+    exact = np.asarray([scale * extents, scale.astype(np.float64) * extents])
+    return scale if (np.floor(exact) == np.floor(exact[0] + 0.5)).all() else None
+
+
+def _all_sizes(model: Model, node: Node, sizes: dict[int, np.integer]) -> Tensor:
+    """Return the sizes of all axes: those that are given, else extents of the input."""
+    import numpy as np
+
+    dims, parts = query.shape(node.inputs[0]) or (), []
+    whole = [sizes.get(i, sizes.get(i - len(dims), dim)) for i, dim in enumerate(dims)]
+    for axis, size in enumerate(whole):
+        if isinstance(size, int | np.integer):
+            parts.append(edit.integers(model, f"{node.name}/size", [int(size)]))
+            continue
+        parts.append(edit.variable(model, f"{node.name}/extent", dtype=np.int64))
+        attrs = {"start": axis, "end": axis + 1}
+        edit.add_node(model, "Shape", node.inputs[:1], parts[-1:], origin=[node], attrs=attrs)
+    if all(map(query.is_constant, parts)):
+        values = np.concatenate([part.values for part in parts])
+        return edit.constant(model, f"{node.name}/all_axes", values)
+    return edit.insert(model, "Concat", parts, origin=[node], shape=[len(dims)], attrs={"axis": 0})

@@ -3,7 +3,8 @@
 HardSwish and HardSigmoid as Add, Clip, Mul and Div, GELU by an Erf or a Tanh, SiLU as
 Sigmoid and Mul, Mish: whatever their spelling, operators that together are a function
 of one value are compared with these by their values. Only where the target lists the
-whole operator, nothing else reads a value in between, and the opset has it.
+whole operator, nothing else reads a value in between, and the opset has it. A GELU by
+an Erf is written so for TFLite, too, which has no other operator for it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _KNOWN = (
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, ctx: PassContext) -> int:
     wanted = [one for one in _KNOWN if ctx.target.operator(one.op) is not None]
+    if ctx.options.format == "tflite" and model.nodes("Erf"):
+        wanted.append(Whole("Gelu", 20))
     if not wanted:
         return 0
     place = places(model)

@@ -1,13 +1,16 @@
 """Turn convolutions of several groups into plain ones.
 
 Where the target refuses the group (between 1 and the channels, mostly), there are two
-forms, and the cheaper one that it takes is chosen by the ``costs`` of the target file
-(``--prefer split`` or ``dense`` overrides):
+forms (``--prefer split`` or ``dense`` overrides the choice):
 
 - split: one convolution for each group over its slice of the channels, then Concat.
   The same MACs and weights; the slices and the result are moved.
 - dense: one convolution over all channels, whose weights are zero between groups. It
-  has ``group`` times the MACs and the weights.
+  has ``group`` times the MACs and the weights, at most ``max_folded_mib`` of these.
+
+A device without Split or Concat takes the dense form, unless that breaks another limit: the host
+would split and join, and every group would cross to the device and back. A device with both takes
+the form that is cheaper by the ``costs`` of its target file.
 
 A depthwise convolution with several outputs for each channel stays one where the
 target takes it.
@@ -32,7 +35,12 @@ from npuconv.partition.costs import choose, chosen
 
 @model_pass(
     Phase.LEGALIZE,
-    after=("resolve-auto-pad", "rewrite-1d-as-2d", "rewrite-conv-transpose-as-conv"),
+    after=(
+        "resolve-auto-pad",
+        "remove-3d-axis",
+        "rewrite-1d-as-2d",
+        "rewrite-conv-transpose-as-conv",
+    ),
 )
 def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
     if model.opset < 13:

@@ -1,8 +1,10 @@
-"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
+"""Take a Pad apart: what it crops, what it repeats, what it adds to batch or channels.
 
 Negative amounts become a Slice, which passes int8 on; what grows is padded after
-it. Zeros added to batch or channels stay a Pad of their own where what is added around
-the image can then be folded into every convolution or pool that reads it.
+it. Cells that `edge` and `wrap` repeat become Slice and Concat where the target takes these
+and no such Pad, and for TFLite, which has none. Zeros added to batch or channels stay a Pad
+of their own where what is added around the image can then be folded into every convolution
+or pool that reads it.
 
 ONNX does not say whether reflect, edge and wrap look at cells that the other end of
 the same axis crops, so such a Pad is left alone.
@@ -10,13 +12,15 @@ the same axis crops, so such a Pad is left alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
-from npuconv.model import edit, query
+from npuconv.model import edit, facts, query
 from npuconv.model.conv import Pairs, flat_pads
 from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
@@ -40,6 +44,8 @@ def _split(model: Model, ctx: PassContext, node: Node) -> int:
             return _crop(model, ctx, node, amounts)
         ctx.refuse(model, node, reason)
         return 0
+    if query.pad_mode(node) in ("edge", "wrap") and dims is not None and any(map(any, amounts)):
+        return _repeat(model, ctx, node, amounts, dims)
     if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
         return _part(model, ctx, node, amounts)
     return 0
@@ -83,6 +89,42 @@ def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
             edit.disconnect_outputs(node)
             edit.add_node(model, "Slice", inputs, outputs, origin=[node])
     return 1
+
+
+def _repeat(
+    model: Model, ctx: PassContext, node: Node, amounts: Pairs, dims: Sequence[int | str | None]
+) -> int:
+    """Write a Pad that repeats cells as Slice and Concat, where the device or the form lacks it."""
+    operator, mode = ctx.target.operator("Pad"), query.pad_mode(node)
+    taken = operator is not None and not operator.objections(facts.settled(node))
+    moves = all(ctx.target.operator(op) is not None for op in ("Slice", "Concat"))
+    if ctx.options.format != "tflite" and (taken or not moves):
+        return 0
+    extents = [dim if isinstance(dim, int) else 0 for dim in dims]
+    if mode == "wrap" and any(max(p) > dim for p, dim in zip(amounts, extents, strict=True)):
+        ctx.refuse(model, node, "it wraps around more cells than an axis is known to have")
+        return 0
+    before, result = f"Pad {flat_pads(amounts)} of mode {mode}", node.inputs[0]
+    with ctx.rewrite(model, [node], before, "Slice + Concat", modulus=None):
+        for axis, (begin, end) in enumerate(amounts):
+            repeated = [(0, 1, begin), (-1, TO_THE_END, end)]  # start and end of cells, how often
+            if mode == "wrap":
+                repeated = [(-begin, TO_THE_END, min(begin, 1)), (0, end, min(end, 1))]
+            first, last = (
+                [_sliced(model, node, result, start, stop, axis)] * times if times else []
+                for start, stop, times in repeated
+            )
+            if first or last:
+                parts = [*first, result, *last]
+                result = edit.insert(model, "Concat", parts, origin=[node], attrs={"axis": axis})
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return 1
+
+
+def _sliced(model: Model, node: Node, x: Tensor, start: int, stop: int, axis: int) -> Tensor:
+    bounds = [edit.integers(model, f"{node.name}/bounds", [v]) for v in (start, stop, axis)]
+    return edit.insert(model, "Slice", [x, *bounds], origin=[node])
 
 
 def _write(model: Model, node: Node, amounts: Pairs) -> None:

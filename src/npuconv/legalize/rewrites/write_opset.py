@@ -1,16 +1,17 @@
 """Raise a legal model to the opset that is asked for.
 
-That is `--opset`, 21 by default. Other runtimes want a new one: ONNX's reference evaluator
-takes int8 conversions from opset 19 on. Operators are converted as by raise-opset; if one
-cannot be, it is named, the opset stays, and MDL006 says so.
+That is `--opset`, by default the `opset` of the target, else 21. Other runtimes want a new
+one: ONNX's reference evaluator takes int8 conversions from opset 19 on. Operators are
+converted as by raise-opset; if one cannot be, the model is raised to the newest opset that
+all reach, and MDL006 names the node.
 """
 
 from __future__ import annotations
 
-from npuconv.config import OLDEST_OPSET
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
+from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
@@ -19,4 +20,4 @@ def write_opset(model: Model, ctx: PassContext) -> int:
 
     if not OLDEST_OPSET <= model.opset < ctx.options.opset:
         return 0  # raise-opset could not even reach the oldest: MDL003 says so
-    return _opset.raise_to(model, ctx, ctx.options.opset)
+    return _opset.raise_to(model, ctx, ctx.options.opset, least=model.opset + 1)

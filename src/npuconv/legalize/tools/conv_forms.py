@@ -32,14 +32,28 @@ def refuses_rank(ctx: PassContext, win: Window) -> bool:
 
 
 def refuses_group(ctx: PassContext, win: Window) -> bool:
-    """Return whether the target refuses the groups of a convolution."""
+    """Return whether the target refuses the groups of a convolution.
+
+    Where it has no Split or no Concat, it also refuses groups whose limits one group would keep.
+    """
     operator = ctx.target.operator("Conv")
     if operator is None:
         return False
     facts = of_window(win)
     limits = operator.limits_for(win.mode)
     about = ("group", "mode", "channel_multiplier")
-    return any(limits[n].allows(facts.get(n), facts) is False for n in about if n in limits)
+    if any(limits[n].allows(facts.get(n), facts) is False for n in about if n in limits):
+        return True
+    if win.mode != "grouped" or divides_channels(ctx, win):
+        return False
+    return bool(ctx.objections(win)) and not ctx.objections(_dense(win))
+
+
+def divides_channels(ctx: PassContext, win: Window) -> bool:
+    """Return whether the device splits the channels that a convolution reads, and joins others."""
+    split, concat = (ctx.target.operator(op) for op in ("Split", "Concat"))
+    facts = {"rank": (win.axes or 0) + 2, "axis": 1}
+    return all(op is not None and not op.objections(facts) for op in (split, concat))
 
 
 def constants_obstacle(node: Node) -> str:
@@ -73,26 +87,30 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
         input=with_channels(win.input, inputs),
         output=with_channels(win.output, outputs),
     )
-    whole = replace(win, group=1, weight=(win.weight[0], inputs * win.group, *win.weight[2:]))
+    whole, crossing = _dense(win), not divides_channels(ctx, win)
     against, each, dense = ctx.lasting_objections(part), ctx.fitted(part), ctx.fitted(whole)
     if win.group > MAX_PARTS:
         against.append(f"it would take {win.group} convolutions")
+    too_large = ctx.lasting_objections(whole)
+    mib = 4 * math.prod(whole.weight or ()) / 2**20
+    if mib > ctx.options.max_folded_mib:
+        too_large.append(f"its weights have {mib:,.0f} MiB, over max_folded_mib")
     moved = elements(win.input) + elements(win.output) + each.moved_bytes * win.group
+    macs = None if each.cost.macs is None else each.cost.macs * win.group
+    cost = Cost(macs, each.cost.weight_bytes * win.group, each.cost.convolutions * win.group)
+    # In several convolutions it has parts, which the host would cut and join, too.
+    parts = crossing and dense.cost.convolutions > 1
     return [
-        Form("split", _times(each.cost, win.group), moved, next(iter(against), "")),
-        Form(
-            "dense",
-            dense.cost,
-            dense.moved_bytes,
-            next(iter(ctx.lasting_objections(whole)), ""),
-        ),
+        Form("split", cost, moved, next(iter(against), ""), crossing),
+        Form("dense", dense.cost, dense.moved_bytes, next(iter(too_large), ""), parts),
     ]
 
 
-def _times(cost: Cost, count: int) -> Cost:
-    """Return the cost of so many."""
-    macs = None if cost.macs is None else cost.macs * count
-    return Cost(macs, cost.weight_bytes * count, cost.convolutions * count)
+def _dense(win: Window) -> Window:
+    """Return the convolution over all channels, with zeros between the groups."""
+    assert win.weight is not None
+    weight = (win.weight[0], win.weight[1] * win.group, *win.weight[2:])
+    return replace(win, group=1, weight=weight)
 
 
 def with_channels(dims: Dims | None, channels: int) -> Dims | None:

@@ -1,273 +1,439 @@
-"""Conversion of a model from one opset to another."""
+"""Conversion of a model from one opset to another.
+
+A node crosses the versions of its operator one by one. For most the two schemas say what to do:
+an attribute becomes the input of that name, a default that changes is written out. ``STEPS``
+holds the changes that schemas do not show. A node that cannot cross a version keeps the model
+below it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
-import onnx
-from onnx import defs, helper, version_converter
+import numpy as np
+from onnx import TensorProto, defs, helper
 
 from npuconv.legalize.context import PassContext
-from npuconv.model import edit, query, skeleton
+from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.proto import node_proto
-from npuconv.model.surgeon import Constant, Variable
 from npuconv.model.types import Graph, Node, Tensor
 
+DECIDED = 28  # newest opset whose changes are known here: no node crosses a later one
 
-def reads_the_same(node: Node, source: int, target: int) -> bool:
-    """Return whether the node means the same in both opsets without a change to it.
 
-    True where the two schemas differ at most by types, by optional inputs and by
-    attributes whose default is what the older version did.
-    """
+class _ObstacleError(Exception):
+    """A node cannot cross a version of its operator."""
+
+    last = 0  # opset that it reaches
+
+
+def _require(condition: object, otherwise: str) -> None:
+    if not condition:
+        raise _ObstacleError(otherwise)
+
+
+def reads_the_same(model: Model, node: Node, target: int) -> bool:
+    """Return whether the node means the same in an older opset without a change to it."""
     if not query.is_standard(node):
         return True
+    draft = _Draft(model, model.graph, node)
     try:
-        a = defs.get_schema(node.op, source, "")
-        b = defs.get_schema(node.op, target, "")
-    except defs.SchemaError:
+        draft.check(target)
+        draft.cross(target, model.opset)
+    except _ObstacleError:
         return False
-    if a.since_version == b.since_version:
-        return not b.deprecated
-    older, newer = (a, b) if source < target else (b, a)
-    if older.since_version < _REDEFINED.get(node.op, 0) <= newer.since_version:
-        return False
-    return not (a.deprecated or b.deprecated) and _extends(older, newer, node)
+    return not draft.is_changed
 
 
-# Opsets from which the same inputs and attributes mean something else.
-_REDEFINED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "PRelu": 7}
-
-# BatchNormalization-14 renamed mean and var; their order and meaning stayed.
-_RENAMED = {"mean": "input_mean", "var": "input_var"}
-
-
-def _extends(older: defs.OpSchema, newer: defs.OpSchema, node: Node) -> bool:
-    names, old_names = ([_RENAMED.get(i.name, i.name) for i in s.inputs] for s in (newer, older))
-    if old_names != names[: len(old_names)]:
-        return False
-    if max((k for k, t in enumerate(node.inputs) if t.name), default=-1) >= older.max_input:
-        return False  # what was an attribute then, such as axes, is an input of this node
-    if len(older.outputs) > len(newer.outputs) and len(node.outputs) > len(newer.outputs):
-        return False
-    for name in node.attrs:
-        old, new = older.attributes.get(name), newer.attributes.get(name)
-        if old is None or new is None or old.type != new.type:
-            return False
-    shared = set(older.attributes) & set(newer.attributes) - set(node.attrs)
-    return all(
-        older.attributes[name].required
-        or _default(older.attributes[name]) == _default(newer.attributes[name])
-        for name in shared
-    )
-
-
-def _default(attribute: defs.OpSchema.Attribute) -> Any:
-    value = attribute.default_value
-    return helper.get_attribute_value(value) if value.name else None
-
-
-def raise_to(model: Model, ctx: PassContext, target: int) -> int:
-    """Convert every node that needs it, or none.
+def raise_to(model: Model, ctx: PassContext, target: int, least: int) -> int:
+    """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
     Returns:
-        Number of converted nodes, plus one for the opset itself; 0 if one cannot be converted.
+        Number of converted nodes, plus one for the opset itself; 0 if nothing changes.
     """
-    plans: list[tuple[Graph, Node, onnx.ModelProto]] = []
-    for graph, node in _all_nodes(model.graph):
-        if reads_the_same(node, model.opset, target):
-            continue
-        try:
-            plans.append((graph, node, _convert(node, model.opset, target)))
-        except Exception as error:  # the converter's failures have no common base
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
-            model.obstacle = f"{node.op} at {model.label(node)!r}: {reason}"
-            ctx.refuse(model, node, f"opset {model.opset} -> {target}: {reason}")
-            return 0
-    source = model.opset
-    for graph, node, proto in plans:
-        after = " + ".join(n.op_type for n in proto.graph.node if n.op_type != "Constant")
-        measure = graph is model.graph and not is_legacy_broadcast(node, source)
+    source, (reached, drafts) = model.opset, _plan(model, ctx, target)
+    if reached < least:
+        return 0
+    for draft in drafts:
+        operators = " + ".join(step.op for step in draft.steps)
+        legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it to compare
         with ctx.rewrite(
-            model, [node], f"{node.op} of opset {source}", f"{after} of {target}",
-            modulus=None, measure=measure,
+            model, [draft.node], f"{draft.node.op} of opset {source}", f"{operators} of {reached}",
+            modulus=None, measure=draft.graph is model.graph and not legacy,
         ):  # fmt: skip
-            model.graph.opset = target  # the new region is of the new opset, ...
-            _splice(model, graph, node, proto.graph)
+            model.graph.opset = reached  # the new region is of the new opset, ...
+            draft.write()
         model.graph.opset = source  # ... and the next old one of the old
-    with ctx.rewrite(model, [], f"opset {source}", f"opset {target}", measure=False):
-        model.graph.opset, model.obstacle = target, ""
-    return len(plans) + 1
+    if reached > source:
+        with ctx.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
+            model.graph.opset = reached
+    return len(drafts) + (reached > source)
 
 
-def _all_nodes(graph: Graph) -> list[tuple[Graph, Node]]:
-    found = []
-    for node in list(graph.nodes):
-        found.append((graph, node))
+def _plan(model: Model, ctx: PassContext, target: int) -> tuple[int, list[_Draft]]:
+    """Return the newest opset that every node reaches, and the nodes that change on the way."""
+    if target > model.opset:
+        model.obstacle = ""  # of an earlier attempt; else it is what keeps lower-opset from it
+    while target >= model.opset:
+        nodes = _all_nodes(model.graph)
+        drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
+        for draft in drafts:
+            try:
+                draft.cross(model.opset, target, runnable=True)
+            except _ObstacleError as error:
+                node = draft.node
+                ctx.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
+                model.obstacle = f"{node.op} at {model.label(node)!r}: {error}"
+                target = error.last
+                break
+        else:
+            return target, [draft for draft in drafts if draft.is_changed]
+    return 0, []
+
+
+def _all_nodes(graph: Graph) -> Iterator[tuple[Graph, Node]]:
+    for node in graph.nodes:
+        yield graph, node
         for _, inner in subgraphs(node):
-            found += _all_nodes(inner)
+            yield from _all_nodes(inner)
+
+
+@dataclass
+class _Step:
+    """A node to be written."""
+
+    op: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    attrs: dict[str, Any]
+
+
+class _Draft(_Step):
+    """A node on its way to another opset, with nodes to be written before and after it."""
+
+    def __init__(self, model: Model, graph: Graph, node: Node) -> None:
+        super().__init__(node.op, list(node.inputs), list(node.outputs), dict(node.attrs))
+        self.model, self.graph, self.node = model, graph, node
+        self.before: list[_Step] = []
+        self.after: list[_Step] = []
+
+    @property
+    def steps(self) -> list[_Step]:
+        return [*self.before, self, *self.after]
+
+    @property
+    def is_changed(self) -> bool:
+        node, ids = self.node, [id(t) for t in (*self.inputs, *self.outputs)]
+        same = ids == [id(t) for t in (*node.inputs, *node.outputs)] and len(self.steps) == 1
+        return not same or self.op != node.op or self.attrs != node.attrs
+
+    def cross(self, source: int, target: int, *, runnable: bool = False) -> None:
+        """Cross every version after ``source`` up to ``target``; raise _ObstacleError at the last.
+
+        With ``runnable`` only those that onnxruntime has a kernel for.
+        """
+        version = source - _schema(self.op, source).deprecated
+        while version := next((v for v in _versions(self.op) if version < v <= target), 0):
+            try:
+                lacks = runnable and self.op in _UNRUNNABLE.get(version, ())
+                _require(version <= DECIDED, f"npuconv does not know what opset {version} changes")
+                _require(not lacks, f"onnxruntime does not run it in opset {version}")
+                op, step = self.op, STEPS.get((self.op, version))
+                if step is not None:
+                    step(self)
+                if self.op == op:
+                    self._follow_schema(version, is_plain=step is None)
+            except _ObstacleError as error:
+                error.last = version - 1
+                raise
+
+    def _follow_schema(self, version: int, *, is_plain: bool) -> None:
+        """Write attributes as inputs, and defaults that change, as two schemas say."""
+        old, new = _schema(self.op, version - 1), _schema(self.op, version)
+        names = list(new.inputs)
+        same = names[: len(old.inputs)] == list(old.inputs)
+        _require(same or not is_plain, f"its inputs change with opset {version}")
+        for name in [n for n in self.attrs if n not in new.attributes]:
+            value, successor = self.attrs.pop(name), _SUCCESSORS.get(name, name)
+            if successor in new.attributes:
+                self.attrs[successor] = value
+            elif successor in names:
+                self._write_input(names.index(successor), name, value)
+            else:
+                _require(name in _OBSOLETE, f"opset {version} has no attribute {name!r} of it")
+        for name, (kind, _, default) in old.attributes.items():
+            new_kind, _, new_default = new.attributes.get(name, (kind, False, default))
+            if name not in self.attrs and default not in (None, new_default):
+                self.attrs[name] = default.decode() if isinstance(default, bytes) else default
+            if name in self.attrs and kind != new_kind:  # Cast-1 had the name of a type
+                value, names_type = self.attrs[name], isinstance(self.attrs[name], str)
+                _require(names_type or value == int(value), f"its {name} is {value}")
+                self.attrs[name] = TensorProto.DataType.Value(value) if names_type else int(value)
+        self.check(version)
+
+    def _write_input(self, index: int, name: str, value: Any) -> None:
+        from npuconv.model.surgeon import Variable
+
+        values = np.atleast_1d(value) if name == "k" else np.asarray(value)
+        is_float = values.size and values.dtype.kind == "f"
+        floats = np.float32 if values.ndim else self.inputs[0].dtype or np.float32
+        self.inputs += [Variable.empty() for _ in range(len(self.inputs), index + 1)]
+        self.inputs[index] = self.constant(values, floats if is_float else np.int64)
+
+    def check(self, opset: int) -> None:
+        """Raise _ObstacleError if the operator of an opset does not take the node as it is."""
+        schema, where = _schema(self.op, opset), f"in opset {opset}"
+        _require(not schema.deprecated, f"it is deprecated {where}")
+        count = max((i + 1 for i, t in enumerate(self.inputs) if t.name), default=0)
+        parameters, attributes = list(schema.inputs.items()), schema.attributes.items()
+        wrong = [name for name in self.attrs if name not in schema.attributes]
+        wrong += [name for name, (_, must, _) in attributes if must and name not in self.attrs]
+        for index, (name, (must, _)) in enumerate(parameters):
+            is_missing = index >= count or not self.inputs[index].name
+            wrong += [name] * (must and is_missing)
+        _require(not wrong, f"{', '.join(wrong)} is another {where}")
+        fits = count <= schema.most[0] and len(self.outputs) <= schema.most[1]
+        _require(fits, f"it has fewer inputs or outputs {where}")
+        for index, tensor in enumerate(self.inputs[:count]):
+            types = parameters[min(index, len(parameters) - 1)][1][1]
+            kind = _type_name(tensor.dtype) if types and tensor.name and tensor.dtype else ""
+            _require(not kind or kind in types, f"it does not take {kind} {where}")
+
+    def constant(self, values: Any, dtype: Any = np.int64) -> Tensor:
+        array = np.asarray(values, dtype)
+        return edit.constant(self.model, f"{self.node.name}/constant", array)
+
+    def dims(self, tensor: Tensor) -> Tensor:
+        """Return the shape of a tensor as a tensor."""
+        shape = query.static_shape(tensor)
+        return self.put_before("Shape", tensor) if shape is None else self.constant(shape)
+
+    def put_before(self, op: str, *inputs: Tensor, **attrs: Any) -> Tensor:
+        """Write an operator before this node; return its result."""
+        result = edit.variable(self.model, f"{self.node.name}/{op}")
+        self.before.append(_Step(op, list(inputs), [result], attrs))
+        return result
+
+    def reshape(self, op: str, *inputs: Tensor, **attrs: Any) -> None:
+        """Compute on the reshaped first input, and give the result the shape that this had."""
+        result = edit.variable(self.model, f"{self.node.name}/reshaped")
+        dims = self.dims(self.inputs[0])
+        self.inputs[0] = self.put_before(op, self.inputs[0], *inputs, **attrs)
+        self.after.append(_Step("Reshape", [result, dims], [self.outputs[0]], {}))
+        self.outputs[0] = result
+
+    def is_read(self, *indices: int) -> bool:
+        """Return whether anything reads one of these outputs."""
+        read = [self.outputs[i] for i in indices if i < len(self.outputs)]
+        return any(t.outputs or any(t is end for end in self.graph.outputs) for t in read)
+
+    def write(self) -> None:
+        """Replace the node in its graph."""
+        model, node, graph = self.model, self.node, self.graph
+        edit.disconnect_outputs(node)
+        position, count = [id(n) for n in graph.nodes].index(id(node)), len(graph.nodes)
+        for step in self.steps:
+            given = (step.op, step.inputs, step.outputs)
+            edit.add_node(model, *given, origin=[node], attrs=step.attrs, graph=graph)
+        added = graph.nodes[count:]
+        del graph.nodes[count:]
+        graph.nodes[position : position + 1] = added
+        edit.disconnect(node)
+
+
+# Versions of operators
+
+
+class _Schema(NamedTuple):
+    """A version of an operator; onnx's own object makes all of its parts anew on every access."""
+
+    deprecated: bool
+    most: tuple[int, int]  # inputs and outputs
+    inputs: dict[str, tuple[bool, frozenset[str]]]  # whether it is required, and its types
+    attributes: dict[str, tuple[Any, bool, Any]]  # type, whether it is required, default
+
+
+@cache
+def _history() -> dict[str, list[defs.OpSchema]]:
+    """Return all versions of the standard operators, oldest first."""
+    found = defaultdict(list)
+    for schema in sorted(defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
+        if schema.domain == "":
+            found[schema.name].append(schema)
     return found
 
 
-def _splice(model: Model, graph: Graph, node: Node, proto: onnx.GraphProto) -> None:
-    """Put the nodes of ``proto`` in the place of ``node``."""
-    tensors: dict[str, Tensor] = {t.name: t for t in (*node.inputs, *node.outputs) if t.name}
-    for initializer in proto.initializer:
-        if initializer.name not in tensors:
-            array = onnx.numpy_helper.to_array(initializer)
-            tensors[initializer.name] = edit.constant(model, f"{node.name}/constant", array)
-    edit.disconnect_outputs(node)
-    position = next(i for i, n in enumerate(graph.nodes) if n is node)
-    for new in proto.node:
-        if new.op_type == "Constant" and new.attribute[0].name == "value":
-            array = onnx.numpy_helper.to_array(new.attribute[0].t)
-            tensors[new.output[0]] = edit.constant(model, f"{node.name}/constant", array)
-            continue
-        inputs = [_tensor(model, tensors, name, node) for name in new.input]
-        outputs = [_tensor(model, tensors, name, node) for name in new.output]
-        attrs = {a.name: _attribute(a) for a in new.attribute}
-        added = edit.add_node(
-            model, new.op_type, inputs, outputs, origin=[node], attrs=attrs, graph=graph
-        )
-        graph.nodes.pop()
-        graph.nodes.insert(position, added)
-        position += 1
-    edit.disconnect(node)
-    if graph is not model.graph:
-        del graph.nodes[position]
+@cache
+def _versions(op: str) -> tuple[int, ...]:
+    return tuple(schema.since_version for schema in _history().get(op, ()))
 
 
-def _tensor(model: Model, tensors: dict[str, Tensor], name: str, node: Node) -> Tensor:
-    if not name:
-        return Variable.empty()
-    if name not in tensors:
-        tensors[name] = edit.variable(model, f"{node.name}/{name}")
-    return tensors[name]
+@cache
+def _schema(op: str, opset: int) -> _Schema:
+    found = [s for s in _history().get(op, ()) if s.since_version <= opset]
+    _require(found, f"opset {opset} does not have it")
+    single, inputs, attributes = defs.OpSchema.FormalParameterOption.Single, {}, {}
+    for formal in found[-1].inputs:
+        types = frozenset(t for t in formal.types if t.startswith("tensor("))
+        inputs[_RENAMED.get(formal.name, formal.name)] = formal.option == single, types
+    for name, a in found[-1].attributes.items():
+        default = helper.get_attribute_value(a.default_value) if a.default_value.name else None
+        attributes[name] = a.type, a.required, default
+    most = found[-1].max_input, found[-1].max_output
+    return _Schema(found[-1].deprecated, most, inputs, attributes)
 
 
-def _attribute(attribute: onnx.AttributeProto) -> Any:
-    value = helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, onnx.TensorProto):
-        return Constant(value.name, onnx.numpy_helper.to_array(value))
-    return value
+_RENAMED = {"mean": "input_mean", "var": "input_var"}  # inputs of BatchNormalization-14
+# Inputs and attributes with another name than the attribute that they follow.
+_SUCCESSORS = {"value": "constant_value", "k": "K", "paddings": "pads"}
+# Attributes that went. Whether a Dropout or BatchNormalization trains is for its outputs to say:
+# old exporters left is_test out.
+_OBSOLETE = frozenset({"consumed_inputs", "is_test", "output_sequence", "broadcast", "spatial"})
 
 
-def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
-    """Convert a node alone by ONNX's version converter.
+@cache
+def _type_name(dtype: Any) -> str:
+    number = dtype if isinstance(dtype, int) else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return f"tensor({TensorProto.DataType.Name(number).lower()})"
 
-    Returns:
-        A model of the nodes that take its place; its tensors keep their names.
 
-    Raises:
-        Exception: it cannot be converted; the converter's failures have no common base.
+# Changes that schemas do not show
+
+
+def _flatten_softmax(draft: _Draft) -> None:
+    """Compute in two dimensions, unless only the axis has more than one cell from there on."""
+    axis, dims = int(draft.attrs.get("axis", 1)), query.shape(draft.inputs[0])
+    draft.attrs["axis"] = axis
+    if not dims or any(dim != 1 for dim in dims[axis % len(dims) + 1 :]):
+        draft.attrs["axis"] = -1
+        draft.reshape("Flatten", axis=axis)
+
+
+def _normalize_groups(draft: _Draft) -> None:
+    """Normalize groups as channels: GroupNormalization-18 has one scale for each group.
+
+    It is deprecated from its first version on, but onnxruntime runs it.
     """
-    if any(subgraphs(node)):
-        raise ValueError("an operator with a subgraph changed its form")
-    if is_legacy_broadcast(node, source):
-        return _convert_broadcast(node)
-    if node.op == "PRelu":
-        raise ValueError("its slope ran along the channels before opset 7")
-    read = {t.name: t for t in node.inputs if t.name}
-    constants = [t for t in read.values() if query.is_constant(t)]
-    small = [t for t in constants if t.values.size <= skeleton.MAX_SHAPE_VALUES]
-    proto, source = _helped(node_proto(node), source)
-    graph = helper.make_graph(
-        [proto],
-        "one",
-        [skeleton.value_info(t) for t in read.values()],
-        [skeleton.value_info(t) for t in node.outputs if t.name],
-        [onnx.numpy_helper.from_array(t.values, t.name) for t in small],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", source)], ir_version=7)
-    converted = version_converter.convert_version(model, target)
-    if node.op in ("Upsample", "Resize"):
-        _keep_asymmetric(node, converted)
-    _check_shapes(node, converted)
-    return converted
+    draft.op, groups = "InstanceNormalization", draft.attrs.pop("num_groups")
+    draft.reshape("Reshape", draft.constant([0, groups, -1]))
 
 
-def _helped(proto: onnx.NodeProto, source: int) -> tuple[onnx.NodeProto, int]:
-    """Return the node in a form, and an opset, that the converter can start from."""
-    dropped = ""
-    if proto.op_type == "Gemm" and source < 7:
-        dropped, source = "broadcast", 7  # which needs no attribute for it any more
-    if proto.op_type == "Pad" and source < 2:
-        source = 2
-        for attribute in proto.attribute:
-            attribute.name = "pads" if attribute.name == "paddings" else attribute.name
-    modes = [a.s for a in proto.attribute if a.name == "mode"]
-    if proto.op_type == "Pad" and source < 11 and modes not in ([], [b"constant"]):
-        dropped = "value"  # means nothing to other modes, and the converter leaves it there
-    kept = [a for a in proto.attribute if a.name != dropped]
-    del proto.attribute[:]
-    proto.attribute.extend(kept)
-    return proto, source
+def _write_training_mode(draft: _Draft) -> None:
+    """Write by attribute that a BatchNormalization with several outputs trains."""
+    _require(not draft.is_read(3, 4), "its saved mean or variance is read")
+    if len(draft.outputs) > 1:
+        draft.outputs, draft.attrs["training_mode"] = draft.outputs[:3], 1
 
 
-def _check_shapes(node: Node, converted: onnx.ModelProto) -> None:
-    """Raise ValueError where the converter changed a shape: not every old operator can be run."""
-    inferred = onnx.shape_inference.infer_shapes(converted, data_prop=True).graph
-    made = {info.name: info for info in (*inferred.output, *inferred.value_info)}
-    for tensor in node.outputs:
-        old = query.static_shape(tensor)
-        info = made.get(tensor.name)
-        if old is None or info is None:
-            continue
-        new = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
-        if all(new) and new != old:
-            raise ValueError(f"the version converter turns its shape {old} into {new}")
+def _write_mask(draft: _Draft) -> None:
+    """Write a mask that is read as zeros, which onnxruntime makes it of before opset 12."""
+    from npuconv.model.surgeon import Constant
+
+    draft.attrs.pop("ratio", None)  # means nothing without training
+    if draft.is_read(1):
+        kind = draft.inputs[0].dtype if draft.model.opset < 10 else np.bool_
+        value = Constant("mask", np.zeros(1, kind or np.float32))
+        dims, mask = draft.dims(draft.inputs[0]), [draft.outputs[1]]
+        draft.before.append(_Step("ConstantOfShape", [dims], mask, {"value": value}))
+        draft.op, draft.attrs = "Identity", {}
+    draft.outputs = draft.outputs[:1]
 
 
-def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
-    """Write the coordinates of opset 10 out: cell i is cell ``i / scale`` of the input."""
-    scales = query.constant_input(node, len(node.inputs) - 1) if len(node.inputs) > 1 else None
-    scales = node.attrs.get("scales") if scales is None else scales
+def _check_slope(draft: _Draft) -> None:
+    values = query.value(draft.inputs[1])
+    shared = values is not None and values.size == 1
+    _require(shared, "its slope ran along the channels before opset 7")
+
+
+def _broadcast(draft: _Draft) -> None:
+    """Reshape the second operand so that numpy's broadcasting does the same."""
+    axis, applies = draft.attrs.pop("axis", None), draft.attrs.pop("broadcast", 0)
+    if axis is None or not applies:
+        return
+    values, rank = query.value(draft.inputs[1]), query.rank(draft.inputs[0])
+    if values is None or rank is None:
+        raise _ObstacleError("it broadcasts along an axis, and operand or rank is not known")
+    behind = rank - int(axis) % rank - values.ndim
+    draft.inputs[1] = draft.constant(values.reshape(*values.shape, *(1,) * behind), values.dtype)
+
+
+def _write_asymmetric(draft: _Draft) -> None:
+    """Write the coordinates of Resize-10 out: cell i is cell ``i / scale`` of the input."""
+    scales = query.value(draft.inputs[1])
     if scales is None:
-        raise ValueError("its scales are not constant")
-    shrinks = any(scale < 1 for scale in scales)
-    if shrinks and any(scale > 1 for scale in scales):
-        raise ValueError("it grows along one axis and shrinks along another")
-    new = next(n for n in converted.graph.node if n.op_type == "Resize")
-    kept = [a for a in new.attribute if a.name == "mode"]
-    kept.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
-    kept.append(helper.make_attribute("nearest_mode", "ceil" if shrinks else "floor"))
-    del new.attribute[:]
-    new.attribute.extend(kept)
+        raise _ObstacleError("its scales are not constant")
+    shrinks, grows = bool((scales < 1).any()), bool((scales > 1).any())
+    _require(not (shrinks and grows), "it grows along one axis and shrinks along another")
+    draft.inputs.insert(1, draft.constant([], np.float32))
+    draft.attrs["coordinate_transformation_mode"] = "asymmetric"
+    draft.attrs["nearest_mode"] = "ceil" if shrinks else "floor"
 
 
-_LEGACY_BROADCAST = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"}
-)
+def _update_resize(draft: _Draft) -> None:
+    """Leave empty inputs of a Resize out; write coordinates that went with opset 13 otherwise."""
+    from npuconv.model.surgeon import Variable
+
+    for index, tensor in enumerate(draft.inputs):
+        values = query.value(tensor)
+        if values is not None and not values.size:
+            draft.inputs[index] = Variable.empty()
+    attrs = draft.attrs
+    if attrs.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
+        is_floor = (
+            attrs.get("mode", "nearest") == "nearest" and attrs.get("nearest_mode") == "floor"
+        )
+        _require(is_floor, "opset 13 has no coordinates tf_half_pixel_for_nn")
+        # floor((i + 0.5) / scale) is (i + 0.5) / scale - 0.5, with halves rounded up.
+        attrs["coordinate_transformation_mode"] = "half_pixel"
+        attrs["nearest_mode"] = "round_prefer_ceil"
 
 
-def is_legacy_broadcast(node: Node, opset: int) -> bool:
-    """Return whether the node broadcasts by attribute."""
-    return opset < 7 and node.op in _LEGACY_BROADCAST and bool(node.attrs.get("broadcast"))
+def _rename_modes(draft: _Draft) -> None:
+    names = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+    mode = str(draft.attrs.get("mode", "bilinear"))
+    is_old = mode in names and query.rank(draft.inputs[0]) in (None, 4)
+    _require(is_old, "opset 16 does not have this mode or rank")
+    draft.attrs["mode"] = names[mode]
 
 
-def _convert_broadcast(node: Node) -> onnx.ModelProto:
-    """Reshape the second operand of a node so that numpy's broadcasting does the same.
+def _count_parts(draft: _Draft) -> None:
+    """Write the number of equal parts where there are no sizes."""
+    if query.input_of(draft.node, 1) is None and "split" not in draft.node.attrs:
+        draft.attrs.setdefault("num_outputs", len(draft.outputs))
 
-    ONNX's version converter gets the rank of the operand wrong (1.23.2: a [4] along axis 1
-    of a [1, 4, 7, 7] becomes [4, 1, 1, 1]), and no runtime runs the original to tell.
 
-    Raises:
-        ValueError: it broadcasts along an axis, and the operand or the rank is not known.
-    """
-    names = [tensor.name for tensor in node.inputs]
-    axis = node.attrs.get("axis")
-    initializers = []
-    if axis is not None:
-        values, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
-        if values is None or rank is None:
-            raise ValueError("it broadcasts along an axis, and operand or rank is not known")
-        behind = rank - int(axis) % rank - values.ndim
-        names[1] = f"{names[1]}/broadcast"
-        array = values.reshape(*values.shape, *(1,) * behind)
-        initializers.append(onnx.numpy_helper.from_array(array, names[1]))
-    new = helper.make_node(node.op, names, [tensor.name for tensor in node.outputs])
-    graph = helper.make_graph([new], "one", [], [], initializers)
-    return helper.make_model(graph)
+_BROADCASTING = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
+# Every version after which a node that looks the same means something else, is written in another
+# way than the two schemas say, or takes other inputs.
+STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
+    **{(op, 7): _broadcast for op in _BROADCASTING},
+    **{(op, 13): _flatten_softmax for op in ("Softmax", "LogSoftmax", "Hardmax")},
+    ("BatchNormalization", 9): lambda draft: _require(
+        draft.attrs.get("spatial", 1), "it has statistics for every position (spatial=0)"
+    ),
+    ("BatchNormalization", 14): _write_training_mode,
+    ("DFT", 20): lambda draft: draft.attrs.setdefault("axis", 1),
+    ("Dropout", 12): _write_mask,
+    ("GRU", 3): lambda draft: draft.attrs.setdefault("direction", "forward"),  # was "foward"
+    ("GridSample", 20): _rename_modes,
+    ("GroupNormalization", 18): _normalize_groups,
+    ("PRelu", 7): _check_slope,
+    ("Resize", 11): _write_asymmetric,
+    ("Resize", 13): _update_resize,
+    ("RoiAlign", 16): lambda draft: draft.attrs.setdefault(
+        "coordinate_transformation_mode", "output_half_pixel"
+    ),
+    ("Scatter", 11): lambda draft: setattr(draft, "op", "ScatterElements"),
+    ("Split", 2): lambda _draft: None,  # sizes are an input once more in opset 13
+    ("Split", 18): _count_parts,
+    ("Upsample", 10): lambda draft: setattr(draft, "op", "Resize"),
+}
+# Versions that onnxruntime has no kernel for, where it runs the version before.
+_UNRUNNABLE = {
+    22: {"Bernoulli", "GlobalLpPool", "MaxRoiPool", "Multinomial", "RandomNormal", "RoiAlign"}
+    | {"RandomNormalLike", "RandomUniform", "RandomUniformLike"},
+}

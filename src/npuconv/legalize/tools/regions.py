@@ -64,7 +64,7 @@ def write(
 
     Args:
         model: that has the region.
-        ctx: with a target that lists the operator.
+        ctx: with a target that lists the operator, or a form that has it.
         region: nodes in order, of which the last makes the result.
         inputs: of the operator.
         whole: the operator.
@@ -98,6 +98,6 @@ def _obstacle(
     if model.opset < whole.opset:
         return f", which opset {model.opset} does not have"
     operator = ctx.target.operator(whole.op)
-    assert operator is not None, "only what is listed is wanted"
-    objections = operator.objections(facts.considered(source, whole.attributes))
+    given = facts.considered(source, whole.attributes)
+    objections = [] if operator is None else operator.objections(given)
     return f": {objections[0]}" if objections else ""

@@ -52,7 +52,7 @@ def about_samples(
         warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
     if assumed:
         warnings.append(assumed)
-    if found.cosine is None:
+    if found.uncompared < found.samples and found.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append(TOO_FEW)
@@ -80,10 +80,10 @@ def doubt_db(
         "guessed": INTERVAL.guessed_db,
         "unknown": INTERVAL.made_up_db,
     }
-    if chosen is not None:
-        return kinds[chosen.certainty]
     if any(finding.code == _UNLIKE for finding in findings):
         return INTERVAL.made_up_db
+    if chosen is not None:
+        return kinds[chosen.certainty]
     alike = INTERVAL.alike_db if same else 0.0
     return alike + (0.0 if held_out else INTERVAL.calibrated_db)
 
@@ -91,30 +91,37 @@ def doubt_db(
 def sameness(samples: Samples) -> str:
     """Return a warning if samples show no more than one does, or nothing; else an empty text.
 
-    Samples are read up to the first that differs, which is most often the second.
+    Samples are read up to the first that varies and the first that differs, most often the second.
     """
     if samples.builtin:
         return ""
     first, count = samples[0], len(samples)
+    if all(map(_is_constant, samples)):
+        zeros = not any(np.any(array) for feed in samples for array in feed.values())
+        what = (
+            "hold nothing but zeros" if zeros else "are constant: all values of each are the same"
+        )
+        return f"the samples {what}, so ranges mean nothing; give real inputs"
     furthest = 0.0
     for number in range(1, count):
-        furthest = max(furthest, _distance(first, samples[number]))
+        other = samples[number]
+        distances = (_difference(array, other[name]) for name, array in first.items())
+        furthest = max(furthest, max(distances, default=0.0))
         if furthest > SAME_SHARE:
             return ""
-    if not any(np.any(array) for array in first.values()):
-        return "the samples hold nothing but zeros, so ranges mean nothing; give real inputs"
     if count == 1:
         return ""
     what = "nearly the same" if furthest else "the same"
     return f"all {count} samples are {what}, and show no more than one; give others"
 
 
-def _distance(one: Feed, other: Feed) -> float:
-    """Return the largest of the inputs' distances, as a share of their spread."""
-    return max((_difference(array, other[name]) for name, array in one.items()), default=0.0)
+def _is_constant(feed: Feed) -> bool:
+    arrays = [array for array in feed.values() if array.size > 1]
+    return bool(arrays) and all(np.all(array == array.flat[0]) for array in arrays)
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the distance of two arrays, as a share of their spread."""
     if one.shape != other.shape or np.array_equal(one, other):
         return 0.0 if one.shape == other.shape else 1.0
     if one.dtype.kind not in "fiu":

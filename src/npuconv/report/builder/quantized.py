@@ -189,7 +189,8 @@ def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np
     """Return values [C, P] in steps of int8, zero point added, before rounding."""
     step = max(1, -(-values.size // MAX_VALUES))
     scales, zeros = encoding.scales.reshape(-1, 1), encoding.zeros.reshape(-1, 1)
-    return np.asarray(values[:, ::step] / scales + zeros, np.float32)
+    with np.errstate(over="ignore"):  # a mask of -3e38
+        return np.asarray(values[:, ::step] / scales + zeros, np.float32)
 
 
 def channel_ranges(

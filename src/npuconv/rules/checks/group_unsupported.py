@@ -9,8 +9,8 @@ Why it matters:
     between, 1 < group < C, is neither.
 
 How to fix:
-    Train with group 1 or group = input channels, or split the convolution into one per
-    group over slices of the channels.
+    Train with group 1 or group = input channels. Or write the convolution with zeros
+    between the groups, or as one per group over slices of the channels.
 """
 
 from __future__ import annotations

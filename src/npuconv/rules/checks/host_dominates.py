@@ -26,7 +26,7 @@ _FEWEST_NODES = 20  # fewer cost little beside the convolutions
 
 
 @rule(
-    "OPS010",
+    "OPS011",
     severity=Severity.WARNING,
     at="planned",
     message="{amount} run on the device: {reasons}",

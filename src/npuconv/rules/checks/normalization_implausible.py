@@ -65,7 +65,7 @@ MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
 )
 def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
     evidence = ctx.evidence
-    if evidence is None or evidence.synthetic or evidence.first is None:
+    if evidence is None or not evidence.is_normalized or evidence.first is None:
         return
     weight = query.shape(evidence.first.inputs[1])
     if weight is None or not isinstance(weight[0], int) or weight[0] < MIN_CHANNELS:

@@ -1,8 +1,8 @@
 """The written model is of another opset than asked for.
 
 What it checks:
-    That every operator could be converted to the opset of `--opset`, 21 by default, once
-    it is known where every node runs.
+    That every operator could be converted to the opset of `--opset`, by default that of
+    the target, else 21, once it is known where every node runs.
 
 Why it matters:
     A runtime that reads opsets up to a number refuses a newer file. An older one may be
@@ -47,8 +47,7 @@ def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
     wanted = ctx.options.opset
     if model.opset == wanted:
         return
-    above = model.opset > wanted
-    text = "operators of it do not exist in the older one" if above else model.obstacle
-    obstacle = f": {text}" if text else ""
+    newer = "operators of it do not exist in the older one" if model.opset > wanted else ""
+    obstacle = f": {text}" if (text := model.obstacle or newer) else ""
     values = {"opset": model.opset, "wanted": wanted, "obstacle": obstacle}
     yield Violation(values, value=str(model.opset), limit=str(wanted))

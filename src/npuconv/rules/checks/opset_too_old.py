@@ -15,10 +15,10 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.config import OLDEST_OPSET
 from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
+from npuconv.version import OLDEST_OPSET
 
 
 @rule(

@@ -9,11 +9,15 @@ Why it matters:
     from the input cannot be quantized.
 
 How to fix:
-    Freeze the model on export, so that the weights are initializers. Weights that do
-    depend on constants only have to be computed on export: npuconv could not.
+    Leave a convolution whose weights another branch computes to the host: `--keep-float
+    NODE`. Weights that are an input of the model may be parameters: freeze the model on
+    export. Weights that depend on constants only have to be computed on export: npuconv
+    could not.
 """
 
 from __future__ import annotations
+
+import shlex
 
 from npuconv.model import query
 from npuconv.model.types import Node
@@ -52,5 +56,18 @@ def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
             value=tensor.name,
             limit="a constant",
             source=limit.cite() if limit else "",
-            fix=_COMPUTE if maker and all(map(query.is_constant, maker.inputs)) else _FREEZE,
+            fix=_fix(ctx, node, maker),
         )
+
+
+def _fix(ctx: RuleContext, node: Node, maker: Node | None) -> str:
+    """Return the advice for weights that ``maker`` computes, or that are an input."""
+    label = shlex.quote(ctx.model.label(node))
+    keep = f"--keep-float {label} leaves the convolution to the host"
+    if ctx.target.unlisted_operators == "error":  # there is no host
+        keep = "take a target that has a host for the convolution"
+    if maker is None:
+        return f"{_FREEZE}, or {keep}"
+    inputs = set(map(id, ctx.model.graph.inputs))
+    varies = any(id(tensor) in inputs for tensor in query.upstream_tensors(maker))
+    return keep if varies else f"{_COMPUTE}, or {keep}"

@@ -1,0 +1,213 @@
+"""Operators that TFLite lacks, written as functions of operators that it has.
+
+ONNX defines many operators by others: Mish by Softplus, Tanh and Mul. Where TFLite holds all of
+these, they take the place of the node, in float on the host. Functions below come first: those of
+ONNX overflow, or subtract squares of large numbers, or do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import onnx
+from onnx import defs, helper, inliner, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
+
+from npuconv.emit.tflite.draft import Draft
+from npuconv.errors import ModelError
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
+
+STANDARD = ("", "ai.onnx")
+# Operators on shapes: TFLite need not hold them, because extents are known here.
+_ON_SHAPES = ("Shape", "Constant", "ConstantOfShape", "Range", "Mod", "Size", "CastLike")
+# exp(x) of the first is infinite from x = 89 on.
+_NOT_WRITTEN = ("ReduceLogSumExp", *_ON_SHAPES)
+_DEPTH = 4  # functions inside functions
+_OLDEST = 18  # opset since which reductions read their axes
+
+_FUNCTIONS = """
+Softplus (X) => (Y) {
+    positive = Relu (X)  a = Abs (X)  n = Neg (a)  e = Exp (n)
+    one = Constant <value_float: float = 1.0> ()
+    sum = Add (e, one)  log = Log (sum)  Y = Add (positive, log)
+}
+
+Reciprocal (X) => (Y) { one = Constant <value_float: float = 1.0> ()  Y = Div (one, X) }
+
+IsNaN (X) => (Y) { equal = Equal (X, X)  Y = Not (equal) }
+
+Standardize <axis: int, epsilon: float> (X) => (Y) {
+    one = Constant <value_int: int = 1> ()  axis = Constant <value_int: int = @axis> ()
+    shape = Shape (X)  rank = Size (shape)  first = Mod (axis, rank)
+    axes = Range (first, rank, one)
+    mean = ReduceMean (X, axes)  moved = Sub (X, mean)  square = Mul (moved, moved)
+    variance = ReduceMean (square, axes)  least = Constant <value_float: float = @epsilon> ()
+    sum = Add (variance, least)  deviation = Sqrt (sum)  Y = Div (moved, deviation)
+}
+
+LayerNormalization <axis: int, epsilon: float> (X, Scale, B) => (Y) {
+    standard = Standardize <axis: int = @axis, epsilon: float = @epsilon> (X)
+    scaled = Mul (standard, Scale)  Y = Add (scaled, B)
+}
+
+ByChannel (X, Scale, B) => (Y) {
+    two = Constant <value_int: int = 2> ()  one = Constant <value_ints: ints = [1]> ()
+    shape = Shape (X)  rank = Size (shape)  behind = Sub (rank, two)  count = Reshape (behind, one)
+    ones = ConstantOfShape <value: tensor = int64[1] {1}> (count)
+    minus = Neg (one)  column = Concat <axis: int = 0> (minus, ones)
+    scale = Reshape (Scale, column)  bias = Reshape (B, column)
+    scaled = Mul (X, scale)  Y = Add (scaled, bias)
+}
+
+InstanceNormalization <epsilon: float> (X, Scale, B) => (Y) {
+    standard = Standardize <axis: int = 2, epsilon: float = @epsilon> (X)
+    Y = ByChannel (standard, Scale, B)
+}
+
+GroupNormalization <num_groups: int, epsilon: float> (X, Scale, B) => (Y) {
+    zero = Constant <value_ints: ints = [0]> ()  rest = Constant <value_ints: ints = [-1]> ()
+    groups = Constant <value_int: int = @num_groups> ()  count = Reshape (groups, rest)
+    parts = Concat <axis: int = 0> (zero, count, rest)  grouped = Reshape (X, parts)
+    standard = Standardize <axis: int = 2, epsilon: float = @epsilon> (grouped)
+    shape = Shape (X)  values = Reshape (standard, shape)  Y = ByChannel (values, Scale, B)
+}
+"""
+
+
+def fold(draft: Draft, node: onnx.NodeProto, held: Collection[str]) -> bool:
+    """Compute a node whose inputs are constants; return whether it was computed.
+
+    Raises:
+        ModelError: the constants do not fit the node.
+    """
+    values = [draft.constant(name) if name else None for name in node.input]
+    if node.op_type == "Shape" and draft.knows(node.input[0]):
+        values = [np.zeros(draft.shape(node.input[0]), np.int8)]
+    if node.op_type == "CastLike":  # only the type of the second input counts
+        values[1] = np.zeros((), draft.dtype(node.input[1]))
+    named = [name for name in node.input if name]
+    constants = [value for value in values if value is not None]
+    if len(constants) < len(named) or node.op_type not in (*held, *_ON_SHAPES):
+        return False
+    try:
+        results = ReferenceEvaluator(node).run(None, dict(zip(named, constants, strict=True)))
+    except Exception as error:  # of numpy, for the most part
+        raise ModelError(f"cannot be computed: {error}") from None
+    for name, value in zip(node.output, results, strict=False):
+        draft.fold(name, np.asarray(value))
+    return True
+
+
+def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
+    """Replace nodes that TFLite does not hold by their functions, where it holds these.
+
+    Args:
+        model: with its shapes; changed.
+        held: operators that TFLite holds.
+
+    Returns:
+        The name of the replaced node, by the name of each new one.
+    """
+    nodes, sources, draft = list(model.graph.node), dict[str, str](), None
+    opset = next(o.version for o in model.opset_import if o.domain in STANDARD)
+    del model.graph.node[:]
+    for node in nodes:
+        body = None
+        known = _is_held(node, held) or node.op_type in _NOT_WRITTEN
+        if node.domain in STANDARD and not known:
+            draft = draft or Draft(model)
+            body = _body(draft, node, max(opset, _OLDEST), held)
+        if body is None:
+            model.graph.node.append(node)
+            continue
+        for number, part in enumerate(body.node):
+            part.name = f"{node.name}/{number}"
+            sources[part.name] = node.name
+        model.graph.MergeFrom(body)
+    return sources
+
+
+def _is_held(node: onnx.NodeProto, held: Collection[str]) -> bool:
+    alpha = [a.f for a in node.attribute if a.name == "alpha"]
+    return node.op_type in held and not (node.op_type == "Elu" and alpha not in ([], [1]))
+
+
+def _body(
+    draft: Draft, node: onnx.NodeProto, opset: int, held: Collection[str]
+) -> onnx.GraphProto | None:
+    """Return nodes and constants that take the place of a node; None where TFLite lacks one."""
+    inputs = list(dict.fromkeys(name for name in node.input if name))
+    if not defs.has(node.op_type, opset) or not all(map(draft.knows, inputs)):
+        return None
+    whole, given = onnx.NodeProto(), {attribute.name for attribute in node.attribute}
+    whole.CopyFrom(node)  # with all attributes: the inliner knows no defaults
+    attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
+    defaults = [a.default_value for a in attributes if a.name not in given]
+    whole.attribute.extend(value for value in defaults if value.name)
+    values = {name: draft.constant(name) for name in inputs}
+    small = {n: v for n, v in values.items() if v is not None and v.size <= MAX_SHAPE_VALUES}
+    if node.op_type == "LayerNormalization" and len(inputs) == 2:
+        whole.input[2:], small["no bias"] = ["no bias"], np.zeros((), np.float32)
+    kinds = [helper.np_dtype_to_tensor_dtype(draft.dtype(name)) for name in inputs]
+    typed = zip(inputs, kinds, strict=True)
+    graph = helper.make_graph(
+        [whole],
+        "body",
+        [helper.make_tensor_value_info(name, kind, draft.shape(name)) for name, kind in typed],
+        [helper.make_empty_tensor_value_info(name) for name in node.output if name],
+        [numpy_helper.from_array(array, name) for name, array in small.items()],
+    )
+    own = len(node.output) == 1 and kinds[0] == onnx.TensorProto.FLOAT
+    texts = _FUNCTIONS.split("\n\n") if own else []
+    header = f'<domain: "", opset_import: ["" : {opset}]>\n'
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", opset)],
+        functions=[parser.parse_function(header + text) for text in texts],
+        ir_version=10,
+    )
+    for _ in range(_DEPTH):
+        parts = [part for part in model.graph.node if not _is_held(part, held)]
+        ids = [("", op) for op in sorted({part.op_type for part in parts}.difference(_ON_SHAPES))]
+        model = inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
+    del model.functions[:]
+    graph = _with_constants(model, held)
+    lacks = any(part.op_type not in held for part in graph.node)
+    return None if lacks else _renamed(graph, node)
+
+
+def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.GraphProto:
+    """Return the graph with constants in place of nodes that follow from extents."""
+    while True:
+        del model.graph.value_info[:]  # which would be believed where it is open
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        draft, nodes = Draft(model), list(model.graph.node)
+        del model.graph.node[:]
+        for node in nodes:
+            if fold(draft, node, held):
+                values = [(name, draft.constant(name)) for name in node.output]
+                tensors = [numpy_helper.from_array(v, n) for n, v in values if v is not None]
+                model.graph.initializer.extend(tensors)
+            else:
+                model.graph.node.append(node)
+        if len(model.graph.node) == len(nodes):
+            return model.graph
+
+
+def _renamed(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:
+    """Return what a node needs of the graph, with names that are unique in the model."""
+    ends, read = {"", *node.input, *node.output}, {*node.output}
+    made = onnx.GraphProto()
+    for part in reversed(graph.node):
+        if not read.isdisjoint(part.output):
+            read.update(part.input)
+            made.node.insert(0, part)
+    made.initializer.extend(t for t in graph.initializer if t.name in read.difference(node.input))
+    made.value_info.extend((*graph.value_info, *graph.output))
+    for part in made.node:
+        for names in (part.input, part.output):
+            names[:] = [name if name in ends else f"{node.name}/{name}" for name in names]
+    for item in (*made.initializer, *made.value_info):
+        item.name = item.name if item.name in ends else f"{node.name}/{item.name}"
+    return made

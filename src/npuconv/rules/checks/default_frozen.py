@@ -1,0 +1,31 @@
+"""An input that has a default is written as a constant.
+
+What it checks:
+    That no input of the model is an initializer as well, which since IR version 4 is a
+    default that a caller may override. Parameters of layers do not count, nor does a file
+    that lists all its initializers among the inputs, as old exporters do.
+
+Why it matters:
+    The int8 model is calibrated and measured with the default, so the value is folded and
+    the input goes. A program that feeds it ends with `Invalid input name`.
+
+How to fix:
+    Remove its initializer if callers feed the input, else remove the input.
+"""
+
+from __future__ import annotations
+
+from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
+from npuconv.rules import Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "MDL007",
+    severity=Severity.WARNING,
+    message="the input {name!r} has a default, and becomes a constant of that value",
+)
+def default_frozen(model: Model, _ctx: RuleContext) -> Violations:
+    for name in model.header.defaults:
+        yield Violation({"name": name}, value=name, limit="an input or an initializer")
