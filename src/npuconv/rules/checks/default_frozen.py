@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from npuconv.diagnostics import Severity
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -31,16 +31,10 @@ from npuconv.rules.context import RuleContext
             input k: float[1]
             weight k: float[1] = 2
             weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Mul (a, k)
+            c = Conv (x, w)
+            y = Mul (c, k)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight k: float[1] = 2
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Mul (a, k)
-        """,
+        silent=CONV,
     ),
 )
 def default_frozen(model: Model, _ctx: RuleContext) -> Violations:
