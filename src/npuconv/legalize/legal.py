@@ -315,7 +315,7 @@ class Tracker:
         """Credit findings that disappeared to this pass."""
         if self._open:
             marks = engine.marks_left(ctx, self._open)
-            self._open = self._keep(self._open, pass_name, lambda f: _marked(f, marks))
+            self._open = self._keep(self._open, pass_name, lambda f: _is_marked(f, marks))
         if self._notes:
             labels = {ctx.model.label(node) for node in ctx.model.nodes()}
             self._notes = self._keep(self._notes, pass_name, lambda f: f.node in labels)
@@ -341,7 +341,7 @@ class Tracker:
             last |= {(record.pass_name, label): number for label in (*record.origin, "")}
         for finding in self._before:
             pass_name = self._gone.get(finding.key)
-            if pass_name is None or _marked(finding, marks):
+            if pass_name is None or _is_marked(finding, marks):
                 continue
             number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
             into = records[number].after if number >= 0 else _UNSAID.get(pass_name, "")
@@ -351,7 +351,7 @@ class Tracker:
         return findings
 
 
-def _marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
+def _is_marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
     """Return whether a finding of that code remains for one of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 

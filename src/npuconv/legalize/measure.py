@@ -121,14 +121,14 @@ def _measure_batch(records: Sequence[RewriteRecord]) -> None:
         feeds = _feeds(record, number)
         elements = sum(array.size for array in feeds.values())
         if batch and size + elements > MAX_ELEMENTS:
-            _measure_held(batch)
+            _measure_session(batch)
             batch, size = [], 0
         batch.append((record, feeds))
         size += elements
-    _measure_held(batch)
+    _measure_session(batch)
 
 
-def _measure_held(batch: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
+def _measure_session(batch: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
     feeds = [f for _, f in batch]
     old = _run_all([r.old for r, _ in batch if r.old is not None], feeds)
     new = _run_all([r.new for r, _ in batch if r.new is not None], feeds)

@@ -69,7 +69,7 @@ def _match(model: Model, node: Node) -> _Match | str:
         return f"QuantizeLinear {model.label(quantizer)!r}: {encoding}"
     if total is None or encoding.axis is not None:
         return "the Mul behind it is not by a constant"
-    return _scaled(mul, quantizer, _weight_scale(node, total / encoding.scale))
+    return _match_scale(mul, quantizer, _weight_scale(node, total / encoding.scale))
 
 
 def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
@@ -100,10 +100,10 @@ def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
     values = quantized.known(weight_scales[0]) if len(weight_scales) == 1 else None
     if values is None:
         return "the Mul behind it is not by the scales of input and weights"
-    return _scaled(mul, quantizer, values)
+    return _match_scale(mul, quantizer, values)
 
 
-def _scaled(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
+def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
     import numpy as np
 
     if not weights.size or weights.size != max(weights.shape, default=1):

@@ -89,7 +89,7 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
             return False
         if _is_like(extents, dims):
             continue
-        readers = _readers(model, node.outputs[0])
+        readers = _inner_consumers(model, node.outputs[0])
         if not readers:
             return False
         waiting.extend(readers)
@@ -116,19 +116,19 @@ class _Walk:
 
     def passes(self, node: Node, tensor: Tensor, places: Places) -> bool:
         """Follow a node and all behind it; False where it ends otherwise than in channels."""
-        moved = _moved(node, tensor, places, batch=self._batch)
+        moved = _move_places(node, tensor, places, batch=self._batch)
         if moved is None or len(self.nodes) == MAX_NODES:
             return False
         self.nodes.append(node)
-        result, order = node.outputs[0], _order(moved, self._dims)
+        result, order = node.outputs[0], _channel_order(moved, self._dims)
         if order is not None:
             self.ends.append((result, order))
             return True
-        readers = _readers(self._model, result)
+        readers = _inner_consumers(self._model, result)
         return bool(readers) and all(self.passes(reader, result, moved) for reader in readers)
 
 
-def _readers(model: Model, tensor: Tensor) -> list[Node]:
+def _inner_consumers(model: Model, tensor: Tensor) -> list[Node]:
     """Return the readers of a tensor; none where a subgraph or the caller reads it too."""
     readers = query.consumers(tensor)
     inside = all(map(model.is_top_level, readers))
@@ -150,7 +150,7 @@ def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
     return (1,) * batch + tuple(extents) if len(extents) == len(dims[batch:]) else None
 
 
-def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
+def _move_places(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
     """Return the places behind a node that only moves values, of each sample of a batch alike."""
     if not query.is_standard(node) or len(node.outputs) != 1 or node.inputs[0] is not tensor:
         return None
@@ -167,11 +167,11 @@ def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places
         is_sound = sorted(perm) == list(axes) and not (batch and perm[0] != 0)
         moved = places.transpose(perm) if is_sound else None
     elif node.op == "Gather":
-        moved = _gathered(node, places, batch=batch)
+        moved = _gather_places(node, places, batch=batch)
     return moved if moved is not None and moved.shape == dims else None
 
 
-def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
+def _gather_places(node: Node, places: Places, *, batch: bool) -> Places | None:
     import numpy as np
 
     indices, axis = query.constant_input(node, 1), int(query.attribute(node, "axis", 0))
@@ -184,7 +184,7 @@ def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
     return np.take(places, np.asarray(indices, np.int64) % count, axis=axis)
 
 
-def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
+def _channel_order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
     """Return the source channels of a tensor; None where it is not made of whole ones."""
     import numpy as np
 

@@ -161,12 +161,12 @@ class Demand:
 
 
 def _of_limit(name: str, limit: Limit) -> _Check:
-    facts = _named(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
-    holds = _compiled(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
-    return _Check(name, limit, holds, facts, _about(facts))
+    facts = _facts_in(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
+    holds = _compile(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
+    return _Check(name, limit, holds, facts, _topics_of(facts))
 
 
-def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
+def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     """The same answer as that of the limit, faster; None where it needs another fact."""
     values, predicate = limit.values, limit.predicate
     if name == "C":
@@ -174,7 +174,7 @@ def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     if predicate in ("equals", "one_of"):
         literals = frozenset((type(v), v) for v in values if v not in FACTS)
         references = [v for v in values if isinstance(v, str) and v in FACTS]
-        return partial(_chosen, name, literals, references)
+        return partial(_allows_literal, name, literals, references)
     if any(type(value) is not int for value in values):
         return None
     numbers = [int(value) for value in values]
@@ -187,10 +187,10 @@ def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     test = tests.get(predicate)
     if test is None or (predicate == "multiple_of" and not numbers[0]):
         return None
-    return partial(_tested, test, name)
+    return partial(_test_number, test, name)
 
 
-def _chosen(
+def _allows_literal(
     name: str, literals: frozenset[Any], references: list[str], facts: Facts
 ) -> bool | None:
     """Answer ``equals`` and ``one_of``; True is not the number one."""
@@ -203,19 +203,19 @@ def _chosen(
     return None if None in allowed else False
 
 
-def _tested(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
+def _test_number(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
     value = facts.get(name)
     return test(value) if type(value) is int else None
 
 
 def _of_relation(relation: Relation) -> _Check:
-    named = _named(f"{relation.if_} {relation.then}")
-    return _Check("", relation, relation.holds, named, _about(named))
+    named = _facts_in(f"{relation.if_} {relation.then}")
+    return _Check("", relation, relation.holds, named, _topics_of(named))
 
 
-def _named(text: str) -> frozenset[str]:
+def _facts_in(text: str) -> frozenset[str]:
     return frozenset(_NAMES.findall(text)) & frozenset(FACTS)
 
 
-def _about(facts: frozenset[str]) -> frozenset[str]:
+def _topics_of(facts: frozenset[str]) -> frozenset[str]:
     return frozenset(topic for fact in facts for topic in topics(fact))

@@ -57,7 +57,7 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _move(model: Model, ctx: PassContext, node: Node) -> int:
-    axes = _squeezed(node)
+    axes = _common_axes(node)
     if axes is None or not _is_useful(node, axes) or not _is_movable(node, axes):
         return 0
     producers = filter(None, map(query.producer, node.inputs))
@@ -81,7 +81,7 @@ def _move(model: Model, ctx: PassContext, node: Node) -> int:
     return 1
 
 
-def _squeezed(node: Node) -> Axes | None:
+def _common_axes(node: Node) -> Axes | None:
     """Return the axes that the Squeezes before a node remove, if all remove the same."""
     makers = [query.producer(t) for t in data_inputs(node)]
     removed = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
@@ -106,10 +106,10 @@ def _is_useful(node: Node, axes: Axes) -> bool:
         conv = query.producer(maker.inputs[0])
         if conv is not None and conv.op == "Conv":
             return True
-    return _meets(node, axes)
+    return _reaches_unsqueeze(node, axes)
 
 
-def _meets(start: Node, axes: Axes) -> bool:
+def _reaches_unsqueeze(start: Node, axes: Axes) -> bool:
     """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
     stack, visited = [start], {id(start)}
     while stack and len(visited) < MAX_SEARCHED:

@@ -46,7 +46,7 @@ def fuse_layer_normalization(model: Model, ctx: PassContext) -> int:
 def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[int]) -> int:
     """Write the normalization that ends in a node; its nodes are ``seen`` then."""
     for region, source in growing(node, place, _is_member, _LONGEST):
-        ends = _normalized(region, source)
+        ends = _normalized_axes(region, source)
         numbers = None if ends is None else _parameters(region, source, ends[1])
         if ends is None or numbers is None:
             continue
@@ -74,7 +74,7 @@ def _is_member(node: Node) -> bool:
     return node.op in ARITHMETIC or node.op in _ROOTS
 
 
-def _normalized(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
+def _normalized_axes(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
     """Return the first axis that a region normalizes, and a shape with 1 along those before it.
 
     None without two means over the same last axes, or where their extents are not known.
@@ -104,7 +104,7 @@ def _parameters(
     import numpy as np
 
     def made(x: Doubles) -> Doubles:
-        result = _evaluated(region, source, x)
+        result = _evaluate(region, source, x)
         return result if result.shape == x.shape else np.full(x.shape, np.nan)
 
     size, rng = int(np.prod(shape)), np.random.default_rng(0)
@@ -132,7 +132,7 @@ def _normal(x: Doubles, epsilon: float) -> Doubles:
     return np.asarray((x - x.mean()) / np.sqrt(x.var() + epsilon))
 
 
-def _evaluated(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
+def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
     """Return the result of the region for one input, float64."""
     import numpy as np
 

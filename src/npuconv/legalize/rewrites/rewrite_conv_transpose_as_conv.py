@@ -288,7 +288,7 @@ def sub_pixel(win: Window, axis: int) -> Axis:
     stride = win.strides[axis]
     if stride == 1:
         return _in_place(win, axis, 1)
-    plans = [_phased(win, axis, crop) for crop in range(stride)]
+    plans = [_phase_axis(win, axis, crop) for crop in range(stride)]
     return min(plans, key=lambda plan: (plan.kernel, sum(plan.crop)))
 
 
@@ -305,10 +305,10 @@ def _in_place(win: Window, axis: int, stretch: int) -> Axis:
     reach = effective_kernel(kernel, dilation)
     pads = (reach - 1 - begin, reach - stretch - end + win.output_padding[axis])
     taps = (tuple(range(kernel - 1, -1, -1)),)
-    return _clamped(Axis(taps, dilation, pads, (0, 0), stretch))
+    return _clamp_pads(Axis(taps, dilation, pads, (0, 0), stretch))
 
 
-def _phased(win: Window, axis: int, crop: int) -> Axis:
+def _phase_axis(win: Window, axis: int, crop: int) -> Axis:
     assert win.kernel is not None
     stride, dilation = win.strides[axis], win.dilations[axis]
     begin, end = win.pads[axis]
@@ -328,10 +328,10 @@ def _phased(win: Window, axis: int, crop: int) -> Axis:
     beyond = reach + win.output_padding[axis] - begin - end + crop
     cells = -(-beyond // stride)
     pads = (last, cells - 1 - first)
-    return _clamped(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
+    return _clamp_pads(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
 
 
-def _clamped(plan: Axis) -> Axis:
+def _clamp_pads(plan: Axis) -> Axis:
     """Raise negative pads to none, and crop the cells that are then too many."""
     begin, end = plan.pads
     more = [max(-pad, 0) * plan.phases for pad in plan.pads]

@@ -155,7 +155,7 @@ def absorb(
         return 0
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = _scaled(weight, factor, conv.op, win.group)
+        scaled = _scale_weight(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
         ctx.refuse(model, node, "weights or bias would not be finite any more")
@@ -175,7 +175,7 @@ def absorb(
     return 1
 
 
-def _scaled(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
+def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
     """Scale the output channels of a weight; in double, so that only one rounding is left."""
     if op == "Conv":
         axes = (-1, *(1,) * (weight.ndim - 1))
@@ -268,19 +268,19 @@ def _chain(model: Model, ctx: PassContext, link: Link) -> list[Link]:
     """Return the longest chain with this link whose inner tensors have one consumer each."""
     links = [link]
     while query.sole_consumer(model, links[0].source) is not None:
-        before = _joining(model, ctx, query.producer(links[0].source))
+        before = _adjacent_link(model, ctx, query.producer(links[0].source))
         if before is None:
             break
         links.insert(0, before)
     while True:
         result = links[-1].node.outputs[0]
-        behind = _joining(model, ctx, query.sole_consumer(model, result))
+        behind = _adjacent_link(model, ctx, query.sole_consumer(model, result))
         if behind is None or behind.source is not result:
             return links
         links.append(behind)
 
 
-def _joining(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
+def _adjacent_link(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None

@@ -51,15 +51,15 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
         number = maker.attrs.get("value_float")
         return None if number is None else np.asarray(number, np.float32)
     if maker.op in _RESHAPING:
-        return _reshaped(known(maker.inputs[0]), maker)
+        return _reshape_constant(known(maker.inputs[0]), maker)
     if maker.op == "Mul":
         parts = [known(t) for t in maker.inputs]
         if all(p is not None and p.dtype.kind == "f" for p in parts):
             return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
-    return _clipped(maker) if maker.op == "Clip" else None
+    return _clip_constants(maker) if maker.op == "Clip" else None
 
 
-def _clipped(node: Node) -> NDArray[Any] | None:
+def _clip_constants(node: Node) -> NDArray[Any] | None:
     """Return the values of a Clip of constants, with bounds as inputs."""
     values = known(node.inputs[0])
     low, high = (known(query.input_of(node, index)) for index in (1, 2))
@@ -71,7 +71,7 @@ def _clipped(node: Node) -> NDArray[Any] | None:
 _RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
 
 
-def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
+def _reshape_constant(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
     """Apply a node that changes shape or order of axes to constant values."""
     if values is None or node.op == "Identity":
         return values

@@ -133,33 +133,36 @@ def _permutable_area(starts: Iterable[Node], top: set[int], rank: int) -> list[N
     return list(area.values())
 
 
-def _makers(node: Node) -> list[Node]:
+def _producers(node: Node) -> list[Node]:
     return [maker for t in variables(node) if (maker := query.producer(t)) is not None]
 
 
-def _readers(node: Node) -> list[Node]:
+def _consumers(node: Node) -> list[Node]:
     return [reader for tensor in node.outputs for reader in query.consumers(tensor)]
 
 
 def _neighbours(node: Node) -> list[Node]:
-    return _makers(node) + _readers(node)
+    return _producers(node) + _consumers(node)
 
 
 def _between(model: Model, top: set[int], area: list[Node], perm: Perm) -> Iterator[_Piece]:
     """Yield the nodes on a way from a Transpose to its inverse, in connected pieces."""
     inside = {id(n) for n in area}
-    first = [n for n in area if any(_undone_by(t, perm) is not None for t in variables(n))]
-    last = [n for n in area if any(perm_of(reader) == perm for reader in _readers(n))]
-    after, before = _reached(first, inside, _readers), _reached(last, inside, _makers)
+    first = [n for n in area if any(_inverse_producer(t, perm) is not None for t in variables(n))]
+    last = [n for n in area if any(perm_of(reader) == perm for reader in _consumers(n))]
+    after, before = (
+        _reachable_ids(first, inside, _consumers),
+        _reachable_ids(last, inside, _producers),
+    )
     remaining = {id(n): n for n in area if id(n) in after and id(n) in before}
     while remaining:
         start = next(iter(remaining.values()))
-        connected = _reached([start], set(remaining), _neighbours)
+        connected = _reachable_ids([start], set(remaining), _neighbours)
         yield _Piece(model, perm, [n for key, n in remaining.items() if key in connected], top)
         remaining = {key: n for key, n in remaining.items() if key not in connected}
 
 
-def _reached(
+def _reachable_ids(
     starts: Iterable[Node], inside: set[int], following: Callable[[Node], Iterable[Node]]
 ) -> set[int]:
     stack = list(starts)
@@ -172,7 +175,7 @@ def _reached(
     return reached
 
 
-def _undone_by(tensor: Tensor, perm: Perm) -> Node | None:
+def _inverse_producer(tensor: Tensor, perm: Perm) -> Node | None:
     """Return the Transpose that makes a tensor, if a Transpose by ``perm`` undoes it."""
     maker = query.producer(tensor)
     perm_of_maker = None if maker is None else perm_of(maker)
@@ -207,9 +210,9 @@ class _Piece:
         read = {id(t): t for n in self.nodes for t in variables(n)}
         self.sources = {key: t for key, t in read.items() if key not in internal}
         self.results = {key: t for key, t in internal.items() if self._leaves(t, self._inside)}
-        makers = {key: _undone_by(t, self.perm) for key, t in self.sources.items()}
+        makers = {key: _inverse_producer(t, self.perm) for key, t in self.sources.items()}
         self.before = {key: n for key, n in makers.items() if n is not None}
-        self.after = {key: self._undoing(t) for key, t in self.results.items()}
+        self.after = {key: self._inverse_consumers(t) for key, t in self.results.items()}
         inside = self._inside | {id(n) for nodes in self.after.values() for n in nodes}
         self.stay = {key for key, t in self.results.items() if self._leaves(t, inside)}
 
@@ -225,10 +228,10 @@ class _Piece:
         if any(id(n) in undone for n in self.before.values()):
             return False  # one that is its own inverse, between two nodes of the piece
         removed = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
-        return len(removed) + len(undone) > self._added
+        return len(removed) + len(undone) > self._new_transposes
 
     @property
-    def _added(self) -> int:
+    def _new_transposes(self) -> int:
         """Return the number of Transposes that the change puts in."""
         return len(self.sources) - len(self.before) + len(self.stay)
 
@@ -236,7 +239,7 @@ class _Piece:
         readers = query.consumers(tensor)
         return self.model.is_output(tensor) or any(id(n) not in inside for n in readers)
 
-    def _undoing(self, tensor: Tensor) -> list[Node]:
+    def _inverse_consumers(self, tensor: Tensor) -> list[Node]:
         """Return the Transposes behind a result that go; of those that make an output, one."""
         inverses = [n for n in query.consumers(tensor) if id(n) in self.top]
         inverses = [n for n in inverses if perm_of(n) == self.perm]
@@ -251,13 +254,13 @@ class _Piece:
         unique = list({id(n): n for n in nodes}.values())
         ops = ", ".join(dict.fromkeys(n.op for n in self.nodes))
         before = f"{ops} between {len(self.before) + len(undone)} Transposes"
-        after = f"between {self._added} Transposes"
+        after = f"between {self._new_transposes} Transposes"
         outputs = [*(n.outputs[0] for n, _ in undone), *stay]
         with _change(self.model, ctx, unique, before, after, outputs) as settle:
             for key, tensor in self.sources.items():
                 undone_node = self.before.get(key)
                 if undone_node is None:
-                    origin = self._inner_readers(tensor)[:1]
+                    origin = self._inner_consumers(tensor)[:1]
                     shape = permuted(query.shape(tensor), self.perm)
                     attrs = {"perm": list(self.perm)}
                     source = edit.insert(
@@ -274,12 +277,12 @@ class _Piece:
             transposed = {id(t): self._transpose_result(n, t) for n, t in results}
             settle([*(transposed[key] for _, key in undone), *stay])
 
-    def _inner_readers(self, tensor: Tensor) -> list[Node]:
+    def _inner_consumers(self, tensor: Tensor) -> list[Node]:
         unique = {id(n): n for n in query.consumers(tensor)}
         return [n for key, n in unique.items() if key in self._inside]
 
     def _replace(self, old: Tensor, new: Tensor) -> None:
-        for node in self._inner_readers(old):
+        for node in self._inner_consumers(old):
             for index, tensor in enumerate(data_inputs(node)):
                 if tensor is old:
                     node.inputs[index] = new

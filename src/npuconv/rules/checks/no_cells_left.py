@@ -50,12 +50,12 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and what leaves 
 def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
     if node.op != "Resize" and not ctx.facts(node):
         return  # other rules report attributes that contradict each other
-    faults = _resized(node) if node.op == "Resize" else _slid(node)
+    faults = _resize_faults(node) if node.op == "Resize" else _window_faults(node)
     for axis, extent, why in islice(faults, 1):  # the other axis is nearly always the same
         yield Violation({"axis": axis, "extent": extent, "why": why})
 
 
-def _slid(node: Node) -> Iterator[Fault]:
+def _window_faults(node: Node) -> Iterator[Fault]:
     win = window(node)
     if win is None or win.kernel is None or win.auto_pad in SAME:
         return
@@ -69,7 +69,7 @@ def _slid(node: Node) -> Iterator[Fault]:
             yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
 
 
-def _resized(node: Node) -> Iterator[Fault]:
+def _resize_faults(node: Node) -> Iterator[Fault]:
     dims = query.shape(node.inputs[0])
     scales, sizes = query.constant_input(node, 2), query.constant_input(node, 3)
     factor = scales if scales is not None and scales.size else sizes

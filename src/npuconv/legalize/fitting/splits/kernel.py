@@ -25,7 +25,7 @@ from npuconv.legalize.fitting.proposal import (
     sizes,
     with_bias_once,
 )
-from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.legalize.fitting.splits.stride import fit_extents
 from npuconv.model.types import Tensor
 
 Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
@@ -44,7 +44,7 @@ def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterato
     """
     if layer.padded or max(layer.kernel) == 1 == max(layer.strides):
         return
-    if not demand.breaks(layer, *_ABOUT) and not _too_tall(layer, demand):
+    if not demand.breaks(layer, *_ABOUT) and not _is_too_tall(layer, demand):
         return
     options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
     most, proposals = settings.most_convolutions, 0
@@ -82,7 +82,7 @@ def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> 
     return Proposal("kernel", text, parts, build, moved, summed)
 
 
-def _too_tall(layer: Layer, demand: Demand) -> bool:
+def _is_too_tall(layer: Layer, demand: Demand) -> bool:
     """Return whether even a tile that makes one cell is more than the device takes."""
     if not demand.breaks(layer, limits.EXTENT) or not layer.sized:
         return False
@@ -94,7 +94,7 @@ def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
     about = _ABOUT if demand.breaks(layer, *_ABOUT) else (limits.KERNEL,)
     if demand.breaks(layer, limits.KERNEL) and form.kernel == layer.kernel:
         return False
-    return form != layer and not demand.breaks(form, *about) and not _too_tall(form, demand)
+    return form != layer and not demand.breaks(form, *about) and not _is_too_tall(form, demand)
 
 
 def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
@@ -266,7 +266,7 @@ def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, .
     layer = piece.layer
     form = _phase(layer, factors)
     extents = [(e or 1) * f for e, f in zip(form.extents, factors, strict=True)]
-    source = fitted(builder, piece.source, extents)
+    source = fit_extents(builder, piece.source, extents)
     phases = []
     for phase in product(*map(range, factors)):
         bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]

@@ -98,7 +98,7 @@ def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factor
     layer, factors = piece.layer, _factors(piece.layer, shares)
     form = _form(layer, shares)
     extents = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
-    source = fitted(builder, piece.source, extents)
+    source = fit_extents(builder, piece.source, extents)
     weight = builder.weights(piece, ("phases", shares), partial(_weights, layer, form, shares))
     bias = piece.bias
     if bias is not None:
@@ -112,7 +112,7 @@ def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factor
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
-def fitted(builder: Builder, source: Tensor, targets: list[int]) -> Tensor:
+def fit_extents(builder: Builder, source: Tensor, targets: list[int]) -> Tensor:
     """The source with zeros behind it, or cut off, to these extents."""
     extents = builder.dims(source)[2:]
     pairs = list(enumerate(zip(extents, targets, strict=True), 2))

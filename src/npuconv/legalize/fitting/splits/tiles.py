@@ -12,7 +12,7 @@ from npuconv.legalize.fitting.builder import Builder, Piece
 from npuconv.legalize.fitting.layer import Layer, elements, times
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
-from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.legalize.fitting.splits.stride import fit_extents
 from npuconv.model.types import Tensor
 
 _ABOUT = (limits.EXTENT,)
@@ -88,7 +88,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
     extents = [
         (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
     ]
-    source = fitted(builder, piece.source, extents)
+    source = fit_extents(builder, piece.source, extents)
 
     def row(axis: int, where: list[int]) -> Tensor:
         """The tiles from an axis on, put together."""
