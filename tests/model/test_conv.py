@@ -91,6 +91,13 @@ def test_macs(op, weight, shape, attrs, macs):
     assert win(op, weight, shape, **attrs).macs == macs
 
 
+def test_macs_of_an_output_stated_as_a_scalar():
+    """A file may state what no convolution has: the MACs are unknown."""
+    (node,) = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()).nodes()
+    node.outputs[0].shape = []
+    assert window(node).macs is None
+
+
 def test_what_slides_no_kernel():
     """Other operators are no windows, and neither is a node of unknown rank."""
     model = read(Net(x=(1, 3, 8, 8)).op("Relu").model())

@@ -106,7 +106,7 @@ class Window:
         if not self.weight:
             return 0
         cells = self.input if self.op == "ConvTranspose" else self.output
-        if cells is None or any(not isinstance(d, int) for d in cells[2:]):
+        if not cells or any(not isinstance(d, int) for d in cells[2:]):
             return None
         batch = cells[0] if isinstance(cells[0], int) else 1
         return self.parameters() * batch * math.prod(int(d or 0) for d in cells[2:])
