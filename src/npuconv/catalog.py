@@ -41,7 +41,20 @@ def explain(code_or_name: str, form: str = "text", width: int | None = None) -> 
     """
     entry = _named(code_or_name)
     if entry is None:
-        return _several(_beginning(code_or_name), form, width)
+        start = code_or_name.lower()
+        matches = [
+            entry
+            for entry in (*rules(), *passes())
+            if any(str(entry.get(key, "")).lower().startswith(start) for key in ("code", "name"))
+        ]
+        if not matches:
+            known = [r.code for r in RULES] + RULES.names() + PASSES.names()
+            near = difflib.get_close_matches(code_or_name, known, 1) or difflib.get_close_matches(
+                code_or_name.upper(), known, 1
+            )
+            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
+            raise UsageError(f"no rule or pass is called {code_or_name!r}", hint=hint)
+        return _several(matches, form, width)
     if form == "json":
         return json.dumps(entry, indent=2) + "\n"
     return _markdown(entry) if form == "markdown" else _text(entry)
@@ -103,28 +116,8 @@ def _named(name: str) -> dict[str, Any] | None:
     return None if item is None else _pass_entry(item)
 
 
-def _beginning(start: str) -> list[dict[str, Any]]:
-    """Return all rules and passes whose code or name begins so."""
-    found = [entry for entry in (*rules(), *passes()) if _begins(entry, start.lower())]
-    if not found:
-        raise _unknown(start)
-    return found
-
-
-def _begins(entry: dict[str, Any], start: str) -> bool:
-    return any(str(entry.get(key, "")).lower().startswith(start) for key in ("code", "name"))
-
-
-def _unknown(name: str) -> UsageError:
-    known = [r.code for r in RULES] + RULES.names() + PASSES.names()
-    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
-        name.upper(), known, 1
-    )
-    hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
-    return UsageError(f"no rule or pass is called {name!r}", hint=hint)
-
-
 def _rule_entry(rule: Rule) -> dict[str, Any]:
+    shown = rule.example
     return {
         "kind": "rule",
         "code": rule.code,
@@ -132,19 +125,13 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "severity": str(rule.severity),
         "summary": rule.summary,
         "sections": {title: rule.section(title) for title in SECTIONS},
-        "example": _example(rule),
+        "example": {
+            "fires": {"model": shown.fires, "target": shown.device},
+            "silent": {"model": shown.silent, "target": shown.other or shown.device},
+        },
         "message": rule.message,
         "limits": list(rule.limits),
         "checked": _CHECKED[rule.at],
-    }
-
-
-def _example(rule: Rule) -> dict[str, dict[str, str]]:
-    """Return the example of a rule: a model on which it fires and one on which it does not."""
-    shown = rule.example
-    return {
-        "fires": {"model": shown.fires, "target": shown.device},
-        "silent": {"model": shown.silent, "target": shown.other or shown.device},
     }
 
 

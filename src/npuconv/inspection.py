@@ -131,6 +131,11 @@ def summarize(model: Model) -> Inspection:
     inside = len(nodes) - len(model.nodes())
     header = model.header
     convolutions, worst = tuple(_rows(model)), plan.peak(model)
+    made = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
+    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
+    shapes_of += [query.static_shape(tensor) or (0,) for tensor in made]
+    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
+    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
     return Inspection(
         path=model.name,
         sha256=model.sha256,
@@ -142,34 +147,19 @@ def summarize(model: Model) -> Inspection:
         operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
         nodes=len(nodes),
         in_subgraphs=inside,
-        parameters=_parameters(model, nodes),
-        macs=_total(model),
+        parameters=sum(math.prod(shape) for shape in shapes_of),
+        macs=total(plan.macs(node) for node in model.nodes()),
         peak_bytes=worst.bytes if worst else None,
         peak_int8_bytes=worst.int8_bytes if worst else None,
         peak_node=worst.node if worst else "",
-        attributes=_histogram(convolutions),
+        attributes={
+            name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
+            for name, count in counts.items()
+            if count
+        },
         convolutions=convolutions,
         steps=tuple(_step(model, node) for node in model.nodes()),
     )
-
-
-def _parameters(model: Model, nodes: list[Node]) -> int:
-    """Elements of all constants, also of those that nodes make."""
-    made = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
-    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
-    shapes_of += [query.static_shape(tensor) or (0,) for tensor in made]
-    return sum(math.prod(shape) for shape in shapes_of)
-
-
-def _histogram(convolutions: tuple[Convolution, ...]) -> dict[str, dict[str, int]]:
-    """Return how often each value of each attribute occurs, the most frequent first."""
-    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
-    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
-    return {
-        name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
-        for name, count in counts.items()
-        if count
-    }
 
 
 def _step(model: Model, node: Node) -> Step:
@@ -181,10 +171,6 @@ def _step(model: Model, node: Node) -> Step:
         parameters=plan.parameters(node),
         macs=plan.macs(node),
     )
-
-
-def _total(model: Model) -> int | None:
-    return total(plan.macs(node) for node in model.nodes())
 
 
 def _rows(model: Model) -> list[Convolution]:

@@ -299,7 +299,12 @@ class _Expansion:
     def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
         """Add all jobs of one entry."""
         try:
-            self._add(at, self._models(at, entry), entry)
+            matches = self._matches((*at, "model"), entry.pop("model"))
+            excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+            models = [match for path, match in matches.items() if path not in excluded]
+            if matches and not models:
+                raise self._error((*at, "exclude"), "excludes every model of this entry")
+            self._add(at, models, entry)
         except ConfigError as error:
             self.errors.append(error)
 
@@ -356,14 +361,6 @@ class _Expansion:
                 self.errors.append(self._error(at, text, "give one of them another output"))
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
-
-    def _models(self, at: KeyPath, entry: dict[str, Any]) -> list[Match]:
-        matches = self._matches((*at, "model"), entry.pop("model"))
-        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
-        models = [match for path, match in matches.items() if path not in excluded]
-        if matches and not models:
-            raise self._error((*at, "exclude"), "excludes every model of this entry")
-        return models
 
     def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
         matches: dict[str, Match] = {}

@@ -26,7 +26,6 @@ from npuconv.report.escape import plain
 from npuconv.report.job_names import shown_names
 from npuconv.report.json import dumps
 from npuconv.report.words import count
-from npuconv.schemas.batch import BatchReport
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -160,8 +159,17 @@ def batch(
         except KeyboardInterrupt as error:
             screen.fail("interrupted; the same command goes on where it stopped")
             return signal_exit_code(error)
-    _write(found, written, work.root)
-    _show(found, output_format, quiet, verbose, no_color)
+    for summary in written:
+        base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
+        files.write(summary, render_batch(found, format_of(summary), base))
+    from npuconv.report import text
+
+    if output_format != "text":
+        click.echo(render_batch(found, output_format), nl=False)
+    elif not quiet:
+        color, width = screen.wants_color(no_color), screen.width()
+        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
+        click.echo(shown, nl=False)
     return found.summary.exit_code
 
 
@@ -192,12 +200,6 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
             check_destinations([path], _inputs(work, config))
 
 
-def _write(found: BatchReport, written: tuple[str, ...], root: Path) -> None:
-    for summary in written:
-        base = Path(os.path.relpath(root, Path(summary).resolve().parent)).as_posix()
-        files.write(summary, render_batch(found, format_of(summary), base))
-
-
 def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
     """Yield the files a batch reads that a summary could overwrite."""
     yield work.expanded.file, "the jobs file"
@@ -208,19 +210,6 @@ def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
             yield work.root / options.calibration, "the calibration samples"
         if options.baseline:
             yield work.root / options.baseline, "the baseline"
-
-
-def _show(
-    found: BatchReport, output_format: str, quiet: bool, verbose: bool, no_color: bool
-) -> None:
-    from npuconv.report import text
-
-    if output_format != "text":
-        click.echo(render_batch(found, output_format), nl=False)
-    elif not quiet:
-        color, width = screen.wants_color(no_color), screen.width()
-        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
-        click.echo(shown, nl=False)
 
 
 def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:

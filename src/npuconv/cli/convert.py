@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,15 @@ def convert(
     told = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
-            result = convert_with(
-                model, options, options.calibration, _announcing(bar, quiet), timings=timings
-            )
+
+            def step(stage: str, done: int, total: int) -> None:
+                """Print an assumption, or update the bar of a stage."""
+                if stage.startswith("assumed: "):
+                    screen.say(stage.removeprefix("assumed: "), quiet=quiet)
+                else:
+                    bar(stage, done, total)
+
+            result = convert_with(model, options, options.calibration, step, timings=timings)
     except UnsupportedModelError as error:
         _write(error.report, written)
         following = after_convert(error.report, model, str(destination), config, told)
@@ -75,7 +80,9 @@ def convert(
     with files.together():
         result.save(destination)
         _write(result.report, written)
-    compiling = _compiling(result, destination)
+    compiling = ""  # the command that compiles the file for the chip
+    if _is_tflite(result, destination):
+        compiling = result.next_command.format(model=shlex.quote(str(destination)))
     following = compiling if result.report.calibration is None else ""
     following = following or after_convert(result.report, model, str(destination), config, told)
     _show(result.report, model, following, quiet, verbose, no_color)
@@ -84,16 +91,11 @@ def convert(
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
     compiling = "" if compiling == following else compiling
-    _say_commands(compiling, _splitting(result, destination, options.target), quiet)
-    return 0
-
-
-def _say_commands(compiling: str, splitting: str, quiet: bool) -> None:
-    """Print what can be done with the model besides, where there is something."""
     if compiling:
         screen.say("compile it with:", command=compiling, quiet=quiet)
-    if splitting:
+    if splitting := _splitting(result, destination, options.target):
         screen.say("split it for a driver with:", command=splitting, quiet=quiet)
+    return 0
 
 
 def _splitting(result: Conversion, destination: Path, target: str) -> str:
@@ -104,13 +106,6 @@ def _splitting(result: Conversion, destination: Path, target: str) -> str:
     folder = destination.with_name(f"{destination.stem}.parts")
     device = [] if target in builtin_names() else ["--target", target]  # the model has its name
     return shlex.join(["npuconv", "split", str(destination), "-o", str(folder), *device])
-
-
-def _compiling(result: Conversion, destination: Path) -> str:
-    """Return the command that compiles what was written for the chip; empty if there is none."""
-    if not _is_tflite(result, destination):
-        return ""
-    return result.next_command.format(model=shlex.quote(str(destination)))
 
 
 def _is_tflite(result: Conversion, destination: Path) -> bool:
@@ -124,21 +119,6 @@ def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
     for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
         for line in lines:
             screen.say(f"{kind} {line}", quiet=quiet)
-
-
-def _announcing(
-    bar: Callable[[str, int, int], None], quiet: bool
-) -> Callable[[str, int, int], None]:
-    """Return a progress function that prints assumptions and passes stages to the bar."""
-
-    def step(stage: str, done: int, total: int) -> None:
-        """Print an assumption, or update the bar of a stage."""
-        if stage.startswith("assumed: "):
-            screen.say(stage.removeprefix("assumed: "), quiet=quiet)
-        else:
-            bar(stage, done, total)
-
-    return step
 
 
 def _destinations(

@@ -95,7 +95,7 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
     said, _, default = text.partition("  [default: ")
     first = said.partition(";")[0].strip()
     default = default.rstrip("]")
-    if isinstance(kind, click.Choice) and not all(str(one) in first for one in kind.choices):
+    if isinstance(kind, click.Choice) and not all(str(choice) in first for choice in kind.choices):
         names = [f"{one} (default)" if one == default else str(one) for one in kind.choices]
         return f"{first}: {', '.join(names)}"
     return f"{first}  [{default}]" if default else first
@@ -117,7 +117,7 @@ class GroupedCommand(click.Command):
         for title, options in self._groups(ctx).items():
             if not shows_all and title in self.brief_without:
                 continue
-            shown = [one for one in options if shows_all or one.name not in _RARE]
+            shown = [option for option in options if shows_all or option.name not in _RARE]
             rows = [row for one in shown if (row := one.get_help_record(ctx)) is not None]
             if rows and not shows_all:  # so that the texts of all groups begin in one column
                 rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])

@@ -88,15 +88,6 @@ def inspect(
 def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """Return the text of an inspection: totals, convolutions, and every node when verbose."""
     view = View(color, width)
-    blocks = [_head(found, view)]
-    if found.convolutions:
-        blocks += [_attributes(found, view), _convolutions(found, view)]
-    if verbose:
-        blocks.append(_steps(found, view))
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def _head(found: Inspection, view: View) -> list[str]:
     operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
     lines = [("model", f"{found.path} (sha256 {found.sha256[:12]})")]
     lines.append(
@@ -106,12 +97,17 @@ def _head(found: Inspection, view: View) -> list[str]:
     lines += [
         ("nodes", f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"),
         ("parameters", f"{found.parameters:,}"),
-        ("MACs", _macs(found.macs)),
+        ("MACs", "unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"),
         ("activations", _peak(found)),
         ("operators", operators),
     ]
     lines += [("calibration", found.calibration)] if found.calibration else []
-    return [line for label, text in lines for line in _line(label, text, view)]
+    blocks = [[line for label, text in lines for line in _line(label, text, view)]]
+    if found.convolutions:
+        blocks += [_attributes(found, view), _convolutions(found, view)]
+    if verbose:
+        blocks.append(_steps(found, view))
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def _several(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -132,10 +128,6 @@ def _line(label: str, text: str, view: View) -> list[str]:
         view.paint(first, "bold") + line[len(first) :] if line.startswith(first) and label else line
         for line in lines
     ]
-
-
-def _macs(number: int | None) -> str:
-    return "unknown (dynamic shape)" if number is None else f"{number:,}"
 
 
 def _peak(found: Inspection) -> str:
@@ -202,7 +194,7 @@ def show_diff(found: Comparison, console: Console) -> None:
     ]
     head = ("operator", "before", "after", "change")
     screen.print_rows(console, head, operators, "operators")
-    different = [one for one in found.convolutions if one.differs]
+    different = [convolution for convolution in found.convolutions if convolution.differs]
     if different:
         title = f"convolutions: {len(different)} of {len(found.convolutions)} differ"
         head = ("name", "what", "before", "after")

@@ -55,7 +55,10 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
         shown = brief.render(report, name, color=color, width=width)
     if following:
         shown += f"\n{screen.continued(f'next: {following}', width)}\n"
-    if _scrolls(shown):
+    height = brief.SCREEN_LINES
+    if screen.is_terminal(sys.stdout):
+        height = shutil.get_terminal_size((80, height)).lines
+    if shown.count("\n") >= height:
         shown += "\n" + brief.last_line([report], color=color, width=width)
     click.echo(shown, nl=False)
 
@@ -116,12 +119,3 @@ def _explain(report: Report) -> str:
 
     found = groups.standing(report)
     return f"npuconv explain {found[0].code}" if found else ""
-
-
-def _scrolls(shown: str) -> bool:
-    """Return whether the first line is off the screen once all is printed."""
-    from npuconv.report.brief import SCREEN_LINES
-
-    terminal = screen.is_terminal(sys.stdout)
-    height = shutil.get_terminal_size((80, SCREEN_LINES)).lines if terminal else SCREEN_LINES
-    return shown.count("\n") >= height

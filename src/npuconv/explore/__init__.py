@@ -132,7 +132,9 @@ class _Base:
         self.chip, self.fleet, self.settings = chip, fleet, settings
         planner = Planner(chip)
         self.plans = {layer: planner.leaf(layer) for layer in fleet.layers}
-        self.facts = {layer: _facts(layer) for layer in fleet.layers}
+        self.facts = {
+            layer: {**of_window(layer.window()), "bias": layer.bias} for layer in fleet.layers
+        }
         self.even = _is_even(chip)
         self._planners: dict[tuple[str, int | bool], Planner] = {}
 
@@ -152,23 +154,16 @@ class _Base:
         the height of the image turned around, which costs the same.
         """
         other = _turned(fact) if self.even else fact
-        planner = self._planner(other, value)
-        found = _plan(planner, layer if other == fact else _transposed(layer))
-        return None if found is None else replace(found, layer=layer)
-
-    def _planner(self, fact: str, value: int | bool) -> Planner:
-        key = (fact, value)
+        key = (other, value)
         if key not in self._planners:
-            answer = f"Conv.{fact}={str(value).lower()}"
+            answer = f"Conv.{other}={str(value).lower()}"
             small = replace(DEFAULT, most_layers=self.settings.layers)
             exact = self.chip.activations.accumulate == "int32"
             chip = self.chip.assuming([answer])
             self._planners[key] = Planner(chip, settings=small, exact_sums=exact)
-        return self._planners[key]
-
-
-def _facts(layer: Layer) -> dict[str, Any]:
-    return {**of_window(layer.window()), "bias": layer.bias}
+        planner = self._planners[key]
+        found = _plan(planner, layer if other == fact else _transposed(layer))
+        return None if found is None else replace(found, layer=layer)
 
 
 def _curve(base: _Base, fact: str) -> Curve | None:
@@ -219,8 +214,9 @@ def _point(base: _Base, fact: str, value: int | bool) -> Point:
         else:
             plans[layer] = plan
     changed = {layer for layer, plan in plans.items() if plan.proposal is not None}
-    added, sums = Price(), 0
+    added, sums, macs = Price(), 0, 0
     for member in base.fleet.members:
+        macs += sum(layer.macs() * count for layer, count in member.layers.items())
         for layer in changed & member.layers.keys():
             count = member.layers[layer]
             added = added.plus(plans[layer].price, count).plus(base.plans[layer].price, -count)
@@ -230,7 +226,7 @@ def _point(base: _Base, fact: str, value: int | bool) -> Point:
     rewritten = sum(not changed.isdisjoint(m.layers) for m in members)
     kept = base.sum({layer: base.plans[layer] for layer in plans})
     return Point(
-        value, rewritten, refused, added.macs, added.macs / _macs(base), added.moved,
+        value, rewritten, refused, added.macs, added.macs / max(1, macs), added.moved,
         added.convolutions, sums, base.sum(plans) / kept - 1 if kept else 0.0,
     )  # fmt: skip
 
@@ -273,12 +269,6 @@ def _plan(planner: Planner, layer: Layer) -> Plan | None:
     return planner.leaf(layer) if demand.fits(layer) else planner.plan(layer)[0]
 
 
-def _macs(base: _Base) -> int:
-    return max(1, sum(
-        layer.macs() * n for member in base.fleet.members for layer, n in member.layers.items()
-    ))  # fmt: skip
-
-
 Progress = Callable[[str, int, int], None]
 
 
@@ -319,7 +309,12 @@ def gather(models: Sequence[str], target: str, progress: Progress, **options: An
             if refused:
                 left_out[path] = refused
             else:
-                members.append(Member(path, _layers(legal)))
+                found: Counter[Layer] = Counter()
+                for node in legal.plan.device:
+                    layer = layer_of(node)
+                    if not isinstance(layer, str):
+                        found[layer] += 1
+                members.append(Member(path, found))
         except ModelError as error:
             left_out[path] = str(error)
         progress("reading", done, len(models))
@@ -337,12 +332,3 @@ def _refused(legal: LegalModel) -> str:
         if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
             return f"{finding.code} {finding.node}: {finding.message}"
     return ""
-
-
-def _layers(legal: LegalModel) -> Counter[Layer]:
-    found: Counter[Layer] = Counter()
-    for node in legal.plan.device:
-        layer = layer_of(node)
-        if not isinstance(layer, str):
-            found[layer] += 1
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
@@ -53,7 +53,9 @@ def of_window(win: Window) -> Measured:
 
 def _of_tensors(node: Node) -> Measured:
     """Return rank, extents and attributes of an operator without a kernel."""
-    source = _largest_input(node)
+    # The largest input determines the shape of an operator with broadcasting.
+    known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
+    source = max(known, key=_size, default=None)
     dims = query.shape(source)
     if dims is None:
         return {}
@@ -80,7 +82,9 @@ def _attributes(node: Node, rank: int) -> Measured:
     facts: Measured = {}
     if node.op in ("Gemm", "MatMul"):
         facts["weight_constant"] = query.constant_input(node, 1) is not None
-        facts["depth"] = _depth(node)
+        dims = query.shape(node.inputs[0])
+        depth = dims[0 if query.attribute(node, "transA", 0) else -1] if dims else None
+        facts["depth"] = depth if isinstance(depth, int) else None
     for name in ("alpha", "beta"):
         if (number := query.attribute(node, name, _NUMBERS.get((node.op, name)))) is not None:
             facts[name] = f"{float(number):.4g}"
@@ -98,19 +102,15 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def _depth(node: Node) -> int | None:
-    dims = query.shape(node.inputs[0])
-    depth = dims[0 if query.attribute(node, "transA", 0) else -1] if dims else None
-    return depth if isinstance(depth, int) else None
-
-
 def _along(node: Node, rank: int) -> Measured:
     """Return the axes that an operator works along, and how."""
     facts: Measured = {}
     if node.op == "Transpose":
         perm = query.attribute(node, "perm") or range(rank)[::-1]
         facts["perm"] = ",".join(str(int(one)) for one in perm)
-        facts["all_but_two"] = _all_but_two(query.shape(node.inputs[0]))
+        dims = query.shape(node.inputs[0])
+        known = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
+        facts["all_but_two"] = None if dims is None else math.prod(known[2:])
     elif node.op.startswith("Reduce"):
         axes = query.reduced_axes(node)
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
@@ -128,12 +128,6 @@ def _along(node: Node, rank: int) -> Measured:
         facts["broadcast"] = _broadcast(node)
         facts["constant_operand"] = any(map(query.is_constant, node.inputs))
     return facts
-
-
-def _all_but_two(dims: Sequence[object] | None) -> int | None:
-    """Return the product of the longest axes; an open length is 1 at least."""
-    known = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
-    return None if dims is None else math.prod(known[2:])
 
 
 # Operators with an axis, and the one they have where none is written.
@@ -158,12 +152,6 @@ def _broadcast(node: Node) -> str | None:
         ends = zip(names, aligned, made, strict=True)
         found |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
     return "".join(name for name in names if name in found) or "none"
-
-
-def _largest_input(node: Node) -> Tensor | None:
-    """Return the input that determines the shape of an operator with broadcasting."""
-    known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
-    return max(known, key=_size, default=None)
 
 
 def _size(tensor: Tensor) -> tuple[int, int]:

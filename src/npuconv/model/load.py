@@ -40,7 +40,12 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     if isinstance(source, onnx.ModelProto):
         name = source.graph.name or "model"
         untrusted.check(source, name)
-        return from_proto(source, name=name, sha256=_digest(source, name))
+        try:
+            data = source.SerializeToString(deterministic=True)
+        except EncodeError:
+            hint = "save it with external data and give the path"
+            raise ModelError(f"{name}: over 2 GB, too large for one piece", hint=hint) from None
+        return from_proto(source, name=name, sha256=hashlib.sha256(data).hexdigest())
     path = Path(source)
     external_data.check_file(path)
     large = _read_large(path)
@@ -70,14 +75,6 @@ def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
     return _parse(data, path), digest
 
 
-def _digest(proto: onnx.ModelProto, name: str) -> str:
-    try:
-        return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
-    except EncodeError:
-        hint = "save it with external data and give the path"
-        raise ModelError(f"{name}: over 2 GB, too large for one piece", hint=hint) from None
-
-
 def display_name(path: str | Path) -> str:
     """Return the path as reports show it: as given if relative, else without its folders.
 
@@ -99,7 +96,18 @@ def from_proto(
     Raises:
         ModelError: the graph contradicts itself.
     """
-    _check_header(proto, name)
+    if not proto.HasField("graph"):
+        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
+    if not proto.graph.node:
+        raise ModelError(f"{name}: the graph has no nodes")
+    standard = _standard_opset(proto)
+    if standard is not None and not 1 <= standard <= MAX_OPSET:
+        raise ModelError(
+            f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
+            if standard > MAX_OPSET
+            else f"{name}: opset {standard} does not exist",
+            hint="upgrade the onnx package" if standard > MAX_OPSET else "",
+        )
     validate.check_proto(proto, name)
     proto = dense(inlined(proto))
     try:
@@ -141,14 +149,10 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
     try:
         return onnx.load_model_from_string(data)
     except (DecodeError, ValueError):
-        kind = "a text file" if _looks_like_text(data) else "truncated, or another format"
+        is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in data[:512])
+        kind = "a text file" if is_text else "truncated, or another format"
         kind = "a TFLite file" if data[4:8] == _TFLITE else kind
         raise ModelError(f"{path}: is not an ONNX model ({kind})") from None
-
-
-def _looks_like_text(data: bytes) -> bool:
-    head = data[:512]
-    return all(byte >= 32 or byte in b"\t\r\n" for byte in head)
 
 
 def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> store.Store | None:
@@ -166,21 +170,6 @@ def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> stor
     for index, reference in left.items():
         tensors[index].CopyFrom(reference)
     return store.Store() if left else None
-
-
-def _check_header(proto: onnx.ModelProto, name: str) -> None:
-    if not proto.HasField("graph"):
-        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
-    if not proto.graph.node:
-        raise ModelError(f"{name}: the graph has no nodes")
-    standard = _standard_opset(proto)
-    if standard is not None and not 1 <= standard <= MAX_OPSET:
-        raise ModelError(
-            f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
-            if standard > MAX_OPSET
-            else f"{name}: opset {standard} does not exist",
-            hint="upgrade the onnx package" if standard > MAX_OPSET else "",
-        )
 
 
 def _standard_opset(proto: onnx.ModelProto) -> int | None:

@@ -211,12 +211,12 @@ class _Axis:
 def _axis(terms: Sequence[_Term], axis: int) -> _Axis | None:
     """Return the window of the whole along an axis; None where there is none."""
     offsets, strides = list[range](), set[int]()
-    for one in terms:
-        read = one.cells[axis + 1] or range(1)
-        apart = one.win.dilations[axis] * read.step
-        last = read.start + apart * (one.weight[axis + 2] - 1)
+    for term in terms:
+        read = term.cells[axis + 1] or range(1)
+        apart = term.win.dilations[axis] * read.step
+        last = read.start + apart * (term.weight[axis + 2] - 1)
         offsets.append(range(read.start, last + 1, apart))
-        strides.add(one.win.strides[axis] * read.step)
+        strides.add(term.win.strides[axis] * read.step)
     every = {offset for own in offsets for offset in own}
     if len(strides) > 1 or min(every) > 0:
         return None
@@ -237,7 +237,7 @@ def _parts(
     axes = [axis for axis in found if axis is not None]
     if len(axes) < len(found) or not _makes(terms, axes, dims, result):
         return None
-    rows = [one.cells[0] or range(channels // first.group) for one in terms]
+    rows = [term.cells[0] or range(channels // first.group) for term in terms]
     parts = tuple(
         Part(
             one.cells,

@@ -169,14 +169,6 @@ def _constant(proto: onnx.TensorProto) -> Constant:
     return made
 
 
-def _variable(name: str) -> Variable:
-    made = Variable.__new__(Variable)
-    part = made.__dict__
-    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
-    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
-    return made
-
-
 def _list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
     """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
     made = SynchronizedList.__new__(SynchronizedList)
@@ -205,10 +197,13 @@ def _node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) ->
 
 def _unknown(name: str, tensors: _Tensors) -> Tensor:
     """Return a new tensor without type; each one without a name is a separate tensor."""
-    found = _variable(name)
+    made = Variable.__new__(Variable)
+    part = made.__dict__
+    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
+    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
     if name:
-        tensors[name] = found
-    return found
+        tensors[name] = made
+    return made
 
 
 _READERS: dict[int, Any] = {

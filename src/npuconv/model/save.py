@@ -44,9 +44,14 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
     ``metadata`` are entries of ``metadata_props`` to add or replace.
     """
+    used = {node.domain or "" for node, _ in model.walk()}
+    others = {o.domain: o.version for o in model.graph.import_domains or ()}
+    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
+    imports = [helper.make_opsetid("", model.opset)]
+    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
     proto = helper.make_model(
         _graph(model),
-        opset_imports=_opsets(model),
+        opset_imports=imports + [helper.make_opsetid(d, others[d]) for d in domains],
         functions=[OnnxExporter.export_function(f) for f in model.graph.functions],
         ir_version=ir_version(model.header.ir_version, model.opset),
     )
@@ -102,26 +107,12 @@ def _write_weights(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         digest.update(piece)
     name = f"{path.name}.{digest.hexdigest()[:_DIGITS]}.data"
     files.write(path.with_name(name), _pieces(tensors))
-    return _with_references(proto, name)
-
-
-def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
-    """Remove files of weights of earlier versions of the model."""
-    used = {e.value for t in proto.graph.initializer for e in t.external_data}
-    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * _DIGITS}.data"):
-        if old.name not in used:
-            with contextlib.suppress(OSError):
-                old.unlink()
-
-
-def _with_references(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Return the model with its weights in a file of that name, without copying a byte of them."""
-    made = onnx.ModelProto()
-    _copy_fields(proto, made, "graph")
-    _copy_fields(proto.graph, made.graph, "initializer")
+    copy = onnx.ModelProto()  # of everything but the bytes of the weights
+    _copy_fields(proto, copy, "graph")
+    _copy_fields(proto.graph, copy.graph, "initializer")
     offset = 0
     for tensor in proto.graph.initializer:
-        new = made.graph.initializer.add()
+        new = copy.graph.initializer.add()
         if not _is_moved(tensor):
             new.CopyFrom(tensor)
             continue
@@ -131,7 +122,16 @@ def _with_references(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
         )
         new.external_data[0].value = name
         offset += -(-size // _PAGE) * _PAGE
-    return made
+    return copy
+
+
+def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
+    """Remove files of weights of earlier versions of the model."""
+    used = {e.value for t in proto.graph.initializer for e in t.external_data}
+    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * _DIGITS}.data"):
+        if old.name not in used:
+            with contextlib.suppress(OSError):
+                old.unlink()
 
 
 def _copy_fields(source: Any, into: Any, excluded: str) -> None:
@@ -218,12 +218,3 @@ def _node(model: Model, node: Node) -> onnx.NodeProto:
         for key, text in meta.metadata:
             proto.metadata_props.add(key=key, value=text)
     return proto
-
-
-def _opsets(model: Model) -> list[onnx.OperatorSetIdProto]:
-    used = {node.domain or "" for node, _ in model.walk()}
-    others = {o.domain: o.version for o in model.graph.import_domains or ()}
-    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
-    imports = [helper.make_opsetid("", model.opset)]
-    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
-    return imports + [helper.make_opsetid(d, others[d]) for d in domains]

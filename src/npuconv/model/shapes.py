@@ -140,20 +140,16 @@ def infer_unknown(model: Model) -> None:
     Inference covers nodes with an output without a type or with an unknown extent, and the
     producers of integers that these read, which may be a shape.
     """
-    nodes = _with_unknown_outputs(model)
-    if any(subgraphs(node) for node in nodes):
-        nodes = model.nodes()
-    if nodes:
-        _infer_corrected(model, nodes)
-
-
-def _with_unknown_outputs(model: Model) -> list[Node]:
     wanted: set[int] = set()
     for node in reversed(model.nodes()):
         if id(node) in wanted or not all(map(_is_known, node.outputs)):
             wanted.add(id(node))
             wanted.update(id(t.inputs[0]) for t in node.inputs if t.inputs and _may_be_shape(t))
-    return [node for node in model.nodes() if id(node) in wanted]
+    nodes = [node for node in model.nodes() if id(node) in wanted]
+    if any(subgraphs(node) for node in nodes):
+        nodes = model.nodes()
+    if nodes:
+        _infer_corrected(model, nodes)
 
 
 def _is_known(tensor: Tensor) -> bool:
@@ -173,22 +169,18 @@ def _infer_corrected(model: Model, nodes: Sequence[Node]) -> str:
     while found := wrong_shapes(model, settled):
         for node, shape in found:
             settled.add(id(node))
-            _forget_downstream(node)
+            # The shapes of all tensors that depend on the node are unknown again.
+            waiting, seen = [node], {id(node)}
+            while waiting:
+                for tensor in waiting.pop().outputs:
+                    tensor.shape = None
+                    readers = [n for n in tensor.outputs if id(n) not in seen]
+                    seen.update(id(n) for n in readers)
+                    waiting.extend(readers)
             node.outputs[0].shape = shape
         nodes = model.nodes()
         contradiction = _infer(model, nodes, settled)
     return contradiction
-
-
-def _forget_downstream(node: Node) -> None:
-    """Drop the shapes of all tensors that depend on a node."""
-    waiting, seen = [node], {id(node)}
-    while waiting:
-        for tensor in waiting.pop().outputs:
-            tensor.shape = None
-            readers = [n for n in tensor.outputs if id(n) not in seen]
-            seen.update(id(n) for n in readers)
-            waiting.extend(readers)
 
 
 def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str:

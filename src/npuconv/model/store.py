@@ -189,8 +189,8 @@ def _return_freed_memory() -> None:
 def initializer(name: str, array: Array) -> onnx.TensorProto:
     """Return the array as an initializer, by reference if it lies in a file."""
     if array.nbytes >= LARGE_TENSOR:
-        for one in list(_stores):
-            if (found := one.tensor(name, array)) is not None:
+        for store in list(_stores):
+            if (found := store.tensor(name, array)) is not None:
                 return found
     return numpy_helper.from_array(array, name)
 

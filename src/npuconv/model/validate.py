@@ -130,7 +130,10 @@ def _check_node(
     where = f"{name}: node {node.name or node.op_type!r} ({node.op_type})"
     for tensor_name in node.input:
         if tensor_name not in known:
-            raise ModelError(f"{where}: {_missing(tensor_name, made)}")
+            reason = "which no node makes and which is no input or initializer"
+            if tensor_name in made:
+                reason = "which is only made later: a cycle, or nodes out of order"
+            raise ModelError(f"{where}: reads {tensor_name!r}, {reason}")
     for output in node.output:
         if output and output in known:
             raise ModelError(f"{where}: output {output!r} is already made by another node")
@@ -154,12 +157,6 @@ def _check_pads(node: onnx.NodeProto, where: str) -> None:
         )
 
 
-def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
-    if tensor in made:
-        return f"reads {tensor!r}, which is only made later: a cycle, or nodes out of order"
-    return f"reads {tensor!r}, which no node makes and which is no input or initializer"
-
-
 def check_model(model: Model, *, after: str) -> None:
     """Check the invariants of a graph: order, single assignment, origins.
 
@@ -181,7 +178,10 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
         known.update(map(id, node.outputs))
-    yield from _made_twice(graph)
+    names = [tensor.name for node in graph.nodes for tensor in node.outputs if tensor.name]
+    if len(set(names)) < len(names):
+        twice = (name for name, number in Counter(names).items() if number > 1)
+        yield from (f"tensor {name!r} is made twice" for name in twice)
     for tensor in graph.outputs:
         if id(tensor) not in known and not query.is_constant(tensor):
             yield f"output {tensor.name!r} is made by no node"
@@ -193,13 +193,6 @@ def _is_given(tensor: Tensor, known: set[int]) -> bool:
         known.add(id(tensor))
         return True
     return not tensor.name  # an input that is left out
-
-
-def _made_twice(graph: Graph) -> Iterable[str]:
-    names = [tensor.name for node in graph.nodes for tensor in node.outputs if tensor.name]
-    if len(set(names)) < len(names):
-        twice = (name for name, number in Counter(names).items() if number > 1)
-        yield from (f"tensor {name!r} is made twice" for name in twice)
 
 
 def check_types(model: Model) -> None:

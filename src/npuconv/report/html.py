@@ -187,7 +187,7 @@ def is_low(sqnr_db: float | None) -> bool:
 
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
     """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
-    low = [is_low(part.sqnr_db) for one in accuracy.outputs for part in (one, *one.parts)]
+    low = [is_low(part.sqnr_db) for output in accuracy.outputs for part in (output, *output.parts)]
     return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
 
 
@@ -262,7 +262,7 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, in the order of the network."""
     layers = report.quantization.layers if report.quantization else ()
     largest = max((one.noise_share or 0.0 for one in layers), default=0.0) or 1.0
-    measured = (one for one in layers if one.cosine is not None or one.sqnr_db is not None)
+    measured = (layer for layer in layers if layer.cosine is not None or layer.sqnr_db is not None)
     return tuple(LayerBar(one, largest) for one in measured)
 
 

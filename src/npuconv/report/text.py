@@ -150,7 +150,7 @@ def _causes(batch: BatchReport, view: View) -> Block:
 
 
 def _files(job: BatchJob, view: View) -> Block:
-    return [*view.title(job.name), *(f"  {view.safe(one.path)}" for one in job.files)]
+    return [*view.title(job.name), *(f"  {view.safe(file.path)}" for file in job.files)]
 
 
 def _overview(reports: Sequence[Report], view: View) -> Block:
@@ -198,19 +198,16 @@ def _section(section: Section, view: View) -> Block:
         elif isinstance(part, Item):
             lines += _item(part, view)
         elif isinstance(part, Note):
-            lines += _labelled(f"  {part.label}: ", part.texts, view)
+            label = f"  {part.label}: "
+            rest = " " * len(label)
+            lines += [
+                line
+                for at, text in enumerate(part.texts)
+                for line in view.hang(text, rest if at else label, rest)
+            ]
         else:
             lines += view.hang(part)
     return lines
-
-
-def _labelled(label: str, texts: Sequence[str], view: View) -> Block:
-    rest = " " * len(label)
-    return [
-        line
-        for at, text in enumerate(texts)
-        for line in view.hang(text, rest if at else label, rest)
-    ]
 
 
 def _item(item: Item, view: View) -> Block:

@@ -133,16 +133,14 @@ def read(name_or_path: str | Path) -> yamlio.Document:
         return yamlio.loads(_text_of(name), name=name, error=TargetError)
     if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
         hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
-        raise TargetError(f"unknown target {name!r}; known: {_known()}", hint=hint)
+        raise TargetError(
+            f"unknown target {name!r}; known: {', '.join(builtin_names())}", hint=hint
+        )
     return yamlio.load(name, error=TargetError)
 
 
 def _text_of(name: str) -> str:
     return resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
-
-
-def _known() -> str:
-    return ", ".join(builtin_names())
 
 
 _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"

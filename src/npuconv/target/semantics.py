@@ -123,10 +123,6 @@ def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
         yield from _value_problems(where, limit, FACTS["pad_value"])
     elif path[0] in ("operators", "all_operators") and path[-1] in FACTS:
         yield from _value_problems(where, limit, FACTS[str(path[-1])])
-    yield from _order_problems(where, limit)
-
-
-def _order_problems(where: KeyPath, limit: Limit) -> Iterator[Problem]:
     numbers = [value for value in limit.values if _is_int(value)]
     if limit.predicate == "range" and len(numbers) == 2 and numbers[0] > numbers[1]:
         message = f"range: {numbers[0]} is greater than {numbers[1]}"
@@ -180,15 +176,11 @@ def _relation_problems(
             check_cel(source)
         except CelError as fault:
             where = (*path, key)
-            offset = _columns(document, where, fault.offset)
+            line, column = document.mark(where, key=False)
+            first = document.text.splitlines()[line - 1][column - 1]
+            # A quote takes a column; the lines of a block have columns of their own.
+            offset = 0 if first in "|>" else fault.offset + (first in "\"'")
             yield Problem(where, fault.message, fault.hint, offset)
-
-
-def _columns(document: yamlio.Document, path: KeyPath, offset: int) -> int:
-    """Return the columns from the start of a value to a character of it; 0 for a block of lines."""
-    line, column = document.mark(path, key=False)
-    first = document.text.splitlines()[line - 1][column - 1]
-    return {"|": 0, ">": 0, '"': offset + 1, "'": offset + 1}.get(first, offset)
 
 
 def _fused_problems(target: Description) -> Iterator[Problem]:

@@ -39,28 +39,22 @@ def tensor_rows(
             # What a Relu is to cut off is not lost by being cut off sooner.
             own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
-            row = _tensor_row(name, encoding, seen, own, method)
+            row = quality.TensorQuant(
+                name=name,
+                scale=_decimal(encoding.scales.max()),
+                zero_point=int(encoding.zeros.min()),
+                channels=len(encoding.scales),
+                smallest_scale=_decimal(encoding.scales.min()),
+                highest_zero_point=int(encoding.zeros.max()),
+                minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
+                maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
+                lowest=_decimal((encoding.scales * (LOWEST - encoding.zeros)).min()),
+                highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
+                clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
+                method=method,
+            )
             rows.append(_with_distribution(row, encoding, own))
     return tuple(rows)
-
-
-def _tensor_row(
-    name: str, encoding: Encoding, seen: list[Statistics], own: Statistics | None, method: str
-) -> quality.TensorQuant:
-    return quality.TensorQuant(
-        name=name,
-        scale=_decimal(encoding.scales.max()),
-        zero_point=int(encoding.zeros.min()),
-        channels=len(encoding.scales),
-        smallest_scale=_decimal(encoding.scales.min()),
-        highest_zero_point=int(encoding.zeros.max()),
-        minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
-        maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
-        lowest=_decimal((encoding.scales * (LOWEST - encoding.zeros)).min()),
-        highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
-        clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
-        method=method,
-    )
 
 
 def _with_distribution(
@@ -95,7 +89,16 @@ def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
             steps = _steps(weight, source, group, state.weights.get(conv.name))
-            rows[conv.name] = _weight_row(weight, steps)
+            reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
+            clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
+            rows[conv.name] = quality.WeightQuant(
+                minimum=_decimal(weight.min()),
+                maximum=_decimal(weight.max()),
+                channels=len(weight),
+                smallest_reach=_decimal(reach.min()),
+                clip_fraction=round(clipped, 6),
+                histogram=() if steps is None else level_histogram(steps),
+            )
     return rows
 
 
@@ -107,21 +110,6 @@ def _steps(
         return None
     scales = rounded.scales.reshape(-1, *(1,) * (weight.ndim - 1))
     return np.asarray(folded(weight, source, group) / scales, np.float32)
-
-
-def _weight_row(
-    weight: NDArray[np.float32], steps: NDArray[np.float32] | None
-) -> quality.WeightQuant:
-    reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
-    clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
-    return quality.WeightQuant(
-        minimum=_decimal(weight.min()),
-        maximum=_decimal(weight.max()),
-        channels=len(weight),
-        smallest_reach=_decimal(reach.min()),
-        clip_fraction=round(clipped, 6),
-        histogram=() if steps is None else level_histogram(steps),
-    )
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -310,6 +298,8 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
         options.max_extra_macs,
         {c.name: legal.model.label(c) for c in legal.plan.device},
     )
+    order = {name: place for place, name in enumerate(labels)}
+    duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
         min_sqnr_db=options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
@@ -325,7 +315,16 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
             for name, label in labels.items()
             if name in spent.repeats.layers
         ),
-        channels=_channels(spent, labels),
+        channels=tuple(
+            quality.Channels(
+                tensor=one.tensor,
+                layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
+                channels=one.count,
+                copies=len(spent.repeats.channels[one.tensor]) - one.count,
+                extra_macs=spent.channel_macs[one.tensor],
+            )
+            for one in sorted(duplicated, key=lambda one: order[one.layers[0]])
+        ),
         biasless=biasless,
     )
 
@@ -374,22 +373,6 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     )
     rest = float(errors.powers.sum()) - own
     return round(10 * math.log10(1 + own / rest), 2) if rest > 0 else None
-
-
-def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[quality.Channels, ...]:
-    """Return tensors some of whose channels are duplicated, in the order of the model."""
-    order = {name: place for place, name in enumerate(labels)}
-    bought = [spent.sets[tensor] for tensor in spent.repeats.channels]
-    return tuple(
-        quality.Channels(
-            tensor=one.tensor,
-            layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
-            channels=one.count,
-            copies=len(spent.repeats.channels[one.tensor]) - one.count,
-            extra_macs=spent.channel_macs[one.tensor],
-        )
-        for one in sorted(bought, key=lambda one: order[one.layers[0]])
-    )
 
 
 def _db(error: Error) -> float | None:
