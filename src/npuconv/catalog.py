@@ -39,7 +39,7 @@ def explain(code_or_name: str, form: str = "text", width: int | None = None) -> 
     Raises:
         UsageError: there is none of that name; suggests the nearest.
     """
-    entry = _named(code_or_name)
+    entry = _find_entry(code_or_name)
     if entry is None:
         start = code_or_name.lower()
         matches = [
@@ -54,7 +54,7 @@ def explain(code_or_name: str, form: str = "text", width: int | None = None) -> 
             )
             hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
             raise UsageError(f"no rule or pass is called {code_or_name!r}", hint=hint)
-        return _several(matches, form, width)
+        return _render_entries(matches, form, width)
     if form == "json":
         return json.dumps(entry, indent=2) + "\n"
     return _markdown(entry) if form == "markdown" else _text(entry)
@@ -64,7 +64,7 @@ def explain_all(form: str = "text") -> str:
     """Return all rules and passes, one after the other."""
     entries = [*rules(), *passes()]
     if form == "json":
-        return _several(entries, form)
+        return _render_entries(entries, form)
     render = _markdown if form == "markdown" else _text
     return "\n".join(render(entry) for entry in entries)
 
@@ -89,7 +89,7 @@ def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
     return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
 
 
-def _several(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
+def _render_entries(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
     if form == "json":
         kinds = {"rules": "rule", "passes": "pass"}
         found = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
@@ -109,7 +109,7 @@ def passes() -> list[dict[str, Any]]:
     return [_pass_entry(item) for item in ordered]
 
 
-def _named(name: str) -> dict[str, Any] | None:
+def _find_entry(name: str) -> dict[str, Any] | None:
     rule, item = find(name), PASSES.get(name)
     if rule is not None:
         return _rule_entry(rule)

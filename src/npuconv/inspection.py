@@ -98,7 +98,7 @@ def inspect(
 def _calibration(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
 ) -> str:
-    """Return what a conversion would be calibrated on; nothing where there is none."""
+    """Return the samples that a conversion would assume; empty if there are none."""
     from npuconv.calibration.builtin import choose_builtin
     from npuconv.legalize.legal import legalize
 
@@ -232,7 +232,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models, and what differs."""
+    """Two models and their differences."""
 
     before: Inspection
     after: Inspection

@@ -375,7 +375,6 @@ class _Expansion:
         return matches
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
-        """Yield options for each target and format."""
         lists = [keys.get(key, (getattr(Options(), key),)) for key in MULTIPLIED]
         for values in product(*lists):
             chosen = dict(zip(MULTIPLIED, values, strict=True))

@@ -189,7 +189,7 @@ def _nearest_choice(error: click.BadParameter) -> str:
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
-    """Return a question for what was meant: a value as an option, a longer or the nearest name."""
+    """Return a question with the likely option: of this value, a longer or the nearest name."""
     parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
     takers = [one for one in parameters if value in getattr(one.type, "choices", ())]
     meant = [f"{taker.opts[0]} {value}" for taker in takers]

@@ -39,7 +39,7 @@ _RUN_FLAGS = (
 _SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
 
-def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Check a quantity here, so that the message names the flag."""
     try:
         if value is not None:
@@ -64,13 +64,13 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "--timeout",
     metavar="TIME",
-    callback=_checked,
+    callback=_check_quantity,
     help="time limit of a job: 90, 10m, 2h; JOBS.yaml may override it",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
-    callback=_checked,
+    callback=_check_quantity,
     help="memory limit of a job: 512MiB, 4GiB; JOBS.yaml may override it",
 )
 @click.option(
@@ -152,7 +152,7 @@ def batch(
         return _show_plan(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in _SUMMARY)
     _check_summaries(work, written, config)
-    with _terminable():
+    with _handle_termination():
         try:
             with watching(work.jobs, quiet) as watcher:
                 found = work.run(watcher)
@@ -174,7 +174,7 @@ def batch(
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _handle_termination() -> Iterator[None]:
     """Handle SIGTERM as Ctrl-C within a with statement: no job is left running."""
 
     def interrupt(*_: object) -> None:
@@ -197,10 +197,10 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in made or place.parent.is_dir():  # else the batch makes it
-            check_destinations([path], _inputs(work, config))
+            check_destinations([path], _input_files(work, config))
 
 
-def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
+def _input_files(work: Batch, config: str | None) -> Iterator[Input]:
     """Yield the files a batch reads that a summary could overwrite."""
     yield work.expanded.file, "the jobs file"
     if config is not None:

@@ -64,7 +64,7 @@ def check(
     from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
-    options, renewal = _prepared(config, flags, write_baseline)
+    options, renewal = _prepare_options(config, flags, write_baseline)
     for path in reports:
         format_of(path)
     paths = expand(models)
@@ -77,7 +77,7 @@ def check(
         for failure in failures:  # below the bar
             screen.fail(failure.message)
     found, many = list(by_path.values()), len(paths) > 1
-    rendered = partial(_rendered, found, failures, many=many)
+    rendered = partial(_render, found, failures, many=many)
     for path in reports:
         files.write(path, rendered(format_of(path)))
     if output_format != "text":  # -q is about text only
@@ -94,7 +94,7 @@ def check(
     return 2 if failures else worst
 
 
-def _rendered(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
+def _render(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
     return render_many(found, name, failures) if many or not found else render(found[0], name)
 
 
@@ -154,7 +154,7 @@ def expand(models: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def _prepared(
+def _prepare_options(
     config: str | None, flags: dict[str, Any], write_baseline: bool
 ) -> tuple[Options, str]:
     """Return the options of the run, and the path of the baseline to write after it, if any."""

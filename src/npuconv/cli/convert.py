@@ -87,18 +87,18 @@ def convert(
     following = following or after_convert(result.report, model, str(destination), config, told)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
-    _say_ends(result, destination, quiet)
+    _say_inputs_and_outputs(result, destination, quiet)
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
     compiling = "" if compiling == following else compiling
     if compiling:
         screen.say("compile it with:", command=compiling, quiet=quiet)
-    if splitting := _splitting(result, destination, options.target):
+    if splitting := _splitting_command(result, destination, options.target):
         screen.say("split it for a driver with:", command=splitting, quiet=quiet)
     return 0
 
 
-def _splitting(result: Conversion, destination: Path, target: str) -> str:
+def _splitting_command(result: Conversion, destination: Path, target: str) -> str:
     """Return the command that writes the parts of the device and of the host, if it has any."""
     quantized = result.report.quantization
     if _is_tflite(result, destination) or quantized is None or not quantized.layers:
@@ -112,7 +112,7 @@ def _is_tflite(result: Conversion, destination: Path) -> bool:
     return result.tflite is not None and destination.suffix != ".onnx"
 
 
-def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
+def _say_inputs_and_outputs(result: Conversion, destination: Path, quiet: bool) -> None:
     """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
     if result.tflite is None or not _is_tflite(result, destination):
         return
@@ -124,16 +124,15 @@ def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
 def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the paths of the result and of its reports, which can be written."""
     suffix = suffix_of(options.format)
-    place = Path(output) if output is not None else _beside(Path(model), suffix)
-    beside = (str(_beside(place, f".report.{kind}")) for kind in ("json", "html"))
+    place = Path(output) if output is not None else _path_beside(Path(model), suffix)
+    beside = (str(_path_beside(place, f".report.{kind}")) for kind in ("json", "html"))
     written = reports or tuple(beside)
     _check(model, place, written, options, config)
     return place, written
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _path_beside(path: Path, suffix: str) -> Path:
     return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
 
 

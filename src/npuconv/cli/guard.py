@@ -55,7 +55,7 @@ def guarded(command: Command) -> Command:
     command = click.option(
         "--max-memory",
         metavar="SIZE",
-        callback=_with_memory,
+        callback=_apply_memory,
         expose_value=False,
         help="memory of this process: 512MiB, 4GiB  [default: 90 % of what there is]",
     )(command)
@@ -63,7 +63,7 @@ def guarded(command: Command) -> Command:
         "--max-seconds",
         type=click.IntRange(1),
         metavar="N",
-        callback=_with_time,
+        callback=_apply_time,
         expose_value=False,
         help="seconds; exit code 2 after so many",
     )(command)
@@ -78,7 +78,7 @@ def limited(command: Command) -> Command:
             flag(name),
             name,
             type=click.IntRange(0),
-            callback=_with_limit,
+            callback=_apply_limit,
             expose_value=False,
             help=text,
         )
@@ -86,12 +86,12 @@ def limited(command: Command) -> Command:
     return command
 
 
-def _with_limit(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+def _apply_limit(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
     if value is not None and parameter.name:
         context.with_resource(applied(replace(present(), **{parameter.name: value})))
 
 
-def _with_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
+def _apply_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
     try:
         size = parse_size(value) if value else int(_memory_bytes() * _DEFAULT_SHARE)
         if value and size < _MIN_BYTES:
@@ -128,7 +128,7 @@ def _memory_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _with_time(context: click.Context, _: click.Parameter, value: int | None) -> None:
+def _apply_time(context: click.Context, _: click.Parameter, value: int | None) -> None:
     if value is not None:
         context.with_resource(_time_limit(value))
 

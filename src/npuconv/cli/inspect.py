@@ -93,7 +93,7 @@ def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str
     lines.append(
         ("opset", f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}")
     )
-    lines += _several("inputs", found.inputs) + _several("outputs", found.outputs)
+    lines += _label_first("inputs", found.inputs) + _label_first("outputs", found.outputs)
     lines += [
         ("nodes", f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"),
         ("parameters", f"{found.parameters:,}"),
@@ -110,11 +110,11 @@ def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _several(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(label if not at else "", _spaced(text)) for at, text in enumerate(texts)]
+def _label_first(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(label if not at else "", _space_dimensions(text)) for at, text in enumerate(texts)]
 
 
-def _spaced(text: str) -> str:
+def _space_dimensions(text: str) -> str:
     """Return a tensor with blanks between its dimensions if these are long, or have long names."""
     head, _, shape = text.rpartition(" ")
     fits = cells(shape) <= 2 * _LABEL_WIDTH and _short(shape) == shape

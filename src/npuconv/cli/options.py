@@ -116,7 +116,7 @@ def collect(
     refuse_empty({"config": config})
     told = given(flags)
     named = {} if config is None else _read(config, [key for key in read if key not in told])
-    return make_options(merge(named, told), _named)
+    return make_options(merge(named, told), _flag_of_path)
 
 
 def _read(config: str, read: Collection[str]) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def refuse_empty(flags: dict[str, Any]) -> None:
         raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")
 
 
-def _named(path: tuple[str, ...]) -> str:
+def _flag_of_path(path: tuple[str, ...]) -> str:
     """Return the flag of an option; the file has been read, so that no key of it is wrong."""
     name, *inner = path
     if name == "preprocess" and inner:
@@ -267,7 +267,6 @@ _NUMBERS = {  # form of the value, and the maximum count of numbers
 
 
 def _numbers(key: str, text: str) -> Any:
-    """Return one number, or a list of several."""
     form, max_count = _NUMBERS[f"preprocess__{key}"]
     kind = int if max_count else float
     try:

@@ -24,20 +24,20 @@ def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
     A ``model.onnx`` is named by its folder, unless two models then had the same name.
     """
     folders = [Path(one) for one in given if Path(one).is_dir()]
-    full = [_from_argument(Path(path), folders) for path in paths]
-    short = [_named_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
+    full = [_relative_to_argument(Path(path), folders) for path in paths]
+    short = [_name_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
     times = Counter(short)
     return [name if times[name] == 1 else path for path, name in zip(paths, short, strict=True)]
 
 
-def _from_argument(path: Path, folders: Sequence[Path]) -> str:
+def _relative_to_argument(path: Path, folders: Sequence[Path]) -> str:
     for folder in folders:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return path.name if path.is_absolute() else path.as_posix()
 
 
-def _named_by_folder(path: Path, name: str) -> str:
+def _name_by_folder(path: Path, name: str) -> str:
     if path.name != files.UNNAMED:
         return name
     above = Path(name).parent.as_posix()
@@ -79,7 +79,7 @@ def show_many(
 
 
 def after_check(report: Report, path: str, config: str | None, flags: dict[str, Any]) -> str:
-    """Return the command to run after a check: a conversion, or what explains the refusal."""
+    """Return the command to run after a check: a conversion, or an explanation of the refusal."""
     if not report.ok:
         return _explain(report)
     words = ["npuconv", "convert", path, *command_words(config, flags)]
@@ -114,7 +114,6 @@ def after_convert(
 
 
 def _explain(report: Report) -> str:
-    """Return the command that explains the first error."""
     from npuconv.report import groups
 
     found = groups.standing(report)

@@ -126,7 +126,7 @@ def _open_limits(chip: Target) -> list[str]:
 
 
 class _Base:
-    """The fleet, and what it costs while the limits are open."""
+    """The fleet, and its cost while the limits are open."""
 
     def __init__(self, chip: Target, fleet: Fleet, settings: ExploreSettings) -> None:
         self.chip, self.fleet, self.settings = chip, fleet, settings
@@ -153,7 +153,7 @@ class _Base:
         Where the target says the same of height and width, a plan for the width is that for
         the height of the image turned around, which costs the same.
         """
-        other = _turned(fact) if self.even else fact
+        other = _fact_of_height(fact) if self.even else fact
         key = (other, value)
         if key not in self._planners:
             answer = f"Conv.{other}={str(value).lower()}"
@@ -161,9 +161,11 @@ class _Base:
             exact = self.chip.activations.accumulate == "int32"
             chip = self.chip.assuming([answer])
             self._planners[key] = Planner(chip, settings=small, exact_sums=exact)
-        planner = self._planners[key]
-        found = _plan(planner, layer if other == fact else _transposed(layer))
-        return None if found is None else replace(found, layer=layer)
+        planner, turned = self._planners[key], layer if other == fact else _transpose(layer)
+        assert planner.demand is not None
+        fits = planner.demand.fits(turned)
+        plan = planner.leaf(turned) if fits else planner.plan(turned)[0]
+        return None if plan is None else replace(plan, layer=layer)
 
 
 def _curve(base: _Base, fact: str) -> Curve | None:
@@ -179,11 +181,11 @@ def _curve(base: _Base, fact: str) -> Curve | None:
 
 
 def _values(base: _Base, fact: str, needed: list[int]) -> list[int | bool]:
-    """Values from what the models need down to one, few where there are many."""
+    """Values from the largest that the models need down to 1, few where there are many."""
     if FACTS[fact].kind == "bool":
         return [True, False]
     least = 0 if fact.startswith("pad") else 1
-    return _thinned(sorted({*needed, *_halves(needed[-1], least)}), base.settings.points)
+    return _pick_evenly(sorted({*needed, *_halves(needed[-1], least)}), base.settings.points)
 
 
 def _halves(largest: int, least: int) -> Iterator[int]:
@@ -194,7 +196,7 @@ def _halves(largest: int, least: int) -> Iterator[int]:
     yield least
 
 
-def _thinned(values: list[int], count: int) -> list[int | bool]:
+def _pick_evenly(values: list[int], count: int) -> list[int | bool]:
     """Return so many of the values, from the largest down, with both ends."""
     values = values[::-1]
     if len(values) <= count:
@@ -238,12 +240,12 @@ def _is_beyond(needed: object, value: int | bool) -> bool:
     return isinstance(needed, int) and needed > value
 
 
-_TURNED = {"pad_left": "pad_top", "pad_right": "pad_bottom"}
+_PADS_OF_HEIGHT = {"pad_left": "pad_top", "pad_right": "pad_bottom"}
 
 
-def _turned(fact: str) -> str:
+def _fact_of_height(fact: str) -> str:
     """Return the fact of the height that corresponds to one of the width."""
-    return _TURNED.get(fact) or (f"{fact[:-2]}_h" if fact.endswith("_w") else fact)
+    return _PADS_OF_HEIGHT.get(fact) or (f"{fact[:-2]}_h" if fact.endswith("_w") else fact)
 
 
 def _is_even(chip: Target) -> bool:
@@ -252,21 +254,15 @@ def _is_even(chip: Target) -> bool:
     if operator is None or operator.require or operator.modes:
         return False
     said = {name: limit.text() for name, limit in operator.limits.items()}
-    return all(said.get(_turned(name)) == text for name, text in said.items())
+    return all(said.get(_fact_of_height(name)) == text for name, text in said.items())
 
 
-def _transposed(layer: Layer) -> Layer:
+def _transpose(layer: Layer) -> Layer:
     return replace(
         layer, source=(*layer.source[:2], *layer.extents[::-1]), pads=layer.pads[::-1],
         weight=(*layer.weight[:2], *layer.kernel[::-1]), strides=layer.strides[::-1],
         dilations=layer.dilations[::-1],
     )  # fmt: skip
-
-
-def _plan(planner: Planner, layer: Layer) -> Plan | None:
-    demand = planner.demand
-    assert demand is not None
-    return planner.leaf(layer) if demand.fits(layer) else planner.plan(layer)[0]
 
 
 Progress = Callable[[str, int, int], None]
@@ -305,7 +301,7 @@ def gather(models: Sequence[str], target: str, progress: Progress, **options: An
     for done, path in enumerate(models, 1):
         try:
             legal = given.apply(partial(_legalized, path, chosen))
-            refused = _refused(legal)
+            refused = _find_error(legal)
             if refused:
                 left_out[path] = refused
             else:
@@ -326,8 +322,8 @@ def _legalized(path: str, options: Options, shapes: Shapes) -> LegalModel:
     return legalize(path, options.model_copy(update={"input_shape": shapes}))
 
 
-def _refused(legal: LegalModel) -> str:
-    """Return what already stops a model, or ''."""
+def _find_error(legal: LegalModel) -> str:
+    """Return the first error of a model, or ''."""
     for finding in legal.findings.every:
         if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
             return f"{finding.code} {finding.node}: {finding.message}"

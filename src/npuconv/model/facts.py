@@ -78,7 +78,7 @@ def considered(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measure
 
 
 def _attributes(node: Node, rank: int) -> Measured:
-    """Return what an operator of the standard domain is told by attributes and constants."""
+    """Return the facts in attributes and constants of an operator of the standard domain."""
     facts: Measured = {}
     if node.op in ("Gemm", "MatMul"):
         facts["weight_constant"] = query.constant_input(node, 1) is not None

@@ -118,7 +118,7 @@ def from_proto(
     graph.opset = _standard_opset(proto) or 1
     model = Model(graph, _header(proto), name, sha256, store=kept)
     if kept is not None:
-        _map(graph, kept)
+        _map_weights(graph, kept)
     _register(model, graph, list(proto.graph.node), {})
     return model
 
@@ -177,7 +177,7 @@ def _standard_opset(proto: onnx.ModelProto) -> int | None:
     return versions.get("", versions.get("ai.onnx"))
 
 
-def _map(graph: Graph, kept: store.Store) -> None:
+def _map_weights(graph: Graph, kept: store.Store) -> None:
     """Make constants views of the files that hold them."""
     for tensor in graph.tensors().values():
         proto = getattr(getattr(tensor, "_values", None), "tensor", None)
@@ -277,9 +277,9 @@ def dense(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     del copy.graph.sparse_initializer[:]
-    copy.graph.initializer.extend(map(_written_out, proto.graph.sparse_initializer))
+    copy.graph.initializer.extend(map(_make_dense, proto.graph.sparse_initializer))
     for node in filter(_sparse, copy.graph.node):
-        value = _written_out(node.attribute[0].sparse_tensor)
+        value = _make_dense(node.attribute[0].sparse_tensor)
         del node.attribute[:]
         node.attribute.append(onnx.helper.make_attribute("value", value))
     return copy
@@ -290,7 +290,7 @@ def _sparse(node: onnx.NodeProto) -> bool:
     return node.op_type == "Constant" and any(a.name == "sparse_value" for a in node.attribute[:1])
 
 
-def _written_out(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+def _make_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     values = onnx.numpy_helper.to_array(sparse.values)
     where = onnx.numpy_helper.to_array(sparse.indices)
     array = np.zeros(tuple(sparse.dims), values.dtype)

@@ -34,7 +34,7 @@ class Part:
     dilations: tuple[int, ...]
 
     def bounds(self) -> list[tuple[int, int, int, int]]:
-        """Return axis, start, stop and step of what it reads; nothing where it reads all."""
+        """Return axis, start, stop and step of the slices that it reads; empty for all."""
         read = [(axis, own) for axis, own in enumerate(self.cells, 1) if own is not None]
         return [(axis, own.start, own.stop, own.step) for axis, own in read]
 
@@ -78,7 +78,7 @@ class PartialSum:
         return list(found.values())[::-1]
 
     def joined(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Put together what the convolutions have of each weight."""
+        """Put together the parts of each weight."""
         import numpy as np
 
         whole = np.zeros(self.weight, arrays[0].dtype)
@@ -124,7 +124,7 @@ def partial_sum(model: Model, total: Tensor, op: str = "Conv") -> PartialSum | N
 def _collect(
     model: Model, tensor: Tensor, op: str, convs: list[Node], constants: list[np.ndarray]
 ) -> bool:
-    """Add up what makes a tensor; return whether it is convolutions and constants alone."""
+    """Collect the terms of a sum; return whether they are convolutions and constants alone."""
     maker = query.producer(tensor)
     if maker is None or maker.op not in (op, *SUMS):
         return False

@@ -173,7 +173,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
         [_initializer(model, t) for t in _initializers(model)],
         doc_string=graph.doc_string,
-        value_info=[skeleton.value_info(t) for t in _known(model)],
+        value_info=[skeleton.value_info(t) for t in _typed_tensors(model)],
     )
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
@@ -201,7 +201,7 @@ def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     return kept.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
 
 
-def _known(model: Model) -> list[Tensor]:
+def _typed_tensors(model: Model) -> list[Tensor]:
     """Return tensors of known shape; none in a model with subgraphs.
 
     A branch of an If that is never taken may contradict the shapes around it.

@@ -124,7 +124,7 @@ def for_inputs(
             given.type.tensor_type.shape.dim, lengths.get(given.name, ()), strict=False
         ):
             dim.dim_value = length
-    inferred, _ = _inferred(proto)
+    inferred, _ = _run_inference(proto)
     graph = (inferred or proto).graph
     found = {}
     for info in (*graph.input, *graph.value_info, *graph.output):
@@ -185,7 +185,7 @@ def _infer_corrected(model: Model, nodes: Sequence[Node]) -> str:
 
 def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str:
     """Infer once with ONNX; settled nodes keep their shapes. Return the contradiction."""
-    inferred, contradiction = _inferred(skeleton(model, nodes, settled))
+    inferred, contradiction = _run_inference(skeleton(model, nodes, settled))
     if inferred is None:
         return contradiction
     known = {info.name: info for info in inferred.graph.value_info}
@@ -199,7 +199,7 @@ def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str
     return contradiction
 
 
-def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
+def _run_inference(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
     """Infer strictly if possible, else leniently; return the result and the strict error."""
     if (partial := before_slices(proto)) is not None:
         return partial, ""  # a rule reports what leaves no cells
@@ -241,13 +241,13 @@ def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
     for node in model.nodes():
         if downstream and any(id(t) in downstream for one in with_inner(node) for t in one.inputs):
             downstream.update(map(id, node.outputs))
-        elif (right := None if id(node) in settled else _corrected(node)) is not None:
+        elif (right := None if id(node) in settled else _correct_shape(node)) is not None:
             found.append((node, right))
             downstream.update(map(id, node.outputs))
     return found
 
 
-def _corrected(node: Node) -> Dims | None:
+def _correct_shape(node: Node) -> Dims | None:
     """Return the right shape of a node's output; None if it has it, or none is known."""
     if node.op not in ("ConvTranspose", *query.POOLS):
         return None
@@ -277,13 +277,13 @@ def _extent(win: Window, axis: int) -> int | None:
         return None
     parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis])
     if win.op == "ConvTranspose":
-        found = _transposed(win, axis, parts)
+        found = _transpose_extent(win, axis, parts)
     else:
-        found = _pooled(win, axis, parts)
+        found = _pool_extent(win, axis, parts)
     return found if found > 0 else None
 
 
-def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+def _transpose_extent(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
     if win.output_shape:
         return win.output_shape[axis]
     if win.auto_pad in SAME:
@@ -291,7 +291,7 @@ def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int
     return transpose_output(*parts, win.pads[axis], win.output_padding[axis])
 
 
-def _pooled(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+def _pool_extent(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
     if win.auto_pad in SAME:
         return -(-parts[0] // win.strides[axis])
     return pool_output(*parts, win.pads[axis], ceil=True)

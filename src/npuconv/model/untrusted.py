@@ -78,7 +78,7 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
             raise ModelError(text, hint=limits.hint("depth"))
         count = sum(len(graph.node) for graph, _ in graphs)
         if proto.functions:
-            count += _called(proto, graphs, name, limit.nodes)
+            count += _count_called_nodes(proto, graphs, name, limit.nodes)
         if count > limit.nodes:
             text = f"{name}: has {count} nodes, over {limit.nodes}"
             raise ModelError(text, hint=limits.hint("nodes"))
@@ -139,7 +139,7 @@ def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.Graph
             yield from _graphs(inner, depth + 1)
 
 
-def _called(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:
+def _count_called_nodes(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:
     """Return the number of nodes that all function calls expand to.
 
     Raises:

@@ -48,7 +48,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
         return  # the checker would print a warning about them to stdout
     fault = _fault(proto)
     if any(text in fault for text in _HARMLESS):
-        fault = _fault(_repaired(proto))
+        fault = _fault(_repair(proto))
     if unknown := _UNKNOWN.search(fault):
         raise _unknown_operator(name, *unknown.groups())
     if fault:
@@ -56,7 +56,6 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
 
 
 def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> ModelError:
-    """Return the error of a node whose operator is not in its domain."""
     schemas = onnx.defs.get_all_schemas_with_history()
     versions = (s.since_version for s in schemas if s.name == op and s.domain == "")
     first = min(versions, default=0)
@@ -91,7 +90,7 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _repair(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy without the harmless faults, to find others."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -173,7 +172,7 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
         if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
-            if id(tensor) not in known and not _is_given(tensor, known):
+            if id(tensor) not in known and not _needs_no_producer(tensor, known):
                 yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
@@ -187,7 +186,7 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
             yield f"output {tensor.name!r} is made by no node"
 
 
-def _is_given(tensor: Tensor, known: set[int]) -> bool:
+def _needs_no_producer(tensor: Tensor, known: set[int]) -> bool:
     """Return whether the tensor needs no node to make it; add a constant to ``known``."""
     if query.is_constant(tensor):
         known.add(id(tensor))

@@ -55,10 +55,10 @@ def _name_open(tensor: Tensor) -> list[str]:
 
 
 def fill(model: Model, said: Stated) -> bool:
-    """Give tensors what was stated of them and is not inferred; leave open what was named for it.
+    """Fill unknown shapes from value_info; remove the temporary names of open dimensions.
 
     Returns:
-        Whether there was something to give.
+        Whether any shape was filled.
     """
     is_open = any(
         not isinstance(d, int) for t in model.graph.inputs for d in (query.shape(t) or ())[:1]

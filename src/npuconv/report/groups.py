@@ -100,7 +100,7 @@ class Group:
 
     @property
     def tally(self) -> str:
-        """Number of findings, with what the label lacks: ``3 findings, was error``."""
+        """Number of findings, and the severity if the label lacks it: ``3 findings, was error``."""
         number = count(len(self.findings), "finding")
         if self.status is Status.REWRITTEN:
             return f"{number}, was {self.severity.value}"
@@ -158,7 +158,7 @@ class Tally:
 
 
 def tally(report: Report) -> Tally:
-    """Count what is left to look at: findings, and the warnings of the summary.
+    """Count the findings that are left to look at, and the warnings of the summary.
 
     An unknown limit that is an error counts as error.
     """
@@ -168,7 +168,7 @@ def tally(report: Report) -> Tally:
 
 
 def verdict(report: Report) -> str:
-    """Return the verdict with what stands against it: ``CONVERTED, 1 warning``."""
+    """Return the verdict with the number of objections: ``CONVERTED, 1 warning``."""
     number = tally(report)
     kinds = ((number.error, "error"), (number.warning, "warning"))
     return ", ".join([verdict_label(report), *(count(n, noun) for n, noun in kinds if n)])

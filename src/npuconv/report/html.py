@@ -115,7 +115,7 @@ def _environment() -> Environment:
     )
     env.filters["csp_hash"] = _csp_hash
     env.filters["code"] = as_code
-    env.filters["titled"] = _titled
+    env.filters["titled"] = _capitalize_head
     env.filters["anchor"] = groups.anchor
     return env
 
@@ -130,7 +130,7 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _titled(head: str) -> str:
+def _capitalize_head(head: str) -> str:
     """Return a head of a table as it stands in a page; a terminal has it in small letters."""
     return head[:1].upper() + head[1:]
 
@@ -283,8 +283,8 @@ def as_code(text: object) -> Markup:
     Returns:
         Markup in which the only elements are ``<code>``.
     """
-    return Markup(_CODE.sub(_marked, str(escape(visible(str(text))))))
+    return Markup(_CODE.sub(_mark_code, str(escape(visible(str(text))))))
 
 
-def _marked(hit: re.Match[str]) -> str:
+def _mark_code(hit: re.Match[str]) -> str:
     return f"<code>{hit[1]}</code>" if hit[1] else f'<code class="flag">{hit[2]}</code>'

@@ -117,18 +117,18 @@ def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the activations, those that are clipped most first."""
     tensors = report.quantization.tensors if report.quantization else ()
     fused = {tensor: node.op for tensor, node in fused_activations(report).items()}
-    return _most_clipped_first(_tensor(one, fused.get(one.name, "")) for one in tensors)
+    return _sort_by_clipping(_tensor(one, fused.get(one.name, "")) for one in tensors)
 
 
 def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the weights of every layer, those that are clipped most first."""
     layers = report.quantization.layers if report.quantization else ()
-    return _most_clipped_first(
+    return _sort_by_clipping(
         _weights(layer.name, layer.weights, layer.rounding) for layer in layers if layer.weights
     )
 
 
-def _most_clipped_first(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
+def _sort_by_clipping(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
     return tuple(sorted(bars, key=lambda bar: -(bar.clipped or 0.0)))
 
 

@@ -125,7 +125,7 @@ def _verdict(report: Report) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    """Return the title with what belongs to it, folded away where the section is."""
+    """Return the title and the parts, folded away where the section is."""
     blocks, lines = [], list[str]()
     for part in section.parts:
         if isinstance(part, Table):

@@ -137,7 +137,6 @@ def _run(reports: Sequence[Report]) -> _Json:
 
 
 def _rule(finding: FindingInfo, report: Report) -> _Json:
-    """Return the rule as code scanning shows it."""
     known = (rule for rule in report.rules if rule.code == finding.code)
     info = next(known, None) or _unexplained(finding)
     return {

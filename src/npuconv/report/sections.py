@@ -44,7 +44,7 @@ Part = str | Table | Item | Note
 
 @dataclass(frozen=True)
 class Section:
-    """A title with what stands below it."""
+    """A title and the parts below it."""
 
     title: str
     parts: Sequence[Part]
@@ -167,7 +167,6 @@ def _quantization(report: Report) -> Section:
 
 
 def _accuracy(report: Report) -> Section:
-    """Return the accuracy of the int8 model, and of its outputs."""
     measured, parts = report.accuracy, list[Part]()
     if measured is not None:
         parts = [f"{words.scores(measured)}; on {words.measured_on(measured)}", *measured.notes]

@@ -319,7 +319,7 @@ def padded(padding: HostPadding) -> str:
 
 
 def quantization(quant: Quantization) -> list[str]:
-    """Return format, method, samples, and what else was done for the sake of int8."""
+    """Return format, method, samples, and other steps of the quantization."""
     parts = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     parts += [extra_macs(quant.budget)] if quant.budget is not None else []
     parts += [padded(quant.host_padding)] if quant.host_padding is not None else []

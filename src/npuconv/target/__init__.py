@@ -166,27 +166,31 @@ def answered(target: Description, answers: Iterable[str], file: str) -> dict[str
     given: dict[KeyPath, Limit] = {}
     for text in answers:
         name, _, value = (part.strip() for part in text.partition("="))
-        for path, old in _named(name, limits, text):
+        for path, old in _find_open_limits(name, limits, text):
             limit = Limit.model_validate(
-                {**_predicate(str(path[-1]), value, text), "source": old.source, "why": said(text)}
+                {
+                    **_parse_value(str(path[-1]), value, text),
+                    "source": old.source,
+                    "why": said(text),
+                }
             )
             limit.locate(Place(file, dotted(path), old.line))
             given[path] = limit
     operators = {
-        name: _with(operator, ("operators", name), given)
+        name: _with_answers(operator, ("operators", name), given)
         for name, operator in target.operators.items()
     }
-    common = _with(target.all_operators, ("all_operators",), given)
+    common = _with_answers(target.all_operators, ("all_operators",), given)
     return {"operators": operators, "all_operators": common}
 
 
 def said(answer: str) -> str:
-    """Return what citations and assumptions say of an answer."""
+    """Return the text of an answer in citations and assumptions."""
     return f"assumed for this run: --assume {answer}"
 
 
 def paths(target: Description, answers: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the path of every limit that was answered, with what was assumed."""
+    """Return the path of every limit that was answered, with the assumed value."""
     wanted = {said(answer) for answer in answers}
     return [
         (dotted(path), f"{limit.text()} (--assume)")
@@ -195,7 +199,7 @@ def paths(target: Description, answers: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _named(
+def _find_open_limits(
     name: str, limits: Mapping[str, tuple[KeyPath, Limit]], text: str
 ) -> list[tuple[KeyPath, Limit]]:
     """Return the undocumented limits of this name.
@@ -219,7 +223,7 @@ def _named(
     raise UsageError(f"--assume {text!r}: the target has no undocumented limit {name!r}", hint=hint)
 
 
-def _predicate(fact: str, value: str, text: str) -> dict[str, Any]:
+def _parse_value(fact: str, value: str, text: str) -> dict[str, Any]:
     """Return the limit that a value stands for."""
     kind = FACTS[fact].kind if fact in FACTS else "str"
     if kind == "bool" and value in ("true", "false"):
@@ -236,18 +240,18 @@ def _predicate(fact: str, value: str, text: str) -> dict[str, Any]:
     raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
 
 
-def _with(part: Any, top: KeyPath, given: Mapping[KeyPath, Limit]) -> Any:
+def _with_answers(part: Any, top: KeyPath, given: Mapping[KeyPath, Limit]) -> Any:
     """Return an operator, or what is common to all, with the limits that were answered."""
-    update: dict[str, Any] = {"limits": _replaced((*top, "limits"), part.limits, given)}
+    update: dict[str, Any] = {"limits": _replace_limits((*top, "limits"), part.limits, given)}
     if isinstance(part, Operator):
         update["modes"] = {
-            mode: _replaced((*top, "modes", mode), limits, given)
+            mode: _replace_limits((*top, "modes", mode), limits, given)
             for mode, limits in part.modes.items()
         }
     return part.model_copy(update=update)
 
 
-def _replaced(
+def _replace_limits(
     top: KeyPath, limits: Mapping[str, Limit], given: Mapping[KeyPath, Limit]
 ) -> dict[str, Limit]:
     return {name: given.get((*top, name), limit) for name, limit in limits.items()}

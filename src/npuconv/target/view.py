@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from npuconv.errors import LocatedError, TargetError
+from npuconv.errors import TargetError
 from npuconv.facts import FACTS
 from npuconv.target import Operator, Target, builtin_names, read, value_text
 from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands
@@ -69,14 +69,12 @@ def lint_lines(name_or_path: str) -> list[str]:
         problems = lint(read(name_or_path))
     except TargetError as cause:
         problems = [cause]
-    return [_lint_line(problem) for problem in problems]
-
-
-def _lint_line(error: LocatedError) -> str:
-    where = error.file + (f":{error.line}:{error.column}" if error.line else "")
-    if not where:
-        return f"error: {error}"
-    return f"{where}: error: {str(error).removeprefix(where + ': ')}"
+    lines = []
+    for error in problems:
+        where = error.file + (f":{error.line}:{error.column}" if error.line else "")
+        prefix = f"{where}: " if where else ""
+        lines.append(f"{prefix}error: {str(error).removeprefix(prefix)}")
+    return lines
 
 
 def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
@@ -91,7 +89,6 @@ def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
 
 
 def _section(title: str, rows: Iterator[tuple[str, ...]]) -> list[str]:
-    """Return a table under its title, or nothing."""
     lines = _indented(_rows(rows))
     return ["", title, *lines] if lines else []
 
@@ -110,7 +107,7 @@ def _limit_rows(limits: dict[str, Limit], of: str = "") -> Iterator[tuple[str, .
 
 
 def with_assumed(limit: Limit) -> str:
-    """Return a limit with what is taken as allowed while it is not known."""
+    """Return a limit with the assumed value while it is not known."""
     return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
 
 

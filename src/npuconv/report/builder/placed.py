@@ -156,7 +156,7 @@ class _Graph:
         return label in self.made and not ops & operators(self.made[label])
 
     def describe(self, label: str) -> str:
-        """Describe what a source node has become."""
+        """Describe the nodes that replace a source node."""
         if label in self.made:
             return describe(self.made[label])
         merged = self.merged.get(label, [])
@@ -195,7 +195,7 @@ def _is_idle(*costs: Cost) -> bool:
 
 
 def _with_details(records: list[RewriteRecord], text: str) -> tuple[str, str]:
-    """Add what the first and last record say to descriptions that are the same otherwise."""
+    """Add the details of the first and last record to descriptions that are the same otherwise."""
     if not records:
         return text, text
     return f"{text}, {records[0].before}", f"{text}, {records[-1].after}"

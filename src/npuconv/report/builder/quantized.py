@@ -36,7 +36,7 @@ def tensor_rows(
         method = state.methods[group.name]
         for name in group.tensors:
             seen = [stats[end] for end in group.outputs]
-            # What a Relu is to cut off is not lost by being cut off sooner.
+            # Values that a following Relu removes are not counted as clipped.
             own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
             row = quality.TensorQuant(
@@ -72,7 +72,7 @@ def _with_distribution(
 
 
 def _clipped(encoding: Encoding, stats: Statistics) -> float:
-    """Share of the values that lie beyond what int8 holds."""
+    """Share of the values beyond the range of int8."""
     low = (encoding.scales * (LOWEST - encoding.zeros - 0.5)).reshape(-1, 1)
     high = (encoding.scales * (HIGHEST - encoding.zeros + 0.5)).reshape(-1, 1)
     if not stats.values.size:
@@ -89,16 +89,7 @@ def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
             steps = _steps(weight, source, group, state.weights.get(conv.name))
-            reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
-            clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
-            rows[conv.name] = quality.WeightQuant(
-                minimum=_decimal(weight.min()),
-                maximum=_decimal(weight.max()),
-                channels=len(weight),
-                smallest_reach=_decimal(reach.min()),
-                clip_fraction=round(clipped, 6),
-                histogram=() if steps is None else level_histogram(steps),
-            )
+            rows[conv.name] = _weight_row(weight, steps)
     return rows
 
 
@@ -110,6 +101,21 @@ def _steps(
         return None
     scales = rounded.scales.reshape(-1, *(1,) * (weight.ndim - 1))
     return np.asarray(folded(weight, source, group) / scales, np.float32)
+
+
+def _weight_row(
+    weight: NDArray[np.float32], steps: NDArray[np.float32] | None
+) -> quality.WeightQuant:
+    reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
+    clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
+    return quality.WeightQuant(
+        minimum=_decimal(weight.min()),
+        maximum=_decimal(weight.max()),
+        channels=len(weight),
+        smallest_reach=_decimal(reach.min()),
+        clip_fraction=round(clipped, 6),
+        histogram=() if steps is None else level_histogram(steps),
+    )
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -127,7 +133,7 @@ def with_shares(
     roundings: Mapping[str, str],
     weights: Mapping[str, quality.WeightQuant],
 ) -> tuple[quality.LayerQuant, ...]:
-    """Return layers with what their own rounding costs, and how their weights were rounded.
+    """Return layers with the cost of their own rounding, and the method that rounded their weights.
 
     Shares are error power in the outputs over their own, by node name.
     """
@@ -225,7 +231,7 @@ _WHY = {
 
 
 def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
-    """Return what is kept of a quantized model; None for a float model."""
+    """Return the parts of a quantized model that are kept; None for a float model."""
     source = graph.source_scales
     if not source:
         return None
@@ -330,7 +336,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
 
 
 def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
-    """Return what padding by the host between layers costs and brings.
+    """Return cost and gain of padding by the host between layers.
 
     Returns:
         None where nothing may cross for it.

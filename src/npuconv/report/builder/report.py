@@ -130,7 +130,6 @@ def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schem
 
 
 def _rules(findings: list[Finding]) -> tuple[schema.RuleInfo, ...]:
-    """Return the descriptions of the rules that have findings."""
     named = {f.code for f in findings}
     return tuple(
         schema.RuleInfo(
