@@ -92,8 +92,8 @@ def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
 def _render_entries(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
     if form == "json":
         kinds = {"rules": "rule", "passes": "pass"}
-        found = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
-        return json.dumps(found, indent=2) + "\n"
+        groups = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
+        return json.dumps(groups, indent=2) + "\n"
     return "\n".join(map(_markdown, entries)) if form == "markdown" else _lines(entries, width)
 
 
@@ -117,7 +117,7 @@ def _find_entry(name: str) -> dict[str, Any] | None:
 
 
 def _rule_entry(rule: Rule) -> dict[str, Any]:
-    shown = rule.example
+    example = rule.example
     return {
         "kind": "rule",
         "code": rule.code,
@@ -126,8 +126,8 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "summary": rule.summary,
         "sections": {title: rule.section(title) for title in SECTIONS},
         "example": {
-            "fires": {"model": shown.fires, "target": shown.device},
-            "silent": {"model": shown.silent, "target": shown.other or shown.device},
+            "fires": {"model": example.fires, "target": example.device},
+            "silent": {"model": example.silent, "target": example.other or example.device},
         },
         "message": rule.message,
         "limits": list(rule.limits),

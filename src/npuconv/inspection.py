@@ -91,8 +91,8 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
-    found = summarize(read(source, input_shape))
-    return replace(found, calibration=_calibration(source, input_shape or {}))
+    inspection = summarize(read(source, input_shape))
+    return replace(inspection, calibration=_calibration(source, input_shape or {}))
 
 
 def _calibration(
@@ -130,10 +130,16 @@ def summarize(model: Model) -> Inspection:
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
-    convolutions, worst = tuple(_rows(model)), plan.peak(model)
-    made = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
+    windows = ((node, as_float(node)) for node in model.nodes())
+    convolutions = tuple(
+        _row(model, node, win)
+        for node, plain in windows
+        if plain.op in query.CONVOLUTIONS and (win := window(plain)) is not None
+    )
+    worst = plan.peak(model)
+    results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
     shapes_of = [t.shape for t in skeleton.constants(model.graph)]
-    shapes_of += [query.static_shape(tensor) or (0,) for tensor in made]
+    shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
     names = ("op", "mode", "kernel", "strides", "dilations", "pads")
     counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
     return Inspection(
@@ -171,16 +177,6 @@ def _step(model: Model, node: Node) -> Step:
         parameters=plan.parameters(node),
         macs=plan.macs(node),
     )
-
-
-def _rows(model: Model) -> list[Convolution]:
-    found = [(node, _window(node)) for node in model.nodes()]
-    return [_row(model, node, win) for node, win in found if win is not None]
-
-
-def _window(node: Node) -> Window | None:
-    plain = as_float(node)
-    return window(plain) if plain.op in query.CONVOLUTIONS else None
 
 
 def _row(model: Model, node: Node, win: Window) -> Convolution:
@@ -258,12 +254,8 @@ def compare(
     old, new = summarize(source), summarize(read(after, input_shape))
     names = sorted({*old.operators, *new.operators})
     counts = {op: Counts(old.operators.get(op, 0), new.operators.get(op, 0)) for op in names}
-    return Comparison(old, new, counts, _matches(_operators(source), old, new))
-
-
-def _operators(model: Model) -> dict[str, str]:
-    """Return every top-level node's name with its operator."""
-    return {model.label(node): node.op for node in model.nodes()}
+    operators = {source.label(node): node.op for node in source.nodes()}
+    return Comparison(old, new, counts, _matches(operators, old, new))
 
 
 def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:
@@ -280,11 +272,11 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
 
 
 def _by_name(
-    found: Iterable[Convolution], key: Callable[[str], str]
+    convolutions: Iterable[Convolution], key: Callable[[str], str]
 ) -> dict[str, list[Convolution]]:
     groups: dict[str, list[Convolution]] = {}
-    for one in found:
-        groups.setdefault(key(one.name), []).append(one)
+    for convolution in convolutions:
+        groups.setdefault(key(convolution.name), []).append(convolution)
     return groups
 
 
@@ -301,20 +293,20 @@ def _match(name: str, op: str, before: list[Convolution], after: list[Convolutio
     return Match(name, tuple(before), tuple(after), differs)
 
 
-def _described(found: list[Convolution], op: str) -> dict[str, str]:
+def _described(convolutions: list[Convolution], op: str) -> dict[str, str]:
     """Return the properties to compare, as text; of several convolutions all values that occur."""
-    ops = _values(one.op for one in found) or op
+    ops = _values(one.op for one in convolutions) or op
     return {
-        "operator": f"{len(found)} {ops}" if len(found) > 1 else ops,
-        "input": _values(one.input for one in found),
-        "output": _values(one.output for one in found),
-        "kernel": _values(one.kernel for one in found),
-        "strides": _values(one.strides for one in found),
-        "dilations": _values(one.dilations for one in found),
-        "group": _values(str(one.group) for one in found),
-        "pads": _values(one.pads for one in found),
-        "weights": _sum(one.parameters for one in found),
-        "MACs": _sum(one.macs for one in found),
+        "operator": f"{len(convolutions)} {ops}" if len(convolutions) > 1 else ops,
+        "input": _values(one.input for one in convolutions),
+        "output": _values(one.output for one in convolutions),
+        "kernel": _values(one.kernel for one in convolutions),
+        "strides": _values(one.strides for one in convolutions),
+        "dilations": _values(one.dilations for one in convolutions),
+        "group": _values(str(one.group) for one in convolutions),
+        "pads": _values(one.pads for one in convolutions),
+        "weights": _sum(one.parameters for one in convolutions),
+        "MACs": _sum(one.macs for one in convolutions),
     }
 
 

@@ -83,8 +83,12 @@ def check(
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
     elif found and not quiet:  # stderr has the unreadable models
-        following = "" if many else after_check(found[0], paths[0], config, flags)
-        _show(by_path, models, following, verbose=verbose, no_color=no_color)
+        names = names_of(list(by_path), models)
+        if len(found) > 1:
+            show_many(found, names, verbose=verbose, no_color=no_color)
+        else:
+            following = "" if many else after_check(found[0], paths[0], config, flags)
+            show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0
@@ -117,17 +121,17 @@ def _check_all(
     if len(paths) > 1:
         expected = (ModelError, UsageError, CalibrationError)
 
-    found = {}
+    by_path = {}
     for number, (path, name) in enumerate(zip(paths, names_of(paths, ()), strict=True)):
         bar(name, number, len(paths))
         try:
-            found[path] = check_with(path, options, options.calibration, timings=timings)
+            by_path[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
             message, name = str(error), display_name(path)
             named = message.startswith((path, name))
             failures.append(Unreadable(path, message if named else f"{name}: {message}"))
         bar(name, number + 1, len(paths))
-    return found
+    return by_path
 
 
 def expand(models: tuple[str, ...]) -> list[str]:
@@ -167,19 +171,3 @@ def _prepare_options(
     path = options.baseline or DEFAULT_BASELINE
     files.check_writable(path)
     return options.model_copy(update={"baseline": None}), path
-
-
-def _show(
-    by_path: dict[str, Report],
-    given: tuple[str, ...],
-    following: str,
-    *,
-    verbose: bool,
-    no_color: bool,
-) -> None:
-    """Print one report with the command that follows, or several without."""
-    names, found = names_of(list(by_path), given), list(by_path.values())
-    if following or len(found) == 1:
-        show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
-    else:
-        show_many(found, names, verbose=verbose, no_color=no_color)

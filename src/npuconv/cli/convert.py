@@ -124,28 +124,17 @@ def _say_inputs_and_outputs(result: Conversion, destination: Path, quiet: bool) 
 def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    suffix = suffix_of(options.format)
-    place = Path(output) if output is not None else _path_beside(Path(model), suffix)
-    beside = (str(_path_beside(place, f".report.{kind}")) for kind in ("json", "html"))
+    """Return the paths of the result and of its reports; refuse those that cannot be written."""
+    default = _path_beside(Path(model), suffix_of(options.format))
+    destination = default if output is None else Path(output)
+    beside = (str(_path_beside(destination, f".report.{kind}")) for kind in ("json", "html"))
     written = reports or tuple(beside)
-    _check(model, place, written, options, config)
-    return place, written
-
-
-def _path_beside(path: Path, suffix: str) -> Path:
-    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
-
-
-def _check(
-    model: str, destination: Path, reports: tuple[str, ...], options: Options, config: str | None
-) -> None:
-    """Refuse destinations that cannot be written, before any work is done."""
-    for report in reports:
+    for report in written:
         format_of(report)
         if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
     if os.path.lexists(model):  # else loading it reports that
-        check_destinations((destination, *reports), input_files([model], options, config))
+        check_destinations((destination, *written), input_files([model], options, config))
     suffix, form = destination.suffix, options.format
     if suffix not in (".onnx", ".tflite"):
         hint = "a model is written as .onnx, or as .tflite with --format tflite"
@@ -153,6 +142,11 @@ def _check(
     if suffix == ".tflite" and form != "tflite":
         hint = "add --format tflite, or name the file .onnx"
         raise UsageError(f"-o {destination}: --format {form} is written as ONNX", hint=hint)
+    return destination, written
+
+
+def _path_beside(path: Path, suffix: str) -> Path:
+    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
 
 
 def _write(report: Report, written: tuple[str, ...]) -> None:

@@ -103,11 +103,11 @@ def _apply_memory(context: click.Context, _: click.Parameter, value: str | None)
 
 def _memory_bytes() -> int:
     """Return the memory of the machine, or of the container."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for place in _CONTAINER_LIMITS:
         with contextlib.suppress(OSError, ValueError):
-            found = min(found, int(Path(place).read_text()))
-    return found
+            size = min(size, int(Path(place).read_text()))
+    return size
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def _memory_limit(size: int) -> Iterator[None]:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    least = min((one for one in before if one != resource.RLIM_INFINITY), default=size)
+    least = min((bound for bound in before if bound != resource.RLIM_INFINITY), default=size)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (min(size, least), before[1]))
     try:
@@ -167,9 +167,9 @@ def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Inpu
         OutputError: a folder does not exist or is not writable, or it is a directory.
     """
     paths = [Path(destination) for destination in destinations]
-    given = list(inputs) if any(map(os.path.exists, paths)) else []
+    sources = list(inputs) if any(map(os.path.exists, paths)) else []
     for destination in paths:
-        for path, role in given:
+        for path, role in sources:
             if _is_same(destination, path):
                 hint = "give another name"
                 raise UsageError(f"{destination}: would overwrite {role}", hint=hint)

@@ -184,7 +184,7 @@ def show_diff(found: Comparison, console: Console) -> None:
 
     both = (found.before, found.after)
     width = max((console.width - _DIFF_LABELS_WIDTH) // 2, _MIN_PATH_WIDTH)
-    paths = [Text(screen.fold_path(visible(one.path), width)) for one in both]
+    paths = [Text(screen.fold_path(visible(side.path), width)) for side in both]
     totals = zip(*map(_diff_totals, both), strict=True)
     rows = [("model", *paths), *((what, old, new) for (what, old), (_, new) in totals)]
     screen.print_rows(console, ("", "before", "after"), rows)

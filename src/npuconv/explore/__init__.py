@@ -170,8 +170,8 @@ class _Base:
 
 def _curve(base: _Base, fact: str) -> Curve | None:
     """The cost for every value of a limit; None where no model has the fact."""
-    found = {lookup(facts, fact) for facts in base.facts.values()} - {None}
-    needed = sorted(value for value in found if isinstance(value, int))
+    values = {lookup(facts, fact) for facts in base.facts.values()} - {None}
+    needed = sorted(value for value in values if isinstance(value, int))
     if not needed:
         return None
     points = tuple(_point(base, fact, value) for value in _values(base, fact, needed))
@@ -226,10 +226,10 @@ def _point(base: _Base, fact: str, value: int | bool) -> Point:
     members = base.fleet.members
     refused = sum(any(layer not in plans for layer in m.layers) for m in members)
     rewritten = sum(not changed.isdisjoint(m.layers) for m in members)
-    kept = base.sum({layer: base.plans[layer] for layer in plans})
+    unchanged = base.sum({layer: base.plans[layer] for layer in plans})
     return Point(
         value, rewritten, refused, added.macs, added.macs / max(1, macs), added.moved,
-        added.convolutions, sums, base.sum(plans) / kept - 1 if kept else 0.0,
+        added.convolutions, sums, base.sum(plans) / unchanged - 1 if unchanged else 0.0,
     )  # fmt: skip
 
 
@@ -253,8 +253,8 @@ def _is_even(chip: Target) -> bool:
     operator = chip.operator("Conv")
     if operator is None or operator.require or operator.modes:
         return False
-    said = {name: limit.text() for name, limit in operator.limits.items()}
-    return all(said.get(_fact_of_height(name)) == text for name, text in said.items())
+    texts = {name: limit.text() for name, limit in operator.limits.items()}
+    return all(texts.get(_fact_of_height(name)) == text for name, text in texts.items())
 
 
 def _transpose(layer: Layer) -> Layer:
@@ -305,12 +305,12 @@ def gather(models: Sequence[str], target: str, progress: Progress, **options: An
             if refused:
                 left_out[path] = refused
             else:
-                found: Counter[Layer] = Counter()
+                counts: Counter[Layer] = Counter()
                 for node in legal.plan.device:
                     layer = layer_of(node)
                     if not isinstance(layer, str):
-                        found[layer] += 1
-                members.append(Member(path, found))
+                        counts[layer] += 1
+                members.append(Member(path, counts))
         except ModelError as error:
             left_out[path] = str(error)
         progress("reading", done, len(models))

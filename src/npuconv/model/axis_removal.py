@@ -34,11 +34,11 @@ def removal(win: Window) -> Removal | None:
     Channels are free, a merge is one Reshape, a batch takes Transposes as well.
     """
     axes = range(win.axes or 0)
-    found = [r for axis in axes if (r := _as_channels(win, axis))]
+    removals = [r for axis in axes if (r := _as_channels(win, axis))]
     # The last two first: they can be merged whatever the extents before them are.
-    found += [r for axis in reversed(axes) if (r := _as_merge(win, axis))]
-    found += [r for axis in axes if (r := _as_batch(win, axis))]
-    return found[0] if found else None
+    removals += [r for axis in reversed(axes) if (r := _as_merge(win, axis))]
+    removals += [r for axis in axes if (r := _as_batch(win, axis))]
+    return removals[0] if removals else None
 
 
 def slicing(win: Window) -> Removal | None:

@@ -79,7 +79,7 @@ class Model:
         if not ops:
             return list(self.graph.nodes)
         index = self._by_op()
-        groups = [found for op in dict.fromkeys(ops) if (found := index.get((op, domain)))]
+        groups = [members for op in dict.fromkeys(ops) if (members := index.get((op, domain)))]
         listed = groups[0] if len(groups) == 1 else sorted(chain(*groups))
         return [node for _, node in listed]
 
@@ -259,10 +259,10 @@ def _is_ordered(nodes: list[Node]) -> bool:
 
 
 def _dependencies(node: Node) -> list[Node]:
-    found = [maker for tensor in node.inputs for maker in tensor.inputs]
+    makers = [maker for tensor in node.inputs for maker in tensor.inputs]
     for _, graph in subgraphs(node):
-        found.extend(_outer_dependencies(graph))
-    return found
+        makers.extend(_outer_dependencies(graph))
+    return makers
 
 
 def _outer_dependencies(graph: Graph) -> Iterator[Node]:

@@ -54,8 +54,8 @@ def of_window(win: Window) -> Measured:
 def _of_tensors(node: Node) -> Measured:
     """Return rank, extents and attributes of an operator without a kernel."""
     # The largest input determines the shape of an operator with broadcasting.
-    known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
-    source = max(known, key=_size, default=None)
+    operands = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
+    source = max(operands, key=_size, default=None)
     dims = query.shape(source)
     if dims is None:
         return {}
@@ -109,8 +109,8 @@ def _along(node: Node, rank: int) -> Measured:
         perm = query.attribute(node, "perm") or range(rank)[::-1]
         facts["perm"] = ",".join(str(int(one)) for one in perm)
         dims = query.shape(node.inputs[0])
-        known = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
-        facts["all_but_two"] = None if dims is None else math.prod(known[2:])
+        lengths = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
+        facts["all_but_two"] = None if dims is None else math.prod(lengths[2:])
     elif node.op.startswith("Reduce"):
         axes = query.reduced_axes(node)
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
@@ -140,18 +140,18 @@ _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 
 def _broadcast(node: Node) -> str | None:
     """Return the axes of the result along which some input has only one value; none of rank 5."""
-    made = query.shape(node.outputs[0]) if len(node.outputs) else None
-    given = [query.shape(tensor) for tensor in node.inputs]
-    if made is None or None in given or len(made) > len(_DIMS):
+    result = query.shape(node.outputs[0]) if len(node.outputs) else None
+    shapes = [query.shape(tensor) for tensor in node.inputs]
+    if result is None or None in shapes or len(result) > len(_DIMS):
         return None
-    if any(len(dims or ()) > len(made) for dims in given):
+    if any(len(dims or ()) > len(result) for dims in shapes):
         return None  # which no broadcast makes: shapes contradict each other
-    names, found = _DIMS[-len(made) :] if made else (), set[str]()
-    for dims in given:
-        aligned = (1,) * (len(made) - len(dims or ())) + (dims or ())
-        ends = zip(names, aligned, made, strict=True)
-        found |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
-    return "".join(name for name in names if name in found) or "none"
+    names, broadcast = _DIMS[-len(result) :] if result else (), set[str]()
+    for dims in shapes:
+        aligned = (1,) * (len(result) - len(dims or ())) + (dims or ())
+        ends = zip(names, aligned, result, strict=True)
+        broadcast |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
+    return "".join(name for name in names if name in broadcast) or "none"
 
 
 def _size(tensor: Tensor) -> tuple[int, int]:

@@ -53,8 +53,8 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     own = path.resolve() if large else None
     tensors = untrusted.check(proto, str(path))
     external_data.check(tensors, str(path), path.parent, own)
-    kept = _load_external(proto, path, own)
-    return from_proto(proto, name=display_name(source), sha256=digest, kept=kept)
+    weights = _load_external(proto, path, own)
+    return from_proto(proto, name=display_name(source), sha256=digest, kept=weights)
 
 
 def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
@@ -159,17 +159,17 @@ def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> stor
     """Read external data; where it is large, leave references and return their store."""
     tensors = proto.graph.initializer
     try:
-        left = external_data.references(tensors, path, own)
-        for index in left:
+        references = external_data.references(tensors, path, own)
+        for index in references:
             tensors[index].ClearField("data_location")
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
     except Exception as error:  # checker, OS and value errors alike
         raise ModelError(f"{path}: external data: {_first_line(error)}") from None
     for tensor in tensors:
         tensor.ClearField("data_location")  # the data has been read
-    for index, reference in left.items():
+    for index, reference in references.items():
         tensors[index].CopyFrom(reference)
-    return store.Store() if left else None
+    return store.Store() if references else None
 
 
 def _standard_opset(proto: onnx.ModelProto) -> int | None:

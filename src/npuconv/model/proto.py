@@ -101,10 +101,10 @@ def _copy_with_separate_scopes(graph: onnx.GraphProto) -> onnx.GraphProto:
     """Return a copy of a graph with branches: the exporter names the constants in these."""
     if not any(part.HasField("g") for node in graph.node for part in node.attribute):
         return graph
-    made = onnx.GraphProto()
-    made.CopyFrom(graph)
-    _separate_scopes(made, set(), {}, set(all_names(made)))
-    return made
+    copy = onnx.GraphProto()
+    copy.CopyFrom(graph)
+    _separate_scopes(copy, set(), {}, set(all_names(copy)))
+    return copy
 
 
 def _separate_scopes(
@@ -142,16 +142,16 @@ def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
     for initializer in source.initializer:
         if initializer.name not in tensors:
             tensors[initializer.name] = _import_constant(initializer)
-    ends = {one.name for one in source.output if one.type.tensor_type.HasField("shape")}
+    ends = {output.name for output in source.output if output.type.tensor_type.HasField("shape")}
     for info in source.value_info:
         if info.name in ends:
             continue  # said once more, or otherwise: the interface of the model is what counts
-        known = tensors.get(info.name)
+        tensor = tensors.get(info.name)
         stated = OnnxImporter.import_tensor(info)
-        if known is None:
+        if tensor is None:
             tensors[info.name] = stated
-        elif not query.is_constant(known):
-            known.dtype, known.shape = known.dtype or stated.dtype, known.shape or stated.shape
+        elif not query.is_constant(tensor):
+            tensor.dtype, tensor.shape = tensor.dtype or stated.dtype, tensor.shape or stated.shape
     return tensors
 
 
@@ -162,59 +162,59 @@ def _import_tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
 
 
 def _import_constant(proto: onnx.TensorProto) -> Constant:
-    made = Constant.__new__(Constant)
+    constant = Constant.__new__(Constant)
     # Not by ``__setattr__``, which would look for lists that do not exist yet.
-    part = made.__dict__
-    part["name"], part["_values"], part["_export_dtype"] = proto.name, LazyValues(proto), None
-    part["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
-    part["inputs"], part["outputs"] = (
-        _synchronized_list(made, "outputs"),
-        _synchronized_list(made, "inputs"),
+    fields = constant.__dict__
+    fields["name"], fields["_values"], fields["_export_dtype"] = proto.name, LazyValues(proto), None
+    fields["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
+    fields["inputs"], fields["outputs"] = (
+        _synchronized_list(constant, "outputs"),
+        _synchronized_list(constant, "inputs"),
     )
-    return made
+    return constant
 
 
 def _synchronized_list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
     """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
-    made = SynchronizedList.__new__(SynchronizedList)
-    list.extend(made, items)
-    made.parent_obj, made.field_name = owner, field
-    return made
+    result = SynchronizedList.__new__(SynchronizedList)
+    list.extend(result, items)
+    result.parent_obj, result.field_name = owner, field
+    return result
 
 
 def _import_node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
-    made = Node.__new__(Node)
-    part = made.__dict__
-    part["op"], part["name"] = proto.op_type, proto.name
-    part["domain"] = proto.domain if proto.HasField("domain") else None
+    node = Node.__new__(Node)
+    fields = node.__dict__
+    fields["op"], fields["name"] = proto.op_type, proto.name
+    fields["domain"] = proto.domain if proto.HasField("domain") else None
     if (attrs := _attributes(proto)) is None:
         attrs = dict(OnnxImporter.import_attributes(proto.attribute, {}, tensors, opset, domains))
-    part["attrs"] = attrs
+    fields["attrs"] = attrs
     inputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.input]
     outputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.output]
-    part["inputs"], part["outputs"] = (
-        _synchronized_list(made, "outputs", inputs),
-        _synchronized_list(made, "inputs", outputs),
+    fields["inputs"], fields["outputs"] = (
+        _synchronized_list(node, "outputs", inputs),
+        _synchronized_list(node, "inputs", outputs),
     )
     for tensor in inputs:
-        list.append(tensor.outputs, made)
+        list.append(tensor.outputs, node)
     for tensor in outputs:
-        list.append(tensor.inputs, made)
-    return made
+        list.append(tensor.inputs, node)
+    return node
 
 
 def _add_untyped_tensor(name: str, tensors: _Tensors) -> Tensor:
     """Return a new tensor without type; each one without a name is a separate tensor."""
-    made = Variable.__new__(Variable)
-    part = made.__dict__
+    variable = Variable.__new__(Variable)
+    part = variable.__dict__
     part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
     part["inputs"], part["outputs"] = (
-        _synchronized_list(made, "outputs"),
-        _synchronized_list(made, "inputs"),
+        _synchronized_list(variable, "outputs"),
+        _synchronized_list(variable, "inputs"),
     )
     if name:
-        tensors[name] = made
-    return made
+        tensors[name] = variable
+    return variable
 
 
 _READERS: dict[int, Any] = {
@@ -228,13 +228,13 @@ _READERS: dict[int, Any] = {
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
     """Return the attributes by name; None if one is neither numbers nor text."""
-    found = {}
+    values = {}
     for attribute in proto.attribute:
         read = _READERS.get(attribute.type)
         if read is None or attribute.ref_attr_name:
             return None
-        found[attribute.name] = read(attribute)
-    return found
+        values[attribute.name] = read(attribute)
+    return values
 
 
 def node_proto(node: Node) -> onnx.NodeProto:
@@ -313,8 +313,8 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.name, into.s, into.type = name, value.encode(), AttributeProto.STRING
     else:
         # The exporter gives a tensor its name, and the tensor may be the caller's own.
-        own = deepcopy(value) if isinstance(value, Message | Constant) else value
-        into.CopyFrom(OnnxExporter.export_attributes({name: own})[0])
+        copy = deepcopy(value) if isinstance(value, Message | Constant) else value
+        into.CopyFrom(OnnxExporter.export_attributes({name: copy})[0])
 
 
 @dataclass(frozen=True)

@@ -224,9 +224,9 @@ def reduced_axes(node: Node) -> tuple[int, ...] | None:
     Returns:
         None where all are meant, or where they or the rank are not known.
     """
-    given, count = attribute(node, "axes"), rank(node.inputs[0])
-    if given is None and (array := constant_input(node, 1)) is not None:
-        given = array.reshape(-1)
-    if given is None or not count:
+    axes, count = attribute(node, "axes"), rank(node.inputs[0])
+    if axes is None and (array := constant_input(node, 1)) is not None:
+        axes = array.reshape(-1)
+    if axes is None or not count:
         return None
-    return tuple(sorted(int(axis) % count for axis in given))
+    return tuple(sorted(int(axis) % count for axis in axes))

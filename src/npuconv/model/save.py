@@ -66,8 +66,8 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
 def add_metadata(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
     """Add entries to the metadata, in place of those that the source has; empty ones are none."""
-    there = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, there | {key: text for key, text in notes.items() if text})
+    entries = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, entries | {key: text for key, text in notes.items() if text})
 
 
 def ir_version(source: int, opset: int) -> int:
@@ -166,14 +166,19 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
+    constants = {t.name: t for t in skeleton.constants(graph)}
+    # An output may be a constant that no node reads.
+    constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
+    # A branch of an If that is never taken may contradict the shapes around it.
+    has_branches = any(path for _, path in model.walk())
     proto = helper.make_graph(
         [_node(model, node) for node in graph.nodes],
         graph.name,
         [OnnxExporter.export_value_info_proto(t, True) for t in graph.inputs],
         [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
-        [_initializer(model, t) for t in _initializers(model)],
+        [_initializer(model, t) for t in constants.values()],
         doc_string=graph.doc_string,
-        value_info=[skeleton.value_info(t) for t in _typed_tensors(model)],
+        value_info=[] if has_branches else list(map(skeleton.value_info, skeleton.typed(graph))),
     )
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
@@ -181,33 +186,17 @@ def _graph(model: Model) -> onnx.GraphProto:
     return proto
 
 
-def _initializers(model: Model) -> list[Tensor]:
-    found = {t.name: t for t in skeleton.constants(model.graph)}
-    # An output may be a constant that no node reads.
-    found |= {t.name: t for t in model.graph.outputs if query.is_constant(t)}
-    return list(found.values())
-
-
 def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     """Return a constant with its values, or with their place in a file."""
-    kept, values = model.store, getattr(tensor, "_values", None)
+    weights, values = model.store, getattr(tensor, "_values", None)
     if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # loaded text
         return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
     if is_packed(tensor.dtype):  # the exporter takes a byte for each element
         return onnx.numpy_helper.from_array(tensor.values, tensor.name)
-    if kept is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
+    if weights is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
         return OnnxExporter.export_tensor_proto(tensor)
-    tensor.values = kept.keep(values)
-    return kept.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
-
-
-def _typed_tensors(model: Model) -> list[Tensor]:
-    """Return tensors of known shape; none in a model with subgraphs.
-
-    A branch of an If that is never taken may contradict the shapes around it.
-    """
-    nested = any(path for _, path in model.walk())
-    return [] if nested else skeleton.typed(model.graph)
+    tensor.values = weights.keep(values)
+    return weights.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:

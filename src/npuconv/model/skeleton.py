@@ -82,10 +82,10 @@ def _write_types(
     types: Types,
     out: onnx.GraphProto,
 ) -> None:
-    made = {id(t) for node in nodes for t in node.outputs}
+    results = {id(t) for node in nodes for t in node.outputs}
     whole = len(nodes) == len(model.graph.nodes)
     for tensor in model.graph.outputs:
-        if whole or id(tensor) in made:
+        if whole or id(tensor) in results:
             types.write(tensor, out.output.add())
     for tensor in typed(model.graph, nodes):
         if not tensor.inputs or id(tensor.inputs[0]) not in settled:
@@ -116,20 +116,20 @@ def constants(graph: Graph) -> list[Tensor]:
 
 
 def _constants(nodes: Iterable[Node]) -> list[Tensor]:
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for node in nodes:
         for tensor in _read_by(node):
             if query.is_constant(tensor):
-                found.setdefault(tensor.name, tensor)
-    return list(found.values())
+                by_name.setdefault(tensor.name, tensor)
+    return list(by_name.values())
 
 
 def _read_by(node: Node) -> list[Tensor]:
-    read = list(node.inputs)
+    tensors = list(node.inputs)
     for _, inner in subgraphs(node):
-        own = {id(t) for n in inner.nodes for t in n.outputs}
-        read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
-    return read
+        results = {id(t) for n in inner.nodes for t in n.outputs}
+        tensors += [t for n in inner.nodes for t in _read_by(n) if id(t) not in results]
+    return tensors
 
 
 def _opset(source: int, nodes: Sequence[Node]) -> int:

@@ -27,16 +27,16 @@ def before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
         ModelError: an extent in the body of a node is negative, which no rule looks into.
     """
     bare = _without_inner_slices(proto)
-    found = _infer_to_outer_slices(bare)
-    if found is not None or bare is proto:
-        return found
+    inferred = _infer_to_outer_slices(bare)
+    if inferred is not None or bare is proto:
+        return inferred
     try:
-        found = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
     except Exception:
         return None
-    if _find_negative_extents(found.graph):
-        return found
-    for body in _bodies(found.graph):
+    if _find_negative_extents(inferred.graph):
+        return inferred
+    for body in _bodies(inferred.graph):
         _refuse_negative(body)
     return None
 
@@ -87,15 +87,15 @@ def _find_negative_extents(graph: onnx.GraphProto) -> set[str]:
 
 def _infer_to_outer_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
     """Infer up to Slices outside of bodies: once more for each that has such windows before it."""
-    known: set[str] = set()  # tensors of no negative extent
+    settled: set[str] = set()  # tensors of no negative extent
     while any(node.op_type == "Slice" for node in proto.graph.node):
-        kept = _drop_doubtful_slices(proto, known)
-        if len(kept) == len(proto.graph.node):
+        nodes = _drop_doubtful_slices(proto, settled)
+        if len(nodes) == len(proto.graph.node):
             return None
         partial = onnx.ModelProto()
         partial.CopyFrom(proto)
         del partial.graph.node[:]
-        partial.graph.node.extend(kept)
+        partial.graph.node.extend(nodes)
         try:
             found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
         except Exception:
@@ -103,23 +103,23 @@ def _infer_to_outer_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
         if _find_negative_extents(found.graph):
             return found
         types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
-        new = {name for name, one in types.items() if one.HasField("shape")} - known
+        new = {name for name, one in types.items() if one.HasField("shape")} - settled
         if not new:
             return None
-        known |= new
+        settled |= new
     return None
 
 
 def _drop_doubtful_slices(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
     """Return the nodes but for each Slice that may read a negative extent."""
-    kept, doubtful = list[onnx.NodeProto](), set[str]()
+    nodes, doubtful = list[onnx.NodeProto](), set[str]()
     for node in proto.graph.node:
         behind = not doubtful.isdisjoint(node.input)
         if behind or _may_leave_nothing(node):
             doubtful.update(name for name in node.output if name not in known)
         if not behind or node.op_type != "Slice":
-            kept.append(node)
-    return kept
+            nodes.append(node)
+    return nodes
 
 
 def _may_leave_nothing(node: onnx.NodeProto) -> bool:

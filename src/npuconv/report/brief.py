@@ -239,8 +239,8 @@ def _crossings(report: Report) -> str:
         for one in report.model.inputs:
             dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
             flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
-        given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
-        moved = f"bytes unknown{given}"
+        advice = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
+        moved = f"bytes unknown{advice}"
     return f"{report.summary.transitions}; {moved}"
 
 

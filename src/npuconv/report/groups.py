@@ -126,8 +126,8 @@ def anchor(one: Group | FindingInfo) -> str:
 
 def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
     """Return the findings grouped by rule, the most severe rules first."""
-    found = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
-    groups = (Group(*key, members) for key, members in found.items())
+    members_by_rule = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
+    groups = (Group(*key, members) for key, members in members_by_rule.items())
     return tuple(sorted(groups, key=lambda g: (-g.severity.rank, g.code, g.name, g.status)))
 
 

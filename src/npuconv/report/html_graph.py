@@ -345,10 +345,10 @@ def _kind(finding: FindingInfo) -> str:
 
 def _finding_rows(findings: Iterable[FindingInfo]) -> list[FindingRow]:
     order = (*_OPEN, "note", "rewritten")
-    listed = dict.fromkeys(
+    unique_rows = dict.fromkeys(
         (_kind(one), f"{one.name}: {one.message}", anchor(one)) for one in findings
     )
-    rows = sorted(listed, key=lambda row: order.index(row[0]))
+    rows = sorted(unique_rows, key=lambda row: order.index(row[0]))
     hidden = len(rows) - _MAX_FINDINGS
     more = [("note", f"and {hidden} more, see the findings", "findings")] if hidden > 0 else []
     return rows[:_MAX_FINDINGS] + more

@@ -108,8 +108,8 @@ def _join(blocks: Iterable[str]) -> str:
 
 
 def _document(report: Report) -> list[str]:
-    found = [block for section in sections(report, each=False) for block in _section(section)]
-    return [*_verdict(report), *([] if report.left else ["No findings."]), *found]
+    blocks = [block for section in sections(report, each=False) for block in _section(section)]
+    return [*_verdict(report), *([] if report.left else ["No findings."]), *blocks]
 
 
 def _verdict(report: Report) -> list[str]:

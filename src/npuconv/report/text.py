@@ -200,11 +200,11 @@ def _section(section: Section, view: View) -> Block:
             lines += _item(part, view)
         elif isinstance(part, Note):
             label = f"  {part.label}: "
-            rest = " " * len(label)
+            indent = " " * len(label)
             lines += [
                 line
                 for at, text in enumerate(part.texts)
-                for line in view.hang(text, rest if at else label, rest)
+                for line in view.hang(text, indent if at else label, indent)
             ]
         else:
             lines += view.hang(part)

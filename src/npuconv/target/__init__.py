@@ -163,7 +163,7 @@ def answered(target: Description, answers: Iterable[str], file: str) -> dict[str
         UsageError: no such limit is marked ``?``, or the value has no such form.
     """
     limits = {dotted(path): (path, limit) for path, limit in target.limits() if not limit.known}
-    given: dict[KeyPath, Limit] = {}
+    by_path: dict[KeyPath, Limit] = {}
     for text in answers:
         name, _, value = (part.strip() for part in text.partition("="))
         for path, old in _find_open_limits(name, limits, text):
@@ -175,12 +175,12 @@ def answered(target: Description, answers: Iterable[str], file: str) -> dict[str
                 }
             )
             limit.locate(Place(file, dotted(path), old.line))
-            given[path] = limit
+            by_path[path] = limit
     operators = {
-        name: _with_answers(operator, ("operators", name), given)
+        name: _with_answers(operator, ("operators", name), by_path)
         for name, operator in target.operators.items()
     }
-    common = _with_answers(target.all_operators, ("all_operators",), given)
+    common = _with_answers(target.all_operators, ("all_operators",), by_path)
     return {"operators": operators, "all_operators": common}
 
 
@@ -191,11 +191,11 @@ def said(answer: str) -> str:
 
 def paths(target: Description, answers: Iterable[str]) -> list[tuple[str, str]]:
     """Return the path of every limit that was answered, with the assumed value."""
-    wanted = {said(answer) for answer in answers}
+    texts = {said(answer) for answer in answers}
     return [
         (dotted(path), f"{limit.text()} (--assume)")
         for path, limit in target.limits()
-        if limit.why in wanted
+        if limit.why in texts
     ]
 
 
@@ -210,16 +210,16 @@ def _find_open_limits(
     if "=" not in text or not name:
         raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
     operator, _, fact = name.rpartition(".")
-    found = [
+    matches = [
         (path, limit)
         for path, limit in limits.values()
         if str(path[-1]) == fact and (not operator or operator in map(str, path))
     ]
-    if found:
-        return found
-    known = list(dict.fromkeys(str(path[-1]) for path, _ in limits.values()))
-    near = yamlio.suggest(fact, known)
-    hint = near or f"those marked '?' are {', '.join(known) or 'none'}"
+    if matches:
+        return matches
+    names = list(dict.fromkeys(str(path[-1]) for path, _ in limits.values()))
+    near = yamlio.suggest(fact, names)
+    hint = near or f"those marked '?' are {', '.join(names) or 'none'}"
     raise UsageError(f"--assume {text!r}: the target has no undocumented limit {name!r}", hint=hint)
 
 

@@ -90,13 +90,13 @@ def _fact_problems(key: KeyPath, limits: dict[str, Limit]) -> Iterator[Problem]:
 
 def _domain_problems(path: KeyPath, operator: Operator) -> Iterator[Problem]:
     domain = canonical_domain(operator.domain)
-    known = table()
-    if domain not in known:
-        hint = yamlio.suggest(domain, known)
+    domains = table()
+    if domain not in domains:
+        hint = yamlio.suggest(domain, domains)
         yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
-    elif path[-1] not in known[domain]:
+    elif path[-1] not in domains[domain]:
         of = f"the domain {domain!r}" if domain else "ONNX"
-        hint = yamlio.suggest(path[-1], known[domain])
+        hint = yamlio.suggest(path[-1], domains[domain])
         yield Problem(path, f"{path[-1]!r} is not an operator of {of}", hint)
 
 
@@ -197,11 +197,11 @@ def _fused_problems(target: Description) -> Iterator[Problem]:
 
 def lint(document: yamlio.Document) -> list[LocatedError]:
     """Return every problem of a target file, in the order of the file."""
-    found = yamlio.problems(document, Description, error=TargetError)
-    target = _salvage(document) if found else Description.model_validate(document.data)
+    problems = yamlio.problems(document, Description, error=TargetError)
+    target = _salvage(document) if problems else Description.model_validate(document.data)
     if target is not None:
-        found += semantic_problems(target, document)
-    return sorted(found, key=lambda error: (error.line, error.column))
+        problems += semantic_problems(target, document)
+    return sorted(problems, key=lambda error: (error.line, error.column))
 
 
 def _salvage(document: yamlio.Document) -> Description | None:

@@ -36,8 +36,8 @@ def as_text(target: Target) -> str:
         lines += ["", f"{name}{_cited(block)}", *_indented(_rows(block_rows(block)))]
     fused = target.fused_activations
     lines += ["", f"fused_activations: {with_assumed(fused)}{_cited(fused)}"]
-    given = [name for name in COST_WEIGHTS if name in target.costs.model_fields_set]
-    lines += _section("costs", ((name, f"{getattr(target.costs, name):g}") for name in given))
+    weights = [name for name in COST_WEIGHTS if name in target.costs.model_fields_set]
+    lines += _section("costs", ((name, f"{getattr(target.costs, name):g}") for name in weights))
     lines += _section("all operators", _operator_rows(target.all_operators))
     for name, operator in target.operators.items():
         title = name + (f" ({operator.domain})" if operator.domain else "")
