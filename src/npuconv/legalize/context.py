@@ -70,7 +70,7 @@ class RefusalRecord:
 
 @dataclass
 class PassContext:
-    """Target and options for every pass of one conversion, and records of what passes did."""
+    """Target and options for every pass of one conversion, and records of rewrites."""
 
     target: Target
     options: Options
@@ -108,11 +108,11 @@ class PassContext:
     @property
     def accumulates(self) -> bool:
         """Return whether the device adds partial sums in int32, and the form can say so."""
-        said = self.target.activations.accumulate == "int32"
-        return said and self.options.format != "tflite" and self.options.layout == "nchw"
+        is_exact = self.target.activations.accumulate == "int32"
+        return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
 
     def windows(self, conv: Node) -> list[Window]:
-        """Return what the device runs for a Conv: its window, or those of its parts."""
+        """Return the windows that the device runs for a Conv: its own, or those of its parts."""
         win, parts = window(conv), self.parts.get(conv.name, ())
         if win is None:
             return []
@@ -124,15 +124,15 @@ class PassContext:
         """Say why a pass that nearly fired did not; the report shows it."""
         self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
 
-    def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
+    def objections(self, win: Window) -> list[str]:
         """Return the objections of the target to a convolution that is only considered.
 
         Returns:
             One sentence each; none where it breaks no known limit.
         """
-        operator = self.target.operator(op)
+        operator = self.target.operator("Conv")
         if operator is None:
-            return [f"target {self.target.name} does not list {op}"]
+            return [f"target {self.target.name} does not list Conv"]
         facts = {**of_window(win), "layout": self.options.layout, "bias": True}
         return operator.objections(facts)
 
@@ -149,9 +149,9 @@ class PassContext:
 
     def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a Conv that no rewrite of it removes."""
-        found = self.objections(win)
-        layer = layer_of(win, bias=True) if found and self.options.fit else None
-        return found if layer is None else self.planner.objections(layer)
+        objections = self.objections(win)
+        layer = layer_of(win, bias=True) if objections and self.options.fit else None
+        return objections if layer is None else self.planner.objections(layer)
 
     def adds_bias(self, win: Window) -> bool:
         """Return whether a considered convolution would have its bias from an Add, or none."""
@@ -160,9 +160,9 @@ class PassContext:
         return plan is None or plan.adds_bias
 
     def fitted(self, win: Window) -> Form:
-        """Return what a considered convolution costs once it keeps every limit."""
-        wanted = self.options.fit and self.objections(win)
-        layer = layer_of(win, bias=True) if wanted else None
+        """Return the cost of a considered convolution after it is fitted to the limits."""
+        is_beyond = self.options.fit and self.objections(win)
+        layer = layer_of(win, bias=True) if is_beyond else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))
@@ -174,10 +174,10 @@ class PassContext:
         With ``listed`` also if the target takes it.
         """
         operator = self.target.operator(node.op, node.domain or "")
-        taken = operator is not None and not operator.objections(settled(node))
-        stays = taken and not listed
-        wanted = self.options.offload and node.name not in self.kept
-        return wanted and not stays and self.target.operator("Conv") is not None
+        fits = operator is not None and not operator.objections(settled(node))
+        stays = fits and not listed
+        is_requested = self.options.offload and node.name not in self.kept
+        return is_requested and not stays and self.target.operator("Conv") is not None
 
     @contextlib.contextmanager
     def rewrite(  # noqa: PLR0913 - a change has that many parts
@@ -212,13 +212,13 @@ class PassContext:
         if not measure:
             record.reference = "nothing to compare"
         watch = self.verify and measure
-        kept = list(outputs) if outputs is not None else _region.results(model, nodes)
+        results = list(outputs) if outputs is not None else _region.results(model, nodes)
         if watch:
-            record.old = _region.capture(model, nodes, kept)
+            record.old = _region.capture(model, nodes, results)
         yield record
-        record.made = _region.between(border, kept, makers)
+        record.made = _region.between(border, results, makers)
         if watch and record.old is not None and record.new is None:
-            record.new = _region.trace(model, record.old, kept, record.made)
+            record.new = _region.trace(model, record.old, results, record.made)
         self.rewrites.append(record)
 
 

@@ -13,7 +13,7 @@ from npuconv.target import Target
 
 BY_OPERATOR = "op:"
 _NEAR = 3  # names that an error suggests
-_SIMILAR = 0.4  # of a pattern less is written than of a name
+_SIMILAR = 0.4  # cutoff of difflib; patterns are shorter than names
 
 
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
@@ -33,14 +33,14 @@ def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str
             f"keep_float {listed[0]!r}: target {target.name} has no host that could run it",
             hint="its file says unlisted_operators: error",
         )
-    found: dict[str, str] = {}
+    matches: dict[str, str] = {}
     for pattern in listed:
         labels = [model.label(node) for node in model.nodes() if _fits(model, node, pattern)]
         if not labels:
             raise _nothing(model, pattern)
         for label in labels:
-            found.setdefault(label, pattern)
-    return found
+            matches.setdefault(label, pattern)
+    return matches
 
 
 def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
@@ -61,22 +61,22 @@ def _fits(model: Model, node: Node, pattern: str) -> bool:
 
 def _nothing(model: Model, pattern: str) -> UsageError:
     """The error of a pattern that fits no node."""
-    nodes, what = model.nodes(), "node of that name"
-    known, prefix = [model.label(node) for node in nodes], ""
+    nodes, missing = model.nodes(), "node of that name"
+    listed, prefix = [model.label(node) for node in nodes], ""
     if pattern.startswith(BY_OPERATOR):
-        known, prefix, what = [query.qualified(n) for n in nodes], BY_OPERATOR, "such operator"
-    near = _near(pattern.removeprefix(prefix), list(dict.fromkeys(known)))
-    shown = ", ".join(f"'{prefix}{name}'" for name in near)
+        listed, prefix, missing = [query.qualified(n) for n in nodes], BY_OPERATOR, "such operator"
+    near = _near(pattern.removeprefix(prefix), list(dict.fromkeys(listed)))
+    hints = ", ".join(f"'{prefix}{name}'" for name in near)
     hint = (
-        f"did you mean {shown}?" if near else "npuconv inspect lists them; op:Conv means all Conv"
+        f"did you mean {hints}?" if near else "npuconv inspect lists them; op:Conv means all Conv"
     )
-    return UsageError(f"keep_float {pattern!r}: {model.name} has no {what}", hint=hint)
+    return UsageError(f"keep_float {pattern!r}: {model.name} has no {missing}", hint=hint)
 
 
-def _near(pattern: str, known: list[str]) -> list[str]:
-    """Names that hold what the pattern spells out, then those that are spelt alike."""
+def _near(pattern: str, listed: list[str]) -> list[str]:
+    """Return names that contain the letters of the pattern, then names with similar spelling."""
     letters = pattern.replace("*", "").replace("?", "").lower()
-    inside = [name for name in known if letters and letters in name.lower()]
-    lower = {name.lower(): name for name in reversed(known)}
+    inside = [name for name in listed if letters and letters in name.lower()]
+    lower = {name.lower(): name for name in reversed(listed)}
     alike = difflib.get_close_matches(letters, list(lower), _NEAR, _SIMILAR)
     return list(dict.fromkeys((*inside, *(lower[name] for name in alike))))[:_NEAR]

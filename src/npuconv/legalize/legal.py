@@ -36,7 +36,7 @@ LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 @dataclass(frozen=True)
 class LegalModel:
-    """A model as legal as it gets, where each node runs, and what was found on the way."""
+    """A legalized model, the placement of its nodes, and the findings of all rules."""
 
     model: Model  # the graph; steps that change it return a new plan with it
     target: Target
@@ -84,63 +84,59 @@ class LegalModel:
     @cached_property
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
-        found = uniform(self.plan)
+        names = uniform(self.plan)
         # one scale says what they stand for, and TFLite has one for a tensor
         if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
-            found += [tensor.name for tensor in ends]
-        return found
-
-    @property
-    def _has_zero_points(self) -> bool:
-        """Return whether the device takes every zero point, which only operators read."""
-        allows = self.target.activations.allows_zero_point
-        return bool(allows(LOWEST) and allows(HIGHEST))
+            names += [tensor.name for tensor in ends]
+        return names
 
     @cached_property
     def centred_tensors(self) -> list[str]:
-        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
+        """Tensors whose zero point is 0: tensors of one scale, inputs and outputs of operators.
 
         And those around a convolution without a bias, which is where zero points go.
 
         Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
         not tensors of operators where the device takes every zero point.
         """
-        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
+        allows = self.target.activations.allows_zero_point
+        takes_all = allows(LOWEST) and allows(HIGHEST)
+        centred = [] if takes_all else [t.name for t in self.plan.operator_tensors]
         bare = [conv for conv in self.plan.device if conv.name in self.biasless]
-        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
+        centred += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
         if self.options.io == "int8" or self.options.format != "tflite":
-            return [*self.uniform_tensors, *made]
+            return [*self.uniform_tensors, *centred]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+        return [*(name for name in self.uniform_tensors if name not in inputs), *centred]
 
     @property
     def padded_tensors(self) -> set[str]:
         """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        found, known = set[str](), self.ctx.fragments
+        padded, fragments = set[str](), self.ctx.fragments
         for conv in self.plan.device:
-            own = any(query.attribute(conv, "pads", ()) or ())
-            if own or (conv.name in known and known[conv.name].needs_zero):
-                found.add(conv.inputs[0].name)
-        return found
+            pads = any(query.attribute(conv, "pads", ()) or ())
+            if pads or (conv.name in fragments and fragments[conv.name].needs_zero):
+                padded.add(conv.inputs[0].name)
+        return padded
 
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
         bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
         more = self.ctx.bias_channels
-        found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset((*(conv.name for conv in found), *more))
+        broken = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
+        return frozenset((*(conv.name for conv in broken), *more))
 
     @property
     def symmetric_tensors(self) -> set[str]:
         """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
         source = self.ctx.source_scales if self.options.keep_scales else SourceScales()
-        found = {name for name, own in source.tensors.items() if not own.zeros.any()}
-        made = {label for label, name in source.made.items() if name in found}
-        nodes = self.model.nodes() if made else []
-        outputs = (n.outputs for n in nodes if not made.isdisjoint(self.model.origin(n)))
-        return found | {tensor.name for tensors in outputs for tensor in tensors}
+        symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
+        producers = {label for label, name in source.made.items() if name in symmetric}
+        nodes = self.model.nodes() if producers else []
+        outputs = (n.outputs for n in nodes if not producers.isdisjoint(self.model.origin(n)))
+        return symmetric | {tensor.name for tensors in outputs for tensor in tensors}
 
     @property
     def partial_sums(self) -> set[str]:
@@ -165,10 +161,10 @@ class LegalModel:
             return replace(self, plan=plan)
         # The cache of facts is of the graph as it was.
         rules = replace(self, facts={}).rules()
-        found = engine.lint(rules, only=[LIMIT_UNKNOWN])
+        unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
         now = tuple(needs(rules))
         return replace(
-            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, found)
+            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, unknown)
         )
 
 
@@ -202,7 +198,7 @@ def legalize(
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
-    """Return the model as it came, with its shapes, and what is contradictory about these."""
+    """Return the source model with inferred shapes, and the contradiction in these, or ''."""
     check_codes(options)
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
@@ -235,8 +231,8 @@ def _conclude(
     if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx, after_pass):
         # The device runs the convolutions as they were, but none of what cut and added them.
         rules = legal.rules()
-        others = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
-        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + others, key=sort_key)
+        beside = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
+        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + beside, key=sort_key)
     legal = replace(legal, blocked=_blocked(model, after))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
@@ -246,8 +242,8 @@ def _conclude(
         if plan.placement[id(node)] == "device"
     }
     after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in device]
-    every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
-    findings = legal.findings.add(every)
+    merged = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
+    findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
         rules.plan = legal.plan
         findings = findings.add(engine.lint(rules, at="planned"))
@@ -316,13 +312,13 @@ class Tracker:
         self._gone: dict[Key, str] = {}
 
     def step(self, pass_name: str, ctx: RuleContext) -> None:
-        """A pass has fired: what went, went with it."""
+        """Credit findings that disappeared to this pass."""
         if self._open:
-            left = engine.marks_left(ctx, self._open)
-            self._open = self._keep(self._open, pass_name, lambda f: _marked(f, left))
+            marks = engine.marks_left(ctx, self._open)
+            self._open = self._keep(self._open, pass_name, lambda f: _is_marked(f, marks))
         if self._notes:
-            there = {ctx.model.label(node) for node in ctx.model.nodes()}
-            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in there)
+            labels = {ctx.model.label(node) for node in ctx.model.nodes()}
+            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in labels)
 
     def open_errors(self) -> list[Finding]:
         """The errors that no pass has removed so far."""
@@ -331,63 +327,43 @@ class Tracker:
     def _keep(
         self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
     ) -> list[Finding]:
-        kept = []
-        for finding in findings:
-            if stays(finding):
-                kept.append(finding)
-            else:
-                self._gone[finding.key] = pass_name
-        return kept
+        self._gone |= {f.key: pass_name for f in findings if not stays(f)}
+        return [finding for finding in findings if stays(finding)]
 
     def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
         """The findings that stay, and those that went, with the pass and its result.
 
         A note on a node that is still there and no longer applies was never a fault.
         """
-        results, there = _Results(rewrites), engine.marks(after)
-        return [
-            *after,
-            *(
-                results.of(f, self._gone[f.key])
-                for f in self._before
-                if f.key in self._gone and not _marked(f, there)
-            ),
-        ]
+        records, marks, findings = list(rewrites), engine.marks(after), list(after)
+        last: dict[tuple[str, str], int] = {}  # record by pass and source node, or any ('')
+        for number, record in enumerate(records):
+            last |= {(record.pass_name, label): number for label in (*record.origin, "")}
+        for finding in self._before:
+            pass_name = self._gone.get(finding.key)
+            if pass_name is None or _is_marked(finding, marks):
+                continue
+            number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
+            into = records[number].after if number >= 0 else _UNSAID.get(pass_name, "")
+            findings.append(
+                finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+            )
+        return findings
 
 
-def _marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
+def _is_marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
     """Return whether a finding of that code remains for one of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 
 
-class _Results:
-    """The last that each pass made of every source node, and of any ('')."""
-
-    def __init__(self, records: Iterable[RewriteRecord]) -> None:
-        self._records = list(records)
-        self._last: dict[tuple[str, str], int] = {}
-        for number, record in enumerate(self._records):
-            for label in (*record.origin, ""):
-                self._last[record.pass_name, label] = number
-
-    def of(self, finding: Finding, pass_name: str) -> Finding:
-        """The finding as rewritten by that pass."""
-        labels = finding.origin or ("",)
-        last = max(self._last.get((pass_name, label), -1) for label in labels)
-        into = _UNSAID.get(pass_name, "")
-        if last >= 0:
-            into = self._records[last].after
-        return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
-
-
 def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
-    """Errors that remain, with what kept the passes from rewriting their nodes."""
+    """Add to errors that remain the reason why no pass rewrote the node."""
     reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
-    return [_explained(f, reasons.get(f.node, "")) for f in findings]
-
-
-def _explained(finding: Finding, reason: str) -> Finding:
-    remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
-    if not remains or not reason or reason in finding.message:
-        return finding
-    return replace(finding, message=f"{finding.message}; not rewritten: {reason}")
+    result = []
+    for finding in findings:
+        remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
+        reason = reasons.get(finding.node, "")
+        if remains and reason and reason not in finding.message:
+            finding = replace(finding, message=f"{finding.message}; not rewritten: {reason}")
+        result.append(finding)
+    return result

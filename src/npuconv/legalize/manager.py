@@ -24,11 +24,11 @@ def order(phase: Phase) -> list[Pass]:
         InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
     """
     waiting = {p.name: p for p in PASSES if p.phase == phase}
-    known = set(waiting)
+    names = set(waiting)
     result: list[Pass] = []
     while waiting:
         ready = [p for p in waiting.values() if not set(p.after) & set(waiting)]
-        if not ready or any(set(p.after) - known for p in ready):
+        if not ready or any(set(p.after) - names for p in ready):
             raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=f"phase {phase}")
         result.append(min(ready, key=lambda p: p.name))
         del waiting[result[-1].name]
@@ -72,7 +72,7 @@ def run_pass(
     ctx: PassContext,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
 ) -> int:
-    """Run one pass once; what it did is swept and verified, if nodes changed, and measured."""
+    """Run one pass once; sweep, verify and measure its changes."""
     start = time.perf_counter()
     fired = int(apply(model, item, ctx))
     if fired:
@@ -101,11 +101,10 @@ def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
     return fired
 
 
-def _settle(model: Model, item: Pass, made: Sequence[RewriteRecord]) -> None:
-    """Sweep, verify, measure and infer what a pass has done."""
+def _settle(model: Model, item: Pass, records: Sequence[RewriteRecord]) -> None:
     if item.rewires:
         sweep(model)
         validate.check_model(model, after=item.name)
-    measuring.measure(made)
+    measuring.measure(records)
     if item.infers:
         shapes.infer_unknown(model)

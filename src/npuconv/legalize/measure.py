@@ -28,10 +28,10 @@ from npuconv.model.proto import Types
 from npuconv.model.types import Tensor
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
-MAX_ELEMENTS = 2_000_000  # of all inputs of a session, and of one comparison: bounds memory
+MAX_ELEMENTS = 2_000_000  # bounds memory of the inputs of a session and of a comparison
 PERIOD = 999_983  # values until random ones come again: a prime, so that no two rows are alike
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # tolerance; float32 sums in another order stay far below
-ROUNDINGS = 4  # of the type of the result, where these are more: each step of float16 rounds
+ROUNDINGS = 4  # tolerance in epsilons of the dtype, if larger: float16 rounds each step
 _IR_VERSION = 8
 
 Feeds = dict[str, np.ndarray]  # by name
@@ -46,7 +46,13 @@ def measure(records: Sequence[RewriteRecord]) -> None:
         InternalError: a difference above float tolerance: the rewrite is wrong.
     """
     waiting = [r for r in records if r.old is not None and r.new is not None]
-    runnable = [r for r in waiting if _has_numpy_types(r)]
+    runnable = []
+    for record in waiting:
+        inputs = record.old.inputs.values() if record.old is not None else ()
+        if any(isinstance(dtype, int) for dtype, _ in inputs):  # numpy has no bfloat16
+            record.note = "no runtime here computes in the type of its inputs"
+        else:
+            runnable.append(record)
     first: dict[Hashable, RewriteRecord] = {}
     leaders = [first.setdefault(_form(r) or id(r), r) for r in runnable]
     led = [r for r, leader in zip(runnable, leaders, strict=True) if r is leader]
@@ -58,15 +64,6 @@ def measure(records: Sequence[RewriteRecord]) -> None:
             record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
     for record in waiting:
         record.old = record.new = None
-
-
-def _has_numpy_types(record: RewriteRecord) -> bool:
-    """Return whether numpy has a name for the types of the inputs (not for bfloat16)."""
-    assert record.old is not None
-    known = not any(isinstance(dtype, int) for dtype, _ in record.old.inputs.values())
-    if not known:
-        record.note = "no runtime here computes in the type of its inputs"
-    return known
 
 
 def _form(record: RewriteRecord) -> Hashable | None:
@@ -118,26 +115,26 @@ def _constant_form(tensor: Tensor) -> tuple[Hashable, ...]:
 
 def _measure_batch(records: Sequence[RewriteRecord]) -> None:
     """Measure records together, in several sessions where their inputs are large."""
-    held: list[tuple[RewriteRecord, Feeds]] = []
+    batch: list[tuple[RewriteRecord, Feeds]] = []
     size = 0
     for number, record in enumerate(records):
         feeds = _feeds(record, number)
         elements = sum(array.size for array in feeds.values())
-        if held and size + elements > MAX_ELEMENTS:
-            _measure_held(held)
-            held, size = [], 0
-        held.append((record, feeds))
+        if batch and size + elements > MAX_ELEMENTS:
+            _measure_session(batch)
+            batch, size = [], 0
+        batch.append((record, feeds))
         size += elements
-    _measure_held(held)
+    _measure_session(batch)
 
 
-def _measure_held(held: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
-    feeds = [f for _, f in held]
-    old = _run_all([r.old for r, _ in held if r.old is not None], feeds)
-    new = _run_all([r.new for r, _ in held if r.new is not None], feeds)
-    for (record, given), before, after in zip(held, old, new, strict=True):
+def _measure_session(batch: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
+    feeds = [f for _, f in batch]
+    old = _run_all([r.old for r, _ in batch if r.old is not None], feeds)
+    new = _run_all([r.new for r, _ in batch if r.new is not None], feeds)
+    for (record, inputs), before, after in zip(batch, old, new, strict=True):
         if isinstance(before, str) or isinstance(after, str):
-            _measure_by_reference(record, given, before, after)
+            _measure_by_reference(record, inputs, before, after)
         else:
             record.reference = "onnxruntime"
             _compare(record, before, after)
@@ -170,7 +167,7 @@ def run(
     pairs = zip(regions, feeds, strict=True)
     names = [graph.add(r, f, f"r{i}/") for i, (r, f) in enumerate(pairs)]
     values = runner(graph.model(), graph.feeds)
-    return [{own: values[name] for own, name in part.items()} for part in names]
+    return [{output: values[name] for output, name in part.items()} for part in names]
 
 
 class _Graph:
@@ -190,36 +187,32 @@ class _Graph:
         """Add a region; return the names its outputs have here, by their own names."""
         self._opset = max(self._opset, region.opset)
         for name, tensor in region.constants.items():
-            self._constant(tensor, prefix + name)
+            array = query.value(tensor)
+            assert array is not None
+            # Weights are fed, not copied into the model; shapes and axes must be initializers.
+            if array.ndim and array.dtype.kind == "f":
+                self._feed(prefix + name, array)
+            else:
+                proto = onnx.numpy_helper.from_array(array, prefix + name)
+                self._graph.initializer.append(proto)
         for name in region.inputs:
             self._feed(prefix + name, feeds[name])
         for node in region.nodes:
             node.write(self._graph.node.add(), prefix)
             self._domains.add(node.domain)
-            self._made.update([prefix + made for made in node.outputs])
-        return {name: self._output(prefix, inside) for name, inside in region.outputs.items()}
-
-    def _output(self, prefix: str, inside: str) -> str:
-        """Make a tensor an output; an input, or an output already, goes through an Identity."""
-        name = prefix + inside
-        if name not in self._made:
-            last = self._graph.node.add()
-            last.op_type = "Identity"
-            last.input.append(name)
-            name = f"{prefix}out/{len(self._graph.output)}"
-            last.output.append(name)
-        self._made.discard(name)
-        self._graph.output.add().name = name
-        return name
-
-    def _constant(self, tensor: Tensor, name: str) -> None:
-        array = query.value(tensor)
-        assert array is not None
-        # Weights are fed, not copied into the model; shapes and axes must be initializers.
-        if array.ndim and array.dtype.kind == "f":
-            self._feed(name, array)
-        else:
-            self._graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+            self._made.update([prefix + output for output in node.outputs])
+        outputs = {}
+        for name, inside in region.outputs.items():
+            tensor_name = prefix + inside
+            if tensor_name not in self._made:  # an input, or an output already
+                identity = self._graph.node.add()
+                identity.op_type = "Identity"
+                identity.input.append(tensor_name)
+                tensor_name = f"{prefix}out/{len(self._graph.output)}"
+                identity.output.append(tensor_name)
+            self._made.discard(tensor_name)
+            self._graph.output.add().name = outputs[name] = tensor_name
+        return outputs
 
     def _feed(self, name: str, array: np.ndarray) -> None:
         self.feeds[name] = array
@@ -240,7 +233,7 @@ class _Graph:
 def _measure_by_reference(
     record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome
 ) -> None:
-    """Compare with ONNX's reference evaluator in the place of what onnxruntime refuses."""
+    """Compare on ONNX's reference evaluator if onnxruntime refuses a region."""
     assert record.old is not None
     assert record.new is not None
     if isinstance(before, str):
@@ -325,12 +318,12 @@ def _is_beyond_numbers(record: RewriteRecord) -> bool:
 def _gap(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Return the largest difference, and the largest finite value of the first."""
     with np.errstate(invalid="ignore"):  # infinite on both sides is the same
-        apart = np.abs(np.subtract(a, b, dtype=np.float64))
-    gap = float(apart.max())
+        differences = np.abs(np.subtract(a, b, dtype=np.float64))
+    gap = float(differences.max())
     if math.isfinite(gap):
         return gap, max(-float(a.min()), float(a.max()))
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    gap = float(np.max(np.where(same, 0.0, apart)))
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    gap = float(np.max(np.where(equal, 0.0, differences)))
     return gap, float(np.abs(a[np.isfinite(a)], dtype=np.float64).max(initial=0.0))
 
 
@@ -340,15 +333,15 @@ def _feeds(record: RewriteRecord, number: int) -> Feeds:
     assert region is not None
     rng = np.random.default_rng([number, len(region.inputs)])
     last = _channels_last(region)
-    found = {}
+    feeds = {}
     for name, (dtype, dims) in region.inputs.items():
         dims = (1, 1, None, None) if dims is None else dims  # only rank-free operators get here
         if name in last:
             shape = nhwc.channels_last(_extents(nhwc.channels_first(dims), record, region))
         else:
             shape = _extents(dims, record, region)
-        found[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
-    return found
+        feeds[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
+    return feeds
 
 
 def _channels_last(region: Region) -> set[str]:

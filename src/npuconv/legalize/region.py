@@ -71,9 +71,9 @@ def _region(
     from npuconv.model.proto import copy_node
 
     region = Region(model.opset, [copy_node(node) for node in nodes], outputs=names)
-    made = {id(t) for node in nodes for t in node.outputs}
+    internal = {id(t) for node in nodes for t in node.outputs}
     for tensor in (*outputs, *(t for node in nodes for t in node.inputs)):
-        if id(tensor) in made:
+        if id(tensor) in internal:
             continue
         if query.is_constant(tensor):
             region.constants[tensor.name] = tensor
@@ -115,7 +115,7 @@ def upstream(
     They end where a tensor and its maker are not inside, and in front of a first node.
     """
     order: list[Node] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack = [(tensor, False) for tensor in reversed(tensors)]
     while stack:
         current, done = stack.pop()
@@ -124,8 +124,8 @@ def upstream(
             continue
         if done:
             order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
+        elif id(node) not in visited:
+            visited.add(id(node))
             stack.append((current, True))
             if not is_first(node):
                 stack.extend((t, False) for t in reversed(list(node.inputs)))
@@ -157,10 +157,10 @@ def shorter_output(win: Window) -> list[int] | None:
     if win.output_shape is None or win.kernel is None:
         return None
     reach = max(map(effective_kernel, win.kernel, win.dilations))
-    found = []
+    extents = []
     for axis, (extent, stride) in enumerate(zip(win.output_shape, win.strides, strict=True)):
         source = win.extent(axis)
         if source is None:
             return None
-        found.append(extent - stride * (source - measured_extent(source, reach, 1)))
-    return found if min(found) > 0 else None
+        extents.append(extent - stride * (source - measured_extent(source, reach, 1)))
+    return extents if min(extents) > 0 else None

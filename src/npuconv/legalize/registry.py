@@ -4,7 +4,7 @@ A pass is a function ``(model, ctx) -> int``, how often it fired. It changes the
 through ``npuconv.model.edit``, brackets each change in ``ctx.rewrite`` so that it is
 measured, and says ``ctx.refuse`` where it nearly fired. It knows no rule and no other
 pass, except by name in ``after``; order, fixed point, checks and errors are the
-manager's (``_manager.py``).
+manager's (``manager.py``).
 
 Modules keep numpy and onnx out of their top level: ``npuconv explain`` reads them all.
 """

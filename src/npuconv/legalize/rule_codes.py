@@ -18,8 +18,8 @@ def check_codes(options: Options) -> None:
     Raises:
         UsageError: names each of them, and the one that is near it.
     """
-    found = _codes((), options.model_dump(include={"select", "ignore", "severity", "rules"}))
-    raise_together(_errors(code for _, code in found), UsageError)
+    codes = _codes((), options.model_dump(include={"select", "ignore", "severity", "rules"}))
+    raise_together(_errors(code for _, code in codes), UsageError)
 
 
 def unknown_codes(
@@ -55,11 +55,11 @@ def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, s
 
 
 def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
-    known, names = sorted(rule.code for rule in RULES), RULES.names()
-    families = sorted({code.rstrip("0123456789") for code in known})
+    valid, names = sorted(rule.code for rule in RULES), RULES.names()
+    families = sorted({code.rstrip("0123456789") for code in valid})
     for code in codes:
-        if not code or not (code in names or any(one.startswith(code) for one in known)):
-            near = _near(code, [*known, *families]) or _near(code, names)
+        if not code or not (code in names or any(full.startswith(code) for full in valid)):
+            near = _near(code, [*valid, *families]) or _near(code, names)
             hint = f"did you mean {near}?" if near else "npuconv explain lists them"
             yield UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
 
@@ -67,5 +67,5 @@ def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
 def _near(code: str, names: Iterable[str]) -> str:
     """Return the name that is nearest, whatever its case; empty if none is near."""
     by_lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(code.lower(), by_lower, 1)
-    return by_lower[found[0]] if found else ""
+    matches = difflib.get_close_matches(code.lower(), by_lower, 1)
+    return by_lower[matches[0]] if matches else ""

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from npuconv import baseline
-from npuconv.baseline import Baseline
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.rules import RULES, engine
@@ -21,30 +20,30 @@ Judged = Finding | FindingInfo
 
 
 def for_model(options: Options, model: str) -> Options:
-    """The options with what ``rules`` says of one model.
+    """Apply the entries of ``rules`` that match a model to the options.
 
     Args:
         options: of the run.
         model: path of the model, with ``/``. A pattern fits the whole path or its end:
             ``old/*.onnx`` fits ``models/old/a.onnx``; a ``*`` fits any text.
     """
-    chosen = [part for pattern, part in options.rules.items() if _fits(pattern, model)]
-    if not chosen:
+    parts = [
+        part
+        for pattern, part in options.rules.items()
+        if fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
+    ]
+    if not parts:
         return options
-    given = [part.select for part in chosen if part.select]
+    selects = [part.select for part in parts if part.select]
     severity = dict(options.severity)
-    for part in chosen:
+    for part in parts:
         severity |= part.severity
     changes = {
-        "select": given[-1] if given else options.select,
-        "ignore": options.ignore + tuple(code for part in chosen for code in part.ignore),
+        "select": selects[-1] if selects else options.select,
+        "ignore": options.ignore + tuple(code for part in parts for code in part.ignore),
         "severity": severity,
     }
     return options.model_copy(update=changes)
-
-
-def _fits(pattern: str, model: str) -> bool:
-    return fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
 
 
 def wanted(
@@ -60,13 +59,13 @@ def wanted(
 
     ``accepted`` is how many findings a baseline lists, by code and node.
     """
-    every = list(findings)
-    kept = set(map(id, engine.binding(every)))
-    weighed = [f if id(f) in kept else _weigh(f, options) for f in every]
-    chosen = [f for f in weighed if f is not None]
-    number = Counter(_key(f) for f in chosen if _is_open(f))
-    taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
-    marked = [_accept(f, _is_open(f) and _key(f) in taken) for f in chosen]
+    candidates = list(findings)
+    binding = set(map(id, engine.binding(candidates)))
+    weighed = [f if id(f) in binding else _weigh(f, options) for f in candidates]
+    selected = [f for f in weighed if f is not None]
+    number = Counter(_key(f) for f in selected if _is_open(f))
+    accepted_keys = {key for key, most in accepted.items() if 0 < number[key] <= most}
+    marked = [replace(f, accepted=_is_open(f) and _key(f) in accepted_keys) for f in selected]
     return sorted(marked, key=sort_key)
 
 
@@ -92,18 +91,14 @@ class Findings:
         """
         return any(map(is_blocking, self.selected)) or fails(self.selected, self.options)
 
-    def add(self, found: Iterable[Finding]) -> Findings:
+    def add(self, more: Iterable[Finding]) -> Findings:
         """Return these findings and others."""
-        return replace(self, every=(*self.every, *found))
+        return replace(self, every=(*self.every, *more))
 
     def renew(self, code: str, found: Iterable[Finding]) -> Findings:
         """Return the findings with those of one code that are unknown limits replaced."""
         other = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
         return replace(self, every=(*other, *found))
-
-
-def _accept(finding: Finding, accepted: bool) -> Finding:
-    return finding if finding.accepted == accepted else replace(finding, accepted=accepted)
 
 
 def _key(finding: Finding) -> baseline.Key:
@@ -124,11 +119,11 @@ def _weigh(finding: Finding, options: Options) -> Finding | None:
 
 def _selected(finding: Finding, options: Options) -> bool:
     """Return whether a finding is selected: as in ruff, the longest selector wins, then ignore."""
-    asked = len(_longest(finding, options.select))
+    selector = len(_longest(finding, options.select))
     refused = len(_longest(finding, options.ignore))
-    if refused and refused >= asked:
+    if refused and refused >= selector:
         return False
-    return bool(asked) or not options.select
+    return bool(selector) or not options.select
 
 
 def _longest(finding: Finding, selectors: Iterable[str]) -> str:
@@ -157,25 +152,25 @@ def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[
     calibrated = {
         rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")
     }
-    there = {_key(f) for f in findings if _is_open(f)}
-    gone = [key for key in listed if key not in there and key[0] not in calibrated]
-    if not gone:
+    open_keys = {_key(f) for f in findings if _is_open(f)}
+    unused = [key for key in listed if key not in open_keys and key[0] not in calibrated]
+    if not unused:
         return ()
-    shown = ", ".join(f"{code} {node or 'the model'}" for code, node in sorted(gone)[:3])
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-    entries = "an entry" if len(gone) == 1 else f"{len(gone)} entries"
-    return (f"{entries} of the baseline can go: {shown}{more}",)
+    examples = ", ".join(f"{code} {node or 'the model'}" for code, node in sorted(unused)[:3])
+    more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+    entries = "an entry" if len(unused) == 1 else f"{len(unused)} entries"
+    return (f"{entries} of the baseline can go: {examples}{more}",)
 
 
-def waived(every: Iterable[Finding], left: Iterable[Finding]) -> tuple[str, ...]:
+def waived(findings: Iterable[Finding], remaining: Iterable[Finding]) -> tuple[str, ...]:
     """One sentence about errors that the user's options took back, if there are any."""
-    standing = {(f.key, f.message) for f in left if is_blocking(f)}
-    names = [f.name for f in every if is_blocking(f) and (f.key, f.message) not in standing]
+    standing = {(f.key, f.message) for f in remaining if is_blocking(f)}
+    names = [f.name for f in findings if is_blocking(f) and (f.key, f.message) not in standing]
     if not names:
         return ()
     counts = ", ".join(f"{name} x {number}" for name, number in Counter(names).most_common())
-    what = "an error that does not count" if len(names) == 1 else "errors that do not count"
-    return (f"converted in spite of {what}, by your options: {counts}",)
+    errors = "an error that does not count" if len(names) == 1 else "errors that do not count"
+    return (f"converted in spite of {errors}, by your options: {counts}",)
 
 
 def is_blocking(finding: Judged) -> bool:
@@ -209,7 +204,7 @@ def name_of(source: object, model: str) -> str:
 
 
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
-    """Accept what fails now; other models of the baseline keep their entries.
+    """Accept the findings that fail now; other models of the baseline keep their entries.
 
     The file need not exist. The reports, by the path of the model, are made without a baseline.
 
@@ -229,14 +224,10 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
         found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
     new = baseline.renewed(old, found, looked_at, Path(path).parent)
     baseline.write(path, new)
-    return f"wrote {path}: {_change(old, new)}"
-
-
-def _change(old: Baseline, new: Baseline) -> str:
-    before, after = ({(*e.place, *e.key) for e in one.findings} for one in (old, new))
-    number = len(after)
-    accepted = f"{number} finding{'s' * (number != 1)} accepted"
-    return f"{accepted}, {len(after - before)} of them new; {len(before - after)} gone"
+    before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
+    accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"
+    changes = f"{len(after - before)} of them new; {len(before - after)} gone"
+    return f"wrote {path}: {accepted}, {changes}"
 
 
 def orphaned(path: str | None) -> list[str]:
@@ -247,9 +238,9 @@ def orphaned(path: str | None) -> list[str]:
     """
     if path is None:
         return []
-    gone = baseline.orphans(baseline.read(path), Path(path).parent)
+    orphans = baseline.orphans(baseline.read(path), Path(path).parent)
     return [
         f"{path}: {model} is not there any more: "
         + ("its entry can go" if number == 1 else f"its {number} entries can go")
-        for model, number in gone.items()
+        for model, number in orphans.items()
     ]

@@ -58,11 +58,11 @@ class SourceScales:
         Where it is 0, any scale is right.
         """
         for label in labels:
-            own = self.weights.get(label)
-            if own is not None and own.scales.size in (1, factor.size):
+            stored = self.weights.get(label)
+            if stored is not None and stored.scales.size in (1, factor.size):
                 size = abs(factor)
-                scales = own.scales * (size + (size == 0))
-                self.weights[label] = replace(own, scales=scales.astype("float32"))
+                scales = stored.scales * (size + (size == 0))
+                self.weights[label] = replace(stored, scales=scales.astype("float32"))
 
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
@@ -98,13 +98,22 @@ class SourceModel:
 
     def record_nodes(self, model: Model) -> None:
         """Record name, form and operators of every node."""
-        self.nodes = tuple(_node(model, n) for n in model.nodes() if n.op != "Constant")
+        self.nodes = tuple(
+            SourceNode(
+                name=model.label(node),
+                form=form_of(node),
+                inputs=tensors(node.inputs),
+                outputs=tensors(node.outputs),
+            )
+            for node in model.nodes()
+            if node.op != "Constant"
+        )
         nodes = by_label(model)
         self.forms = {label: describe(listed) for label, listed in nodes.items()}
         self.ops = {label: operators(listed) for label, listed in nodes.items()}
 
     def record_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> None:
-        """Record costs, and what the device takes, of a model that is only canonical.
+        """Record costs of a canonical model, and the convolutions that the device takes.
 
         Weights that come from a chain of constants, and batch normalizations, would stand
         against convolutions that need nothing of what is done for this target.
@@ -114,15 +123,6 @@ class SourceModel:
         refused = {label for f in errors for label in f.origin}
         listed = [n for n in model.nodes("Conv") if target.operator("Conv") is not None]
         self.taken = frozenset(model.label(node) for node in listed) - refused
-
-
-def _node(model: Model, node: Node) -> SourceNode:
-    return SourceNode(
-        name=model.label(node),
-        form=form_of(node),
-        inputs=tensors(node.inputs),
-        outputs=tensors(node.outputs),
-    )
 
 
 def tensors(listed: Iterable[Tensor]) -> tuple[str, ...]:
@@ -137,10 +137,10 @@ def _info(tensor: Tensor) -> TensorSpec:
 
 def by_label(model: Model) -> dict[str, list[Node]]:
     """Return the nodes by the source node that they stand for first."""
-    found: dict[str, list[Node]] = {}
+    nodes: dict[str, list[Node]] = {}
     for node in model.nodes():
-        found.setdefault(model.label(node), []).append(node)
-    return found
+        nodes.setdefault(model.label(node), []).append(node)
+    return nodes
 
 
 def operators(nodes: Iterable[Node]) -> frozenset[str]:
@@ -170,22 +170,15 @@ def _form(name: str, win: Window) -> str:
     if win.kernel is None:
         return name
     name += "" if len(win.kernel) == 2 else f"{len(win.kernel)}D"
-    return ", ".join((f"{name} {_times(win.kernel)}", *_details(win)))
-
-
-def _details(win: Window) -> list[str]:
-    """Return strides, dilations and groups that are not 1."""
-    parts = []
+    parts = [f"{name} {_times(win.kernel)}"]
     if set(win.strides) != {1}:
         parts.append(f"stride {_times(win.strides)}")
     if set(win.dilations) != {1}:
         parts.append(f"dilation {_times(win.dilations)}")
     if win.group != 1:
-        depthwise = win.group == win.in_channels
-        parts.append("depthwise" if depthwise else f"group {win.group}")
-    return parts
+        parts.append("depthwise" if win.group == win.in_channels else f"group {win.group}")
+    return ", ".join(parts)
 
 
 def _times(values: tuple[int, ...]) -> str:
-    """Return ``3x3``; one number for one axis."""
     return "x".join(str(v) for v in values)

@@ -103,23 +103,23 @@ class Rule:
 
     def section(self, title: str) -> str:
         """Return the text of one section of the docstring."""
-        found = re.search(rf"^{title}:\n(.*?)(?=\n\S|\Z)", self.doc, re.M | re.S)
-        return " ".join(found.group(1).split()) if found else ""
+        match = re.search(rf"^{title}:\n(.*?)(?=\n\S|\Z)", self.doc, re.M | re.S)
+        return " ".join(match.group(1).split()) if match else ""
 
 
 def conv(attributes: str = "", x: str = "1,3,8,8", w: str = "4,3,3,3") -> str:
     """Return a model with one convolution, for examples; shapes of input and weights."""
-    given = f" <{attributes}>" if attributes else ""
-    return f"input x: float[{x}]\nweight w: float[{w}]\ny = Conv{given} (x, w)"
+    attribute_text = f" <{attributes}>" if attributes else ""
+    return f"input x: float[{x}]\nweight w: float[{w}]\ny = Conv{attribute_text} (x, w)"
 
 
 def integer_conv(weights: int = 1, zero: str = "int8[] = 0", attributes: str = "") -> str:
     """Return a model with one QLinearConv, for examples; type and value of its zero points."""
-    given = f" <{attributes}>" if attributes else ""
+    attribute_text = f" <{attributes}>" if attributes else ""
     return (
         "input x: float[1,1,4,4]\nweight s: float[] = 0.1\n"
         f"weight z: {zero}\nweight w: int8[1,1,3,3] = {weights}\nweight zw: int8[] = 0\n"
-        f"q = QuantizeLinear (x, s, z)\nc = QLinearConv{given} (q, s, z, w, s, zw, s, z)\n"
+        f"q = QuantizeLinear (x, s, z)\nc = QLinearConv{attribute_text} (q, s, z, w, s, zw, s, z)\n"
         "y = DequantizeLinear (c, s, z)"
     )
 
@@ -163,9 +163,9 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     def register(function: Callable[..., Violations]) -> Rule:
         """Make a rule of the function."""
         name, doc = function.__name__.replace("_", "-"), described(function)
-        asked = None if ops is None else frozenset(ops)
+        operators = None if ops is None else frozenset(ops)
         item = Rule(
-            code, name, severity, message, function, asked, limits, at, malformed, cacheable,
+            code, name, severity, message, function, operators, limits, at, malformed, cacheable,
             example, doc,
         )  # fmt: skip
         _check(item)

@@ -147,28 +147,24 @@ class RuleContext:
 
     def node_facts(self, node: Node) -> NodeFacts:
         """Return facts and limits of a node, looked up once per lint."""
-        found = self._by_node.get(id(node))
-        if found is None:
-            found = self._by_node[id(node)] = self._look_up(node)
-        return found
-
-    def _look_up(self, node: Node) -> NodeFacts:
+        if (entry := self._by_node.get(id(node))) is not None:
+            return entry
         key = _fact_key(node)
-        found = self.fact_cache.get(key) if key is not None else None
-        if found is not None:
-            return found
-        # Nothing can be measured where the lengths of attributes contradict the axes.
-        facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
-        if facts:
-            facts["layout"] = self.options.layout
-        operator = self.operator(node)
-        limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
-        found = NodeFacts(facts, limits)
-        if len(self.fact_cache) >= MAX_CACHED_NODES:
-            self.fact_cache.clear()
-        if key is not None:
-            self.fact_cache[key] = found
-        return found
+        entry = self.fact_cache.get(key) if key is not None else None
+        if entry is None:
+            # Nothing can be measured where the lengths of attributes contradict the axes.
+            facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
+            if facts:
+                facts["layout"] = self.options.layout
+            operator = self.operator(node)
+            limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
+            entry = NodeFacts(facts, limits)
+            if len(self.fact_cache) >= MAX_CACHED_NODES:
+                self.fact_cache.clear()
+            if key is not None:
+                self.fact_cache[key] = entry
+        self._by_node[id(node)] = entry
+        return entry
 
     def operator(self, node: Node) -> Operator | None:
         """Return the target's entry for the node's operator; None if there is none."""
@@ -215,7 +211,7 @@ class RuleContext:
                 )
 
     def beyond_listed(self, node: Node) -> Iterator[Violation]:
-        """Yield what breaks a limit or relation of a listed operator; none for convolutions.
+        """Yield violations of limits and relations of a listed operator; none for convolutions.
 
         The message may use ``{problem}`` and ``{target}``.
         """
@@ -225,16 +221,16 @@ class RuleContext:
             yield from self.broken_relations(node)
 
     def _beyond_limits(self, node: Node, names: tuple[str, ...]) -> Iterator[Violation]:
-        found = self.node_facts(node)
+        entry = self.node_facts(node)
         for name in names:
-            limit, value = found.limits.get(name), lookup(found.facts, name)
-            if limit is None or limit.allows(value, found.facts) is not False:
+            limit, value = entry.limits.get(name), lookup(entry.facts, name)
+            if limit is None or limit.allows(value, entry.facts) is not False:
                 continue
-            text, seen = limit.text(found.facts), value_text(value)
-            values = {"fact": name, "value": seen, "limit": text, "op": node.op}
-            values["problem"] = f"{name} is {seen}; the device takes {text}"
+            text, shown_value = limit.text(entry.facts), value_text(value)
+            values = {"fact": name, "value": shown_value, "limit": text, "op": node.op}
+            values["problem"] = f"{name} is {shown_value}; the device takes {text}"
             values["target"] = self.target.name
-            yield Violation(values, f"{name}={seen}", text, limit.cite())
+            yield Violation(values, f"{name}={shown_value}", text, limit.cite())
 
 
 def _fact_key(node: Node) -> Hashable | None:
@@ -244,8 +240,8 @@ def _fact_key(node: Node) -> Hashable | None:
     Nodes with the same key have the same facts, in one lint or in two.
     """
     attrs = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in node.attrs.items())
-    read, made = tuple(map(_tensor_key, node.inputs)), tuple(map(_tensor_key, node.outputs))
-    key = (node.op, node.domain, attrs, read, made)
+    inputs, outputs = tuple(map(_tensor_key, node.inputs)), tuple(map(_tensor_key, node.outputs))
+    key = (node.op, node.domain, attrs, inputs, outputs)
     try:
         hash(key)
     except TypeError:  # a tensor or a graph: rare
@@ -284,8 +280,8 @@ def contradictions(node: Node) -> Iterator[str]:
         values = query.attribute(node, name)
         if values and len(values) != count * axes:
             note = "; ONNX leaves out batch and channels" if name == "output_shape" else ""
-            wanted = f"{axes} spatial axes need {count * axes}"
-            yield f"{name} has {len(values)} values, but {wanted}{note}"
+            expected = f"{axes} spatial axes need {count * axes}"
+            yield f"{name} has {len(values)} values, but {expected}{note}"
         elif values and min(values) < (0 if name in ("pads", "output_padding") else 1):
             yield f"{name} is {list(values)}; no value may be that small"
 

@@ -48,8 +48,8 @@ def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> 
     Raises:
         InternalError: a rule failed, which is a bug in it.
     """
-    wanted = set(only)
-    rules = [r for r in all_rules() if r.at == at and (not wanted or r.code in wanted)]
+    codes = set(only)
+    rules = [r for r in all_rules() if r.at == at and (not codes or r.code in codes)]
     return sorted((finding for rule in rules for finding in run_rule(rule, ctx)), key=sort_key)
 
 

@@ -24,26 +24,26 @@ def reasons(nodes: Iterable[Node], ctx: RuleContext) -> str:
     by_operator: dict[str, list[Node]] = {}
     for node in nodes:
         by_operator.setdefault(query.qualified(node), []).append(node)
-    shown = sorted(by_operator.items(), key=lambda item: -len(item[1]))[:_SHOWN]
-    lacking = [op for op, members in shown if ctx.operator(members[0]) is None]
-    amounts = {op: f"{op} ({len(m)} node{'s' * (len(m) != 1)})" for op, m in shown}
+    largest = sorted(by_operator.items(), key=lambda item: -len(item[1]))[:_SHOWN]
+    lacking = [op for op, members in largest if ctx.operator(members[0]) is None]
+    amounts = {op: f"{op} ({len(m)} node{'s' * (len(m) != 1)})" for op, m in largest}
     parts = []
     if lacking:
         named = ", ".join(amounts[op] for op in lacking)
         parts.append(f"target {ctx.target.name} lacks {named}{_support(lacking, ctx.target.name)}")
-    for op, members in shown:
+    for op, members in largest:
         if op not in lacking:
-            found = Counter(ctx.plan.reason[id(node)].partition("; ")[0] for node in members)
-            parts.append(f"{amounts[op]} on the host: {found.most_common(1)[0][0]}")
+            counts = Counter(ctx.plan.reason[id(node)].partition("; ")[0] for node in members)
+            parts.append(f"{amounts[op]} on the host: {counts.most_common(1)[0][0]}")
     return "; ".join(parts) + (", ..." if len(by_operator) > _SHOWN else "")
 
 
 def _support(ops: Sequence[str], target: str) -> str:
     """Return the built-in targets that list all operators, or the first; '' if none does."""
     others = [name for name in builtin_names() if name != target]
-    for wanted in (ops, ops[:1]):
-        names = [name for name in others if listed_operators(name).issuperset(wanted)]
+    for required in (ops, ops[:1]):
+        names = [name for name in others if listed_operators(name).issuperset(required)]
         if names:
-            what = wanted[0] if len(ops) > len(wanted) else "it" if len(ops) == 1 else "them"
-            return f"; {', '.join(names)} support{'s' * (len(names) == 1)} {what}"
+            subject = required[0] if len(ops) > len(required) else "it" if len(ops) == 1 else "them"
+            return f"; {', '.join(names)} support{'s' * (len(names) == 1)} {subject}"
     return ""

@@ -102,7 +102,7 @@ class ActivationProfile:
     """Statistics of the outputs of all convolutions on the same samples."""
 
     sign_entropy: float  # mean entropy, in bits, of the sign of values; layers count alike
-    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``; likewise
+    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``, over layers
     first_level: float  # rms of the means of the channels of the first layer
     bias: float  # rms of the first layer's biases, over the median standard deviation of its output
 
@@ -164,16 +164,16 @@ def _group(item: Normalization) -> tuple[Normalization, ...]:
 
 def better_fits(trials: NormalizationTrials) -> tuple[list[Normalization], str] | None:
     """Return the normalizations that fit the model markedly better, and the reason."""
-    given = trials.profiles.get(trials.given)
-    if given is None:
+    current = trials.profiles.get(trials.given)
+    if current is None:
         return None
-    found = [
+    better = [
         (name, reason)
-        for name, other in trials.profiles.items()
+        for name, profile in trials.profiles.items()
         if name != trials.given
-        for reason in _reasons(trials, name, given, other)
+        for reason in _reasons(trials, name, current, profile)
     ]
-    return ([name for name, _ in found], found[0][1]) if found else None
+    return ([name for name, _ in better], better[0][1]) if better else None
 
 
 def fits_by_scale(given: Normalization, ratio: float) -> list[Normalization]:
@@ -185,16 +185,16 @@ def fits_by_scale(given: Normalization, ratio: float) -> list[Normalization]:
     ]
 
 
-def equally_supported(given: Normalization, found: list[Normalization]) -> list[Normalization]:
+def equally_supported(given: Normalization, fits: list[Normalization]) -> list[Normalization]:
     """Return these normalizations, and others that the same evidence supports.
 
     That samples are not centred does not tell at which scale the model expects them: any
     centred normalization may be the right one.
     """
     centred = (SIGNED, IMAGENET, CENTRED)
-    if given not in _UNITS or not any(item in centred for item in found):
-        return found
-    return [*found, *(item for item in centred if item not in found and item != given)]
+    if given not in _UNITS or not any(item in centred for item in fits):
+        return fits
+    return [*fits, *(item for item in centred if item not in fits and item != given)]
 
 
 def _step(item: Normalization) -> float:
@@ -299,8 +299,8 @@ def training_shift(
     if not live.any():
         return None
     offset = np.abs(observed.means - means)[live] / deviations[live]
-    seen = np.maximum(np.sqrt(observed.variances)[live], _MIN_DEVIATION)
-    ratios = np.log(seen / deviations[live])
+    deviation = np.maximum(np.sqrt(observed.variances)[live], _MIN_DEVIATION)
+    ratios = np.log(deviation / deviations[live])
     middle = float(np.median(ratios))
     return TrainingShift(
         float(np.median(offset)),
@@ -316,10 +316,10 @@ def training_shifts(
     if sum(map(_is_constant, expected.values())) > len(expected) / 2:
         return {}
     pairs = {
-        name: (statistics[name], both) for name, both in expected.items() if name in statistics
+        name: (statistics[name], goal) for name, goal in expected.items() if name in statistics
     }
-    found = {name: training_shift(*pair) for name, pair in pairs.items()}
-    return {name: item for name, item in found.items() if item is not None}
+    shifts = {name: training_shift(*pair) for name, pair in pairs.items()}
+    return {name: item for name, item in shifts.items() if item is not None}
 
 
 def _is_constant(expected: tuple[np.ndarray, np.ndarray]) -> bool:

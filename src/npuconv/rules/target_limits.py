@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
 from npuconv.target.limit import Limit
 
-EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
+EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # extents that a model may leave open
 ANY = "any"  # the value of an extent that the model leaves open
 MAX_LISTED_VALUES = 6  # more numbers become a range
 
@@ -50,8 +51,8 @@ class Need:
         numbers = [v for v in self.values if isinstance(v, int) and not isinstance(v, bool)]
         if len(numbers) <= MAX_LISTED_VALUES:
             return ", ".join(map(value_text, self.values))
-        others = [value_text(v) for v in self.values if v not in numbers]
-        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *others])
+        texts = [value_text(v) for v in self.values if v not in numbers]
+        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *texts])
 
 
 def needs(ctx: RuleContext) -> list[Need]:
@@ -68,7 +69,12 @@ def needs(ctx: RuleContext) -> list[Need]:
         for name, limit, value in shared[key]:
             limits[name] = limit
             nodes.setdefault(name, {}).setdefault(value, []).append(node)
-    return [_need(name, limits[name], nodes[name]) for name in sorted(nodes)]
+    result = []
+    for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
+        values = tuple(sorted(by_value, key=lambda v: (str(type(v)), v)))
+        count, example = sum(map(len, by_value.values())), by_value[values[-1]][0]
+        result.append(Need(name, limits[name], values, count, example))
+    return result
 
 
 def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
@@ -79,11 +85,6 @@ def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, 
             value = ANY
         if not limit.known and value is not None and fact not in DECIDED_LATER:
             yield f"{node.op}.{fact}", limit, value
-
-
-def _need(name: str, limit: Limit, nodes: dict[Any, list[Node]]) -> Need:
-    values = sorted(nodes, key=lambda v: (str(type(v)), v))
-    return Need(name, limit, tuple(values), sum(map(len, nodes.values())), nodes[values[-1]][0])
 
 
 # Extents that the model leaves open
@@ -107,25 +108,21 @@ def missing_axis(node: Node, ctx: RuleContext) -> int | None:
 
 
 def advice_on_shape(model: Model, node: Node) -> str:
-    """Return the --input-shape flags that give what a node lacks; '' if no input is dynamic.
+    """Return the --input-shape flags for the missing extents; '' if no input is dynamic.
 
     Of several dynamic inputs only those that the node depends on are named.
     """
-    dynamic = [t for t in model.graph.inputs if _is_dynamic(t)]
+    shapes = [(tensor, query.shape(tensor) or ()) for tensor in model.graph.inputs]
+    dynamic = [(t, dims) for t, dims in shapes if any(not isinstance(d, int) for d in dims)]
     if len(dynamic) > 1:
         above = set(map(id, query.upstream_tensors(node)))
-        dynamic = [t for t in dynamic if id(t) in above]
-    flags = " ".join(f"--input-shape {t.name}={_shape_text(t)}" for t in dynamic)
+        dynamic = [(t, dims) for t, dims in dynamic if id(t) in above]
+    texts = (
+        (t.name, ",".join(str(d) if isinstance(d, int) else "?" for d in dims))
+        for t, dims in dynamic
+    )
+    flags = " ".join(f"--input-shape {name}={text}" for name, text in texts)
     return f"give {flags} with numbers for every ?" if flags else ""
-
-
-def _is_dynamic(tensor: Tensor) -> bool:
-    dims = query.shape(tensor)
-    return dims is not None and any(not isinstance(d, int) for d in dims)
-
-
-def _shape_text(tensor: Tensor) -> str:
-    return ",".join(str(d) if isinstance(d, int) else "?" for d in query.shape(tensor) or ())
 
 
 # Integer convolutions as they are written for the device
@@ -151,8 +148,11 @@ def _written_facts(node: Node) -> dict[str, Any]:
     """Return mode, types, zero point and weight sums by the names of target facts."""
     zero = query.constant_input(node, _X_ZERO)
     weight = query.constant_input(node, _weight(node))
+    mode, dims = "plain", query.shape(query.input_of(node, _weight(node)))
+    if int(query.attribute(node, "group", 1)) != 1:
+        mode = "depthwise" if dims is not None and dims[1] == 1 else "grouped"
     facts: dict[str, Any] = {
-        "mode": _mode(node),
+        "mode": mode,
         "dtype": query.dtype_name(node.inputs[0]) or "int8",
         "weight_dtype": query.dtype_name(query.input_of(node, _weight(node))),
         "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
@@ -168,10 +168,3 @@ def _written_facts(node: Node) -> dict[str, Any]:
 def _weight(node: Node) -> int:
     """Return which input has the weights."""
     return 1 if node.op == "ConvInteger" else 3
-
-
-def _mode(node: Node) -> str:
-    if int(query.attribute(node, "group", 1)) == 1:
-        return "plain"
-    weight = query.shape(query.input_of(node, _weight(node)))
-    return "depthwise" if weight is not None and weight[1] == 1 else "grouped"

@@ -20,12 +20,11 @@ def eliminate_cast(model: Model, ctx: PassContext) -> int:
         for node in model.nodes("Cast")
         if _becomes(node, node.inputs[0])
     )
-    left = [node for node in model.nodes("Cast") if len(node.outputs)]
-    return fired + sum(_cancel(model, ctx, node) for node in left)
+    casts = [node for node in model.nodes("Cast") if len(node.outputs)]
+    return fired + sum(_cancel(model, ctx, node) for node in casts)
 
 
 def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
-    """Take out a Cast back from a wider type."""
     first = query.producer(node.inputs[0])
     if first is None or first.op != "Cast" or not query.is_standard(first):
         return 0
@@ -40,16 +39,16 @@ def _becomes(node: Node, tensor: Tensor) -> bool:
     import onnx
 
     try:
-        known = tensor.dtype is not None
-        return known and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]
+        is_typed = tensor.dtype is not None
+        return is_typed and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]
     except (KeyError, ValueError, TypeError):
         return False  # a type numpy has no name for
 
 
-def _is_wider(tensor: Tensor, other: Tensor) -> bool:
+def _is_wider(tensor: Tensor, source: Tensor) -> bool:
     """Return whether the type of a tensor holds every number of another's, both of one kind."""
     import numpy as np
 
-    if not all(isinstance(t.dtype, np.dtype) for t in (tensor, other)):
+    if not all(isinstance(t.dtype, np.dtype) for t in (tensor, source)):
         return False
-    return tensor.dtype.kind == other.dtype.kind and np.can_cast(other.dtype, tensor.dtype)
+    return tensor.dtype.kind == source.dtype.kind and np.can_cast(source.dtype, tensor.dtype)

@@ -27,7 +27,7 @@ from npuconv.model.conv import (
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
-OPSET = 11  # since which amounts of a Pad are an input
+OPSET = 11  # amounts of a Pad are an input since this opset
 _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, dilation, pads
 _Axes = list[_Axis]
 
@@ -43,8 +43,10 @@ def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
     if axes is None or not query.attribute(node, "ceil_mode", 0):
         return 0
     pads = tuple(map(_reaching, axes))
-    counts = _counts_pads(node, axes)
-    if not counts or all(pair == one[-1] for pair, one in zip(pads, axes, strict=True)):
+    # Divides by a number that counts its pads, but not the cells beyond them.
+    counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
+    counts = counts and any(any(pair) for *_, pair in axes)
+    if not counts or all(pair == axis[-1] for pair, axis in zip(pads, axes, strict=True)):
         return _write(model, ctx, node, pads, counts=counts)
     if model.opset >= OPSET and query.is_standard(node):
         return _pad_in_front(model, ctx, node, pads, axes)
@@ -57,9 +59,9 @@ def _axes(win: Window) -> _Axes | None:
         return None
     extents = [win.extent(axis) for axis in range(len(win.kernel))]
     pads = win.pads if win.auto_pad == "NOTSET" else ((0, 0),) * len(extents)
-    found = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
-    known = [(n, k, s, d, pair) for n, k, s, d, pair in found if n is not None]
-    return known if len(known) == len(extents) else None
+    rows = zip(extents, win.kernel, win.strides, win.dilations, pads, strict=True)
+    axes = [(n, k, s, d, pair) for n, k, s, d, pair in rows if n is not None]
+    return axes if len(axes) == len(extents) else None
 
 
 def _reaching(axis: _Axis) -> tuple[int, int]:
@@ -69,12 +71,6 @@ def _reaching(axis: _Axis) -> tuple[int, int]:
     if conv_output(*axis) == cells:
         return begin, end
     return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
-
-
-def _counts_pads(node: Node, axes: _Axes) -> bool:
-    """Return whether it divides by a number that its pads are in, and cells beyond are not."""
-    counted = node.op == "AveragePool" and query.attribute(node, "count_include_pad", 0)
-    return bool(counted) and any(any(pair) for *_, pair in axes)
 
 
 def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: bool) -> int:
@@ -87,13 +83,13 @@ def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: b
 
 
 def _pad_in_front(model: Model, ctx: PassContext, node: Node, pads: Pairs, axes: _Axes) -> int:
-    """Write what counts as a Pad, and what does not as pads."""
-    own: Pairs = tuple(pair for *_, pair in axes)
-    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, own, strict=True))
+    """Write the counted pads as a Pad in front, the other ones as pads of the pool."""
+    counted: Pairs = tuple(pair for *_, pair in axes)
+    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
     with ctx.rewrite(
-        model, [node], "ceil_mode=1", f"Pad {flat_pads(own)} + ceil_mode=0", modulus=None
+        model, [node], "ceil_mode=1", f"Pad {flat_pads(counted)} + ceil_mode=0", modulus=None
     ):
-        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *own)))
+        amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *counted)))
         padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
         edit.set_input(node, 0, padded)
         node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(ends)}

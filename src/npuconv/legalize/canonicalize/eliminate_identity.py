@@ -11,7 +11,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model.core import Model
 
-_OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # of one tensor they are that tensor
+_OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input they are the identity
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))

@@ -31,18 +31,18 @@ def expand_integer_operators(model: Model, ctx: PassContext) -> int:
     for node in model.nodes(*_FLOAT):
         if not quantized.is_known(node):
             continue
-        found = _match(model, node)
-        if isinstance(found, str):
-            ctx.refuse(model, node, found)
+        match = _match(model, node)
+        if isinstance(match, str):
+            ctx.refuse(model, node, match)
             continue
-        _expand(model, ctx, node, found)
+        _expand(model, ctx, node, match)
         fired += 1
     return fired
 
 
 @dataclass(frozen=True)
 class _Match:
-    """One integer operator and what stands around it."""
+    """Surroundings of an integer operator: its scales and its quantized input."""
 
     mul: Node  # multiplies by both scales
     quantizer: Node  # makes the input: QuantizeLinear or DynamicQuantizeLinear
@@ -50,7 +50,7 @@ class _Match:
 
 
 def _match(model: Model, node: Node) -> _Match | str:
-    """Return what stands around an integer operator, or why that is not known."""
+    """Match the nodes around an integer operator; return the reason if they are not known."""
     from npuconv.legalize.tools import quantized
 
     cast = query.sole_consumer(model, node.outputs[0])
@@ -64,12 +64,12 @@ def _match(model: Model, node: Node) -> _Match | str:
     factor = next(t for t in mul.inputs if t is not cast.outputs[0])
     if dynamic:
         return _with_dynamic(mul, quantizer, factor)
-    total, own = quantized.known(factor), quantized.parameters(quantizer)
-    if isinstance(own, str):
-        return f"QuantizeLinear {model.label(quantizer)!r}: {own}"
-    if total is None or own.axis is not None:
+    total, encoding = quantized.known(factor), quantized.parameters(quantizer)
+    if isinstance(encoding, str):
+        return f"QuantizeLinear {model.label(quantizer)!r}: {encoding}"
+    if total is None or encoding.axis is not None:
         return "the Mul behind it is not by a constant"
-    return _scaled(mul, quantizer, _weight_scale(node, total / own.scale))
+    return _match_scale(mul, quantizer, _weight_scale(node, total / encoding.scale))
 
 
 def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
@@ -84,9 +84,10 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
     maker = query.producer(node.inputs[1])
     if maker is None or not quantized.is_quantize(maker):
         return scale
-    own = quantized.parameters(maker)
-    alike = not isinstance(own, str) and own.axis is None and np.allclose(own.scale, scale)
-    return np.asarray(own.scale) if alike and not isinstance(own, str) else scale
+    encoding = quantized.parameters(maker)
+    if isinstance(encoding, str) or encoding.axis is not None:
+        return scale
+    return np.asarray(encoding.scale) if np.allclose(encoding.scale, scale) else scale
 
 
 def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
@@ -95,14 +96,14 @@ def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
     scaling = query.producer(factor)
     if scaling is None or scaling.op != "Mul":
         return "the Mul behind it is not by the scales of input and weights"
-    others = [t for t in scaling.inputs if t is not quantizer.outputs[1]]
-    values = quantized.known(others[0]) if len(others) == 1 else None
+    weight_scales = [t for t in scaling.inputs if t is not quantizer.outputs[1]]
+    values = quantized.known(weight_scales[0]) if len(weight_scales) == 1 else None
     if values is None:
         return "the Mul behind it is not by the scales of input and weights"
-    return _scaled(mul, quantizer, values)
+    return _match_scale(mul, quantizer, values)
 
 
-def _scaled(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
+def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
     import numpy as np
 
     if not weights.size or weights.size != max(weights.shape, default=1):
@@ -111,25 +112,24 @@ def _scaled(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
     return _Match(mul, quantizer, flat.reshape(()) if flat.size == 1 else flat)
 
 
-def _expand(model: Model, ctx: PassContext, node: Node, found: _Match) -> None:
+def _expand(model: Model, ctx: PassContext, node: Node, match: _Match) -> None:
     from npuconv.legalize.tools import quantized
 
-    op, dynamic = _FLOAT[node.op], found.quantizer.op == "DynamicQuantizeLinear"
-    cast = query.producer(next(t for t in found.mul.inputs if _is_cast(t)))
-    assert cast is not None, "it was matched"
-    nodes = [node, cast, found.mul]
+    op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
+    producers = filter(None, map(query.producer, match.mul.inputs))
+    nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
     with ctx.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
-        source = found.quantizer.inputs[0]
+        source = match.quantizer.inputs[0]
         if not dynamic:
-            scale, zero = (query.input_of(found.quantizer, k) for k in (1, 2))
+            scale, zero = (query.input_of(match.quantizer, k) for k in (1, 2))
             source = quantized.dequantized(model, node, node.inputs[0], scale, zero)
         rank = query.rank(node.inputs[1])
         axis = 0 if op == "Conv" else None if rank is None else rank - 1
-        scale = edit.constant(model, f"{node.inputs[1].name}/scale", found.weights)
+        scale = edit.constant(model, f"{node.inputs[1].name}/scale", match.weights)
         zero = query.input_of(node, 3)
         weight = quantized.dequantized(model, node, node.inputs[1], scale, zero, axis)
-        result = found.mul.outputs[0]
-        made = edit.insert(
+        result = match.mul.outputs[0]
+        product = edit.insert(
             model,
             op,
             [source, weight],
@@ -137,12 +137,7 @@ def _expand(model: Model, ctx: PassContext, node: Node, found: _Match) -> None:
             shape=query.shape(result),
             attrs=dict(node.attrs),
         )
-        maker = query.producer(made)
+        maker = query.producer(product)
         assert maker is not None, "insert gave it one"
         edit.keep_name(maker, node)
-        edit.hand_over(made, result)
-
-
-def _is_cast(tensor: Tensor) -> bool:
-    maker = query.producer(tensor)
-    return maker is not None and maker.op == "Cast"
+        edit.hand_over(product, result)

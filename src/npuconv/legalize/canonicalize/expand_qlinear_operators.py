@@ -45,8 +45,8 @@ def _fault(node: Node) -> str:
     if node.op == "QLinearConcat":
         return "" if len(node.inputs) >= 5 and len(node.inputs) % 3 == 2 else "inputs are missing"
     needed = {"QLinearConv": (0, 1, 3, 4, 6), "QLinearMatMul": (0, 1, 3, 4, 6), "QGemm": (1, 4, 7)}
-    both = (0, 1, 3, 4, 6) if node.op in ("QLinearAdd", "QLinearMul") else (0, 1, 3)
-    if any(query.input_of(node, k) is None for k in needed.get(node.op, both)):
+    default = (0, 1, 3, 4, 6) if node.op in ("QLinearAdd", "QLinearMul") else (0, 1, 3)
+    if any(query.input_of(node, k) is None for k in needed.get(node.op, default)):
         return (
             "it makes float, or inputs are missing" if node.op == "QGemm" else "no scale is given"
         )
@@ -98,8 +98,8 @@ def _bias(model: Model, node: Node, bias: Tensor) -> Tensor:
 
     first, second = (quantized.known(query.input_of(node, k)) for k in (1, 4))
     if first is None or second is None:
-        made = edit.insert(model, "Mul", [node.inputs[1], node.inputs[4]], origin=[node])
-        return quantized.dequantized(model, node, bias, made, None, 0)
+        product_tensor = edit.insert(model, "Mul", [node.inputs[1], node.inputs[4]], origin=[node])
+        return quantized.dequantized(model, node, bias, product_tensor, None, 0)
     product = np.asarray(first, np.float32).reshape(-1)[0] * np.asarray(second, np.float32)
     scale = edit.constant(model, f"{bias.name}/scale", product)
     return quantized.dequantized(model, node, bias, scale, None, 0)

@@ -22,7 +22,7 @@ from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs, sweep
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,6 @@ def _of_extents(node: Node) -> np.ndarray | None:
 
 
 def _as_cast(model: Model, node: Node) -> int:
-    """Replace a CastLike by a Cast to the type of its second input."""
     import numpy as np
     import onnx
 
@@ -115,10 +114,12 @@ def _as_cast(model: Model, node: Node) -> int:
 
 def _foldable(model: Model, ctx: PassContext) -> list[Node]:
     """Return nodes that read constants, or each other, in topological order."""
-    known: set[int] = set()
-    found: list[Node] = []
+    computed: set[int] = set()
+    foldable: list[Node] = []
     for node in model.nodes():
-        if not _reads_constants(node, known) or not _is_pure(node):
+        tensors = [t for t in node.inputs if t.name or query.is_constant(t)]
+        is_constant = tensors and all(query.is_constant(t) or id(t) in computed for t in tensors)
+        if not is_constant or not _is_pure(node):
             continue
         if not any(len(t.outputs) for t in node.outputs):  # an output of the model
             continue
@@ -126,14 +127,9 @@ def _foldable(model: Model, ctx: PassContext) -> list[Node]:
         if reason:
             ctx.refuse(model, node, reason)
             continue
-        found.append(node)
-        known.update(id(t) for t in node.outputs)
-    return found
-
-
-def _reads_constants(node: Node, known: set[int]) -> bool:
-    tensors = [t for t in node.inputs if t.name or query.is_constant(t)]
-    return bool(tensors) and all(query.is_constant(t) or id(t) in known for t in tensors)
+        foldable.append(node)
+        computed.update(id(t) for t in node.outputs)
+    return foldable
 
 
 def _is_pure(node: Node) -> bool:
@@ -145,26 +141,22 @@ def _is_pure(node: Node) -> bool:
 
 def _size_obstacle(node: Node, limit: int) -> str:
     """Return why the result of a node is too large to compute, or ''."""
+    import numpy as np
+
     for tensor in node.outputs:
-        dims = query.static_shape(tensor)
+        dims, dtype = query.static_shape(tensor), tensor.dtype
         if dims is None and node.op in _EXPANDING:
             return "the size of its result is not known before it runs"
-        size = math.prod(dims or (0,)) * _element_size(tensor)
+        # A type that numpy has no name for (bfloat16) has two bytes at most.
+        width = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+        size = math.prod(dims or (0,)) * width
         if size > limit:
             return f"its result has {size / 2**20:,.0f} MiB, over max_folded_mib"
     return ""
 
 
-def _element_size(tensor: Tensor) -> int:
-    """Return bytes; a type numpy has no name for (bfloat16) has two at most."""
-    import numpy as np
-
-    dtype = tensor.dtype
-    return 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
-
-
 def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord) -> int:
-    """Run the nodes once and put constants in the place of what others read of them."""
+    """Run the nodes once; replace the results that other nodes read by constants."""
     from npuconv import executor
     from npuconv.legalize import measure
 
@@ -174,26 +166,21 @@ def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: Rewr
     try:
         (values,) = measure.run([region], [{}])
     except executor.RuntimeRefusedError as error:
-        return _one_by_one(model, ctx, nodes, record, str(error))
+        if len(nodes) == 1:
+            ctx.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
+            return 0
+        ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
+        return sum(_compute(model, ctx, [node], record) for node in ready)
     record.reference, record.difference = _check(region, values)
     for tensor in border:
         edit.replace_by_constant(model, tensor, values[tensor.name])
     return len(nodes)
 
 
-def _one_by_one(
-    model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord, reason: str
-) -> int:
-    """Fold each node alone, where onnxruntime refuses one of them."""
-    if len(nodes) == 1:
-        ctx.refuse(model, nodes[0], f"onnxruntime does not compute it: {reason}")
-        return 0
-    ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
-    return sum(_compute(model, ctx, [node], record) for node in ready)
-
-
 def _check(region: Region, values: Mapping[str, np.ndarray]) -> tuple[str, float | None]:
     """Compare with ONNX's reference where that is affordable: its name and the difference."""
+    import numpy as np
+
     from npuconv import executor
     from npuconv.legalize import measure
 
@@ -203,15 +190,10 @@ def _check(region: Region, values: Mapping[str, np.ndarray]) -> tuple[str, float
         (reference,) = measure.run([region], [{}], executor.run_reference)
     except executor.RuntimeRefusedError as error:
         return f"computed by onnxruntime; onnx.reference: {error}", None
-    gaps = [_gap(values[name], reference[name]) for name in values]
-    return "onnx.reference", max(gaps, default=0.0)
-
-
-def _gap(a: np.ndarray, b: np.ndarray) -> float:
-    import numpy as np
-
-    if not a.size or a.dtype.kind not in "fiub":
-        return 0.0
-    with np.errstate(all="ignore"):
-        gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return float(np.nan_to_num(gap, nan=0.0).max())
+    difference = 0.0
+    for name, array in values.items():
+        if array.size and array.dtype.kind in "fiub":
+            with np.errstate(all="ignore"):
+                gap = np.abs(array.astype(np.float64) - reference[name].astype(np.float64))
+            difference = max(difference, float(np.nan_to_num(gap, nan=0.0).max()))
+    return "onnx.reference", difference

@@ -27,11 +27,11 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     conv = feeding_convolution(model, ctx, node, node.inputs[0])
     if conv is None:
         return 0
-    found = batchnorm(model, node)
-    if isinstance(found, str):
-        ctx.refuse(model, node, found)
+    affine = batchnorm(model, node)
+    if isinstance(affine, str):
+        ctx.refuse(model, node, affine)
         return 0
-    factor, offset = found
+    factor, offset = affine
     bias, variance = (np.asarray(query.constant_input(node, i), np.float64) for i in (2, 4))
     # The distribution in training, to compare with that of the calibration.
     ctx.expected[node.outputs[0].name] = (bias, np.abs(factor) * np.sqrt(variance))

@@ -32,9 +32,9 @@ def _inline(model: Model, node: Node, key: str) -> None:
     _rename(model, node, branch)
     model.graph.nodes.extend(branch.nodes)
     model.forget_inner()
-    made = list(zip(branch.outputs, node.outputs, strict=True))
+    pairs = list(zip(branch.outputs, node.outputs, strict=True))
     node.outputs.clear()
-    for source, result in made:
+    for source, result in pairs:
         if result.name:
             edit.add_node(model, "Identity", [source], [result], origin=[node])
     edit.disconnect(node)
@@ -42,12 +42,12 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
     """Give nodes and tensors of a branch names that nothing else in the model has."""
-    outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
+    outside = {id(t) for n in model.nodes() for t in (*n.inputs, *n.outputs)}
     outside |= {id(t) for t in model.graph.inputs}
-    seen: set[int] = set()
+    renamed: set[int] = set()
     for inner in branch.nodes:
         inner.name = model.fresh_name(f"{node.name}/{inner.name or inner.op}")
-        for tensor in (t for one in with_inner(inner) for t in (*one.inputs, *one.outputs)):
-            if tensor.name and id(tensor) not in outside | seen:
+        for tensor in (t for n in with_inner(inner) for t in (*n.inputs, *n.outputs)):
+            if tensor.name and id(tensor) not in outside | renamed:
                 tensor.name = model.fresh_name(f"{node.name}/{tensor.name}")
-                seen.add(id(tensor))
+                renamed.add(id(tensor))

@@ -13,7 +13,7 @@ from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     from npuconv.legalize.tools.quantized import Parameters
@@ -36,14 +36,16 @@ def lift_integer_operators(model: Model, ctx: PassContext) -> int:
 
 
 def _lift(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
     from npuconv.legalize.tools import quantized
 
     count = len(node.inputs) if node.op == "Concat" else 1
     makers = [query.producer(t) for t in node.inputs[:count]]
     if not makers or not all(quantized.is_quantize(m) for m in makers):
         return 0
-    found = [quantized.parameters(m) for m in makers if m is not None]
-    reason = _fault(node, found)
+    encodings = [quantized.parameters(m) for m in makers if m is not None]
+    reason = _fault(node, encodings)
     if reason:
         ctx.refuse(model, node, reason)
         return 0
@@ -57,14 +59,17 @@ def _lift(model: Model, ctx: PassContext, node: Node) -> int:
         for index, maker in enumerate(makers):
             assert maker is not None, "it is a QuantizeLinear"
             edit.set_input(node, index, maker.inputs[0])
-        if not isinstance(found[0], str):
-            _lift_bounds(model, node, found[0])
+        if not isinstance(encodings[0], str):
+            _lift_bounds(model, node, encodings[0])
         for index, result in enumerate(list(node.outputs)):
-            _quantize(model, node, index, result, scale, zero)
+            lifted = edit.variable(model, f"{result.name}/float", result, np.float32)
+            node.outputs[index] = lifted
+            inputs = [lifted, scale, *([zero] if zero is not None else [])]
+            edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
     return 1
 
 
-def _lift_bounds(model: Model, node: Node, own: Parameters) -> None:
+def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
     """Write bounds and fills as the numbers that they stand for; 0 where no fill is given."""
     import numpy as np
 
@@ -72,38 +77,27 @@ def _lift_bounds(model: Model, node: Node, own: Parameters) -> None:
 
     for index in _BOUNDS.get(node.op, ()):
         bound = query.input_of(node, index)
-        stored = np.zeros((), own.dtype) if bound is None else quantized.known(bound)
+        stored = np.zeros((), encoding.dtype) if bound is None else quantized.known(bound)
         if stored is None or (bound is None and node.op == "Clip"):
             continue
-        value = own.dequantize(stored.reshape(()))
+        value = encoding.dequantize(stored.reshape(()))
         edit.set_input(node, index, edit.constant(model, f"{node.name}/{index}", value))
 
 
-def _quantize(
-    model: Model, node: Node, index: int, result: Tensor, scale: Tensor, zero: Tensor | None
-) -> None:
-    import numpy as np
-
-    lifted = edit.variable(model, f"{result.name}/float", result, np.float32)
-    node.outputs[index] = lifted
-    inputs = [lifted, scale, *([zero] if zero is not None else [])]
-    edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
-
-
-def _fault(node: Node, found: list[Parameters | str]) -> str:
-    """Return why a node cannot change places with what quantizes its inputs, or ''."""
+def _fault(node: Node, encodings: list[Parameters | str]) -> str:
+    """Return why a node cannot be swapped with the QuantizeLinear of its inputs, or ''."""
     from npuconv.legalize.tools import quantized
 
-    for one in found:
-        if isinstance(one, str):
-            return f"the QuantizeLinear before it: {one}"
-        if one.axis is not None:
+    for encoding in encodings:
+        if isinstance(encoding, str):
+            return f"the QuantizeLinear before it: {encoding}"
+        if encoding.axis is not None:
             return "the QuantizeLinear before it has a scale for each channel"
-        if one.axis is None and not isinstance(found[0], str) and not one.equals(found[0]):
+        if not isinstance(encodings[0], str) and not encoding.equals(encodings[0]):
             return "its inputs have unlike scales"
     if node.op == "MaxPool" and len(node.outputs) > 1:
         return "it returns indices"
-    if node.op == "Relu" and not isinstance(found[0], str) and found[0].zero:
+    if node.op == "Relu" and not isinstance(encodings[0], str) and encodings[0].zero:
         return "it compares with the integer 0, which stands for another number"
     bounds = (query.input_of(node, index) for index in _BOUNDS.get(node.op, ()))
     if any(bound is not None and quantized.known(bound) is None for bound in bounds):

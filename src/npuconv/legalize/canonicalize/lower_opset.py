@@ -16,14 +16,14 @@ from npuconv.model.core import Model
 def lower_opset(model: Model, ctx: PassContext) -> int:
     from npuconv.legalize.tools import opset as _opset
 
-    wanted = ctx.options.opset
-    if model.opset <= wanted:
+    target = ctx.options.opset
+    if model.opset <= target:
         return 0
     for node, _ in model.walk():
-        if not _opset.reads_the_same(model, node, wanted):
+        if not _opset.reads_the_same(model, node, target):
             model.obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
-            ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {wanted}")
+            ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
             return 0
-    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {wanted}", measure=False):
-        model.graph.opset, model.obstacle = wanted, ""
+    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {target}", measure=False):
+        model.graph.opset, model.obstacle = target, ""
     return 1

@@ -13,12 +13,12 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE)
 def name_nodes(model: Model, ctx: PassContext) -> int:
-    taken: set[str] = set()
+    names: set[str] = set()
     fired = 0
     for node in model.nodes():
-        if not node.name or node.name in taken:
+        if not node.name or node.name in names:
             with ctx.rewrite(model, [node], f"name {node.name!r}", "a unique name", measure=False):
                 node.name = model.fresh_name(model.label(node))
             fired += 1
-        taken.add(node.name)
+        names.add(node.name)
     return fired

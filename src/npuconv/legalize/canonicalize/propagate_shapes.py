@@ -74,10 +74,10 @@ def _write_target(model: Model, ctx: PassContext, values: ShapeValues, node: Nod
         return 0
     if extents is not None:
         extents = extents[list(guesses.rounds)]
-    shape = (_reshaped if node.op == "Reshape" else _expanded)(guesses.array, extents)
+    shape = (_reshape_target if node.op == "Reshape" else _expand_target)(guesses.array, extents)
     if shape is None:
-        asked = shape_values.as_text(guesses.array)
-        ctx.refuse(model, node, f"it asks for {asked}: too much of that is known at run time only")
+        text = shape_values.as_text(guesses.array)
+        ctx.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
         return 0
     nodes = [*shape_values.chain(values, target), node]
     measurable = _runs_alone(nodes)
@@ -91,7 +91,7 @@ def _write_target(model: Model, ctx: PassContext, values: ShapeValues, node: Nod
     return 1
 
 
-def _reshaped(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
+def _reshape_target(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
     """Return the shape for Reshape: 0 copies an extent, -1 is the remaining one, once.
 
     Args:
@@ -100,17 +100,17 @@ def _reshaped(target: np.ndarray, extents: np.ndarray | None) -> list[int] | Non
     """
     shape = []
     for axis, extent in enumerate(target.T):
-        held = extents is not None and axis < extents.shape[1]
+        is_copied = extents is not None and axis < extents.shape[1]
         if (extent == extent[0]).all():
             shape.append(int(extent[0]))
-        elif held and extents is not None and (extent == extents[:, axis]).all():
+        elif is_copied and extents is not None and (extent == extents[:, axis]).all():
             shape.append(0)
         else:
             shape.append(-1)
     return shape if shape.count(-1) < 2 else None
 
 
-def _expanded(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
+def _expand_target(target: np.ndarray, extents: np.ndarray | None) -> list[int] | None:
     """Return the shape for Expand, which counts from the last axis: 1 leaves an extent."""
     if extents is None:
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -26,7 +27,6 @@ _FUSING = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "BatchNormalization"}
 )
 _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
-_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
@@ -40,12 +40,12 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
         readers = query.consumers(node.outputs[0])
         if not readers or not all(quantized.is_dequantize(reader) for reader in readers):
             continue
-        own = quantized.parameters(node)
-        reason = own if isinstance(own, str) else _fault(model, own, readers)
+        encoding = quantized.parameters(node)
+        reason = encoding if isinstance(encoding, str) else _fault(model, encoding, readers)
         if reason:
             ctx.refuse(model, node, reason)
-        elif not isinstance(own, str):
-            fired += _remove(model, ctx, node, own, readers)
+        elif not isinstance(encoding, str):
+            fired += _remove(model, ctx, node, encoding, readers)
     _remember_ends(model, ctx)
     if fired:
         quantized.drop_unused_domain(model)
@@ -59,27 +59,27 @@ def _remember_ends(model: Model, ctx: PassContext) -> None:
     for reader in quantized.conversions(model, "DequantizeLinear"):
         if not reader.inputs or not quantized.is_dequantize(reader):
             continue  # taken out, or of somebody else
-        given = quantized.known(reader.inputs[0]) is None
-        found = quantized.parameters(reader) if given else ""
-        if not isinstance(found, str):
-            _remember(ctx, reader.outputs[0].name, found, None)
+        is_computed = quantized.known(reader.inputs[0]) is None
+        encoding = quantized.parameters(reader) if is_computed else ""
+        if not isinstance(encoding, str):
+            _remember(ctx, reader.outputs[0].name, encoding, None)
     for node in map(query.producer, model.graph.outputs):
-        found = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
-        if node is not None and not isinstance(found, str):
+        encoding = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
+        if node is not None and not isinstance(encoding, str):
             maker = query.producer(node.inputs[0])
             label = None if maker is None else model.label(maker)
-            _remember(ctx, node.inputs[0].name, found, label)
+            _remember(ctx, node.inputs[0].name, encoding, label)
 
 
-def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:
+def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
     """Return why a pair is more than rounding, or ''."""
     from npuconv.legalize.tools import quantized
 
     for reader in readers:
-        found = quantized.parameters(reader)
-        if isinstance(found, str):
-            return f"DequantizeLinear {model.label(reader)!r}: {found}"
-        if not own.equals(found):
+        inverse = quantized.parameters(reader)
+        if isinstance(inverse, str):
+            return f"DequantizeLinear {model.label(reader)!r}: {inverse}"
+        if not encoding.equals(inverse):
             return f"DequantizeLinear {model.label(reader)!r} has another scale or zero point"
         if not model.is_top_level(reader):
             return "it is read in a subgraph"
@@ -87,86 +87,61 @@ def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:
 
 
 def _remove(
-    model: Model, ctx: PassContext, node: Node, own: Parameters, readers: list[Node]
+    model: Model, ctx: PassContext, node: Node, encoding: Parameters, readers: list[Node]
 ) -> int:
+    import numpy as np
+
     from npuconv.legalize.tools import quantized
 
     source, stored = node.inputs[0], node.outputs[0]
     values = quantized.known(source)
     if values is not None:
         with ctx.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
-            edit.replace_by_constant(model, stored, own.quantize(values))
+            edit.replace_by_constant(model, stored, encoding.quantize(values))
         return 1
-    free = [reader for reader in readers if _is_free(model, source, reader)]
+    # An output of the model can only go if a result inside the graph takes its name.
+    maker = query.producer(source)
+    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
+    free = [reader for reader in readers if inner or not model.is_output(reader.outputs[0])]
     if not free:
         ctx.refuse(model, node, "it stands between an input and an output of the model")
         return 0
     pair = "QuantizeLinear, DequantizeLinear"
     with ctx.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
-        if _saturates_at_zero(source, own):
+        if _saturates_at_zero(source, encoding):
             record.after = "Clip"
-            source = _clip(model, node, source, own)
+            low, top = encoding.ends
+            high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
+            source = clip(model, node, source, min=0.0, max=high)
         maker = query.producer(source)
         for reader in free:
-            _bypass(model, reader, source)
-    # An output of the model has given its name to what was read.
-    name = source.name if maker is None else _name_of_result(maker, source)
-    _remember(ctx, name, own, None if maker is None else model.label(maker))
+            edit.set_input(reader, 0, source)
+            edit.drop_inputs(reader, 1)
+            if edit.can_bypass(model, reader):
+                edit.bypass(model, reader)
+            else:  # an output of the model keeps its name
+                reader.op, reader.domain = "Identity", None
+                reader.attrs.clear()
+    name = source.name
+    if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
+        name = maker.outputs[0].name
+    _remember(ctx, name, encoding, None if maker is None else model.label(maker))
     return 1
 
 
-def _name_of_result(maker: Node, source: Tensor) -> str:
-    """Return the name of what a node makes now, where an output has taken over its result."""
-    here = any(tensor is source for tensor in maker.outputs)
-    return source.name if here or len(maker.outputs) != 1 else maker.outputs[0].name
-
-
-def _is_free(model: Model, source: Tensor, reader: Node) -> bool:
-    """Return whether a DequantizeLinear can go without a new name for an output."""
-    maker = query.producer(source)
-    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
-    return not model.is_output(reader.outputs[0]) or inner
-
-
-def _bypass(model: Model, reader: Node, source: Tensor) -> None:
-    """Let what reads a DequantizeLinear read ``source``, and an output of the model keep it."""
-    edit.set_input(reader, 0, source)
-    edit.drop_inputs(reader, 1)
-    if edit.can_bypass(model, reader):
-        edit.bypass(model, reader)
-        return
-    reader.op, reader.domain = "Identity", None
-    reader.attrs.clear()
-
-
-def _saturates_at_zero(source: Tensor, own: Parameters) -> bool:
-    """Return whether int8 cuts off what a left out Relu or Clip would."""
+def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
+    """Return whether saturation of int8 replaces a Relu or Clip."""
     maker = query.producer(source)
     while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
         maker = query.producer(maker.inputs[0])
-    if own.axis is not None or maker is None or maker.op not in _FUSING:
+    if encoding.axis is not None or maker is None or maker.op not in _FUSING:
         return False
-    return int(own.zero) == own.ends[0]
+    return int(encoding.zero) == encoding.ends[0]
 
 
-def _clip(model: Model, node: Node, source: Tensor, own: Parameters) -> Tensor:
-    """Return ``source`` cut off at 0 and at what the highest integer stands for."""
-    import numpy as np
-
-    low, top = own.ends
-    high = np.asarray(np.float32(top - low) * own.scale, np.float32)
-    bounds = {"min": np.zeros((), np.float32), "max": high}
-    shape = query.shape(source)
-    if model.opset < _CLIP_WITH_INPUTS:
-        attrs = {key: float(value) for key, value in bounds.items()}
-        return edit.insert(model, "Clip", [source], origin=[node], shape=shape, attrs=attrs)
-    constants = [edit.constant(model, f"{node.name}/{key}", v) for key, v in bounds.items()]
-    return edit.insert(model, "Clip", [source, *constants], origin=[node], shape=shape)
-
-
-def _remember(ctx: PassContext, name: str, own: Parameters, maker: str | None) -> None:
+def _remember(ctx: PassContext, name: str, parameters: Parameters, maker: str | None) -> None:
     """Note the encoding of a tensor, or why it has none that could be kept."""
-    encoding = own.encoding
+    encoding = parameters.encoding
     if maker is not None and not isinstance(encoding, str):
         ctx.source_scales.made[maker] = name
     if isinstance(encoding, str):

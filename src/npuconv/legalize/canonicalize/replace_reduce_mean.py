@@ -52,23 +52,12 @@ def _replace(model: Model, ctx: PassContext, node: Node) -> int:
 
 def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
     """Return why a mean is no pool, or cannot be written as one, or ''."""
-    if _is_subtracted(node) or _is_of_squares(node):
+    source, maker = node.inputs[0], query.producer(node.inputs[0])
+    differences = [n for n in query.consumers(node.outputs[0]) if n.op == "Sub"]
+    is_subtracted = any(tensor is source for n in differences for tensor in n.inputs)
+    squares = maker is not None and maker.op == "Mul" and maker.inputs[0] is maker.inputs[1]
+    if is_subtracted or squares or (maker is not None and maker.op == "Pow"):
         return "it is the mean or the variance of a normalization"
     if not kept and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Squeeze that reads its axes"
     return ""
-
-
-def _is_subtracted(node: Node) -> bool:
-    """Return whether the mean is subtracted from its own input."""
-    source = node.inputs[0]
-    readers = query.consumers(node.outputs[0])
-    return any(n.op == "Sub" and any(t is source for t in n.inputs) for n in readers)
-
-
-def _is_of_squares(node: Node) -> bool:
-    """Return whether a node averages powers, or a tensor times itself."""
-    maker = query.producer(node.inputs[0])
-    if maker is None or maker.op not in ("Pow", "Mul"):
-        return False
-    return maker.op == "Pow" or maker.inputs[0] is maker.inputs[1]

@@ -28,10 +28,10 @@ from npuconv.model.types import Node, Tensor
 def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
-    left = [(node, reason) for node, reason in reasons if reason]
-    fired = len(nodes) - len(left)
+    refused = [(node, reason) for node, reason in reasons if reason]
+    fired = len(nodes) - len(refused)
     if not fired:  # what stands behind a node that was rewritten is better known next time
-        for node, reason in left:
+        for node, reason in refused:
             ctx.refuse(model, node, reason)
     elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):
         edit.drop_domain(model, nhwc.DOMAIN)
@@ -44,13 +44,25 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> str:
     if reason:
         return reason
     _complete(node)
+    source, result, rank = node.inputs[0], node.outputs[0], nhwc.rank(node) or 0
+    dims = query.shape(result)
+    first = None if dims is None else nhwc.channels_first(dims)
+    attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
     name = nhwc.activation(node)
     after = f"Transpose, {node.op}, {f'{name}, ' if name else ''}Transpose"
     strides = query.attribute(node, "strides", None) or [1]
     with ctx.rewrite(
         model, [node], query.qualified(node), after, modulus=math.lcm(*map(int, strides))
     ):
-        _replace(model, node)
+        x = transpose(model, node, source, nhwc.to_first(rank), query.shape(source))
+        inputs = [x, *list(node.inputs)[1:]]
+        y = edit.insert(model, node.op, inputs, origin=[node], shape=first, attrs=attrs)
+        maker = query.producer(y)
+        assert maker is not None, "insert gave it one"
+        edit.keep_name(maker, node)
+        if name:
+            y = activate(model, node, y)
+        edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)
     return ""
 
 
@@ -79,28 +91,20 @@ def _out_extents(node: Node, axes: int) -> list[int | None]:
     if node.op in nhwc.GLOBAL_POOLS:
         return [1] * axes
     win = window(node)
-    found = None if win is None or query.attribute(node, "ceil_mode", 0) else resolved_pads(win)
-    if win is None or win.kernel is None or found is None or isinstance(found, int):
+    resolved = None if win is None or query.attribute(node, "ceil_mode", 0) else resolved_pads(win)
+    if win is None or win.kernel is None or resolved is None or isinstance(resolved, int):
         return [None] * axes
-    pads, extra = found
-    rows = zip(win.kernel, win.strides, win.dilations, pads, extra, strict=True)
-    return [_out_extent(node.op, win.extent(axis), *row) for axis, row in enumerate(rows)]
-
-
-def _out_extent(
-    op: str,
-    extent: int | None,
-    kernel: int,
-    stride: int,
-    dilation: int,
-    pads: tuple[int, int],
-    extra: int,
-) -> int | None:
-    if extent is None:
-        return None
-    if op == "ConvTranspose":
-        return conv.transpose_output(extent, kernel, stride, dilation, pads, extra)
-    return conv.conv_output(extent, kernel, stride, dilation, pads)
+    dims: list[int | None] = []
+    for axis, (pads, extra) in enumerate(zip(*resolved, strict=True)):
+        extent, kernel = win.extent(axis), win.kernel[axis]
+        stride, dilation = win.strides[axis], win.dilations[axis]
+        if extent is None:
+            dims.append(None)
+        elif node.op == "ConvTranspose":
+            dims.append(conv.transpose_output(extent, kernel, stride, dilation, pads, extra))
+        else:
+            dims.append(conv.conv_output(extent, kernel, stride, dilation, pads))
+    return dims
 
 
 def _out_channels(node: Node) -> int | None:
@@ -109,19 +113,3 @@ def _out_channels(node: Node) -> int | None:
         return nhwc.in_channels(node) if node.op not in query.CONVOLUTIONS else None
     group = int(query.attribute(node, "group", 1))
     return weight[0] if node.op == "Conv" else weight[1] * group
-
-
-def _replace(model: Model, node: Node) -> None:
-    rank, result = nhwc.rank(node) or 0, node.outputs[0]
-    dims = query.shape(result)
-    first = None if dims is None else nhwc.channels_first(dims)
-    attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
-    x = transpose(model, node, node.inputs[0], nhwc.to_first(rank), query.shape(node.inputs[0]))
-    rest = list(node.inputs)[1:]
-    y = edit.insert(model, node.op, [x, *rest], origin=[node], shape=first, attrs=attrs)
-    maker = query.producer(y)
-    assert maker is not None, "insert gave it one"
-    edit.keep_name(maker, node)
-    if nhwc.activation(node):
-        y = activate(model, node, y)
-    edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)

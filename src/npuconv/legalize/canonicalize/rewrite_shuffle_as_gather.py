@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
 
 CHANNELS, MIN_RANK = 1, 3
-MAX_NODES, MAX_VALUES = 16, 2**22  # of a shuffle that is followed: bound time and memory
+MAX_NODES, MAX_VALUES = 16, 2**22  # largest shuffle that is followed: bounds time and memory
 _SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _MOVING = _SHAPING | {"Transpose", "Gather"}
 
@@ -41,32 +41,23 @@ def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
-    found = _shuffle(model, start)
-    if found is None or _is_worse(ctx, found.nodes):
+    shuffle = _shuffle(model, start)
+    if shuffle is None:
         return 0
-    before = " + ".join(dict.fromkeys(node.op for node in found.nodes))
-    results = [tensor for tensor, _ in found.ends]
-    with ctx.rewrite(model, found.nodes, before, "Gather", outputs=results, modulus=None):
-        _replace(model, start, found)
+    lists, nodes, source = ctx.target.operator, shuffle.nodes, start.inputs[0]
+    if lists("Gather") is None and any(lists(n.op, n.domain or "") is not None for n in nodes):
+        return 0  # the device runs some of these, and no Gather
+    before = " + ".join(dict.fromkeys(node.op for node in nodes))
+    results = [tensor for tensor, _ in shuffle.ends]
+    with ctx.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
+        for result, order in shuffle.ends:
+            inputs = [source, edit.integers(model, f"{start.name}/order", order)]
+            shape, attrs = query.shape(result), {"axis": CHANNELS}
+            gathered = edit.insert(model, "Gather", inputs, origin=nodes, shape=shape, attrs=attrs)
+            edit.hand_over(gathered, result)
+        for node in nodes:
+            edit.disconnect(node)
     return 1
-
-
-def _replace(model: Model, start: Node, found: _Walk) -> None:
-    source = start.inputs[0]
-    for result, order in found.ends:
-        inputs = [source, edit.integers(model, f"{start.name}/order", order)]
-        shape, attrs = query.shape(result), {"axis": CHANNELS}
-        chosen = edit.insert(model, "Gather", inputs, origin=found.nodes, shape=shape, attrs=attrs)
-        edit.hand_over(chosen, result)
-    for node in found.nodes:
-        edit.disconnect(node)
-
-
-def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
-    """Return whether the device runs some of these, and no Gather."""
-    target = ctx.target
-    listed = any(target.operator(node.op, node.domain or "") is not None for node in nodes)
-    return listed and target.operator("Gather") is None
 
 
 def _shuffle(model: Model, start: Node) -> _Walk | None:
@@ -93,21 +84,21 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
     waiting, count = [start], 0
     while waiting:
         node, count = waiting.pop(), count + 1
-        found = _extents(node.outputs[0], batch=batch)
-        if node.op not in _MOVING or found is None or count > MAX_NODES:
+        extents = _extents(node.outputs[0], batch=batch)
+        if node.op not in _MOVING or extents is None or count > MAX_NODES:
             return False
-        if _is_like(found, dims):
+        if _is_like(extents, dims):
             continue
-        readers = _readers(model, node.outputs[0])
+        readers = _inner_consumers(model, node.outputs[0])
         if not readers:
             return False
         waiting.extend(readers)
     return True
 
 
-def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+def _is_like(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
     """Return whether two shapes differ in the number of channels alone."""
-    return len(found) == len(dims) and (found[:1], found[2:]) == (dims[:1], dims[2:])
+    return len(shape) == len(dims) and (shape[:1], shape[2:]) == (dims[:1], dims[2:])
 
 
 class _Walk:
@@ -125,19 +116,19 @@ class _Walk:
 
     def passes(self, node: Node, tensor: Tensor, places: Places) -> bool:
         """Follow a node and all behind it; False where it ends otherwise than in channels."""
-        moved = _moved(node, tensor, places, batch=self._batch)
+        moved = _move_places(node, tensor, places, batch=self._batch)
         if moved is None or len(self.nodes) == MAX_NODES:
             return False
         self.nodes.append(node)
-        result, order = node.outputs[0], _order(moved, self._dims)
+        result, order = node.outputs[0], _channel_order(moved, self._dims)
         if order is not None:
             self.ends.append((result, order))
             return True
-        readers = _readers(self._model, result)
-        return bool(readers) and all(self.passes(one, result, moved) for one in readers)
+        readers = _inner_consumers(self._model, result)
+        return bool(readers) and all(self.passes(reader, result, moved) for reader in readers)
 
 
-def _readers(model: Model, tensor: Tensor) -> list[Node]:
+def _inner_consumers(model: Model, tensor: Tensor) -> list[Node]:
     """Return the readers of a tensor; none where a subgraph or the caller reads it too."""
     readers = query.consumers(tensor)
     inside = all(map(model.is_top_level, readers))
@@ -155,11 +146,11 @@ def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
     dims = query.shape(tensor)
     if dims is None or batch != _has_batch(tensor):
         return None
-    known = [dim for dim in dims[batch:] if isinstance(dim, int)]
-    return (1,) * batch + tuple(known) if len(known) == len(dims[batch:]) else None
+    extents = [dim for dim in dims[batch:] if isinstance(dim, int)]
+    return (1,) * batch + tuple(extents) if len(extents) == len(dims[batch:]) else None
 
 
-def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
+def _move_places(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
     """Return the places behind a node that only moves values, of each sample of a batch alike."""
     if not query.is_standard(node) or len(node.outputs) != 1 or node.inputs[0] is not tensor:
         return None
@@ -170,21 +161,17 @@ def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places
     if node.op in _SHAPING and math.prod(dims) == places.size:
         moved = places.reshape(dims)  # as many values as in a sample: the batch is unchanged
     elif node.op == "Transpose":
-        moved = _transposed(node, places, batch=batch)
+        axes = range(places.ndim)
+        perm = list(query.attribute(node, "perm", None) or axes[::-1])
+        # Another rank cannot be run: the shapes that the file states are not true.
+        is_sound = sorted(perm) == list(axes) and not (batch and perm[0] != 0)
+        moved = places.transpose(perm) if is_sound else None
     elif node.op == "Gather":
-        moved = _gathered(node, places, batch=batch)
+        moved = _gather_places(node, places, batch=batch)
     return moved if moved is not None and moved.shape == dims else None
 
 
-def _transposed(node: Node, places: Places, *, batch: bool) -> Places | None:
-    axes = range(places.ndim)
-    perm = list(query.attribute(node, "perm", None) or axes[::-1])
-    if sorted(perm) != list(axes) or (batch and perm[0] != 0):
-        return None  # the first cannot be run: the shapes that the file states are not true
-    return places.transpose(perm)
-
-
-def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
+def _gather_places(node: Node, places: Places, *, batch: bool) -> Places | None:
     import numpy as np
 
     indices, axis = query.constant_input(node, 1), int(query.attribute(node, "axis", 0))
@@ -197,7 +184,7 @@ def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
     return np.take(places, np.asarray(indices, np.int64) % count, axis=axis)
 
 
-def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
+def _channel_order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
     """Return the source channels of a tensor; None where it is not made of whole ones."""
     import numpy as np
 

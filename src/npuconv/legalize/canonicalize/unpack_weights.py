@@ -37,16 +37,16 @@ def unpack_weights(model: Model, ctx: PassContext) -> int:
             continue
         if not quantized.is_integer(values.dtype):
             continue
-        own = quantized.parameters(node)
-        layers = list(_layers(node.outputs[0], None if isinstance(own, str) else own.axis))
-        if isinstance(own, str):
-            ctx.refuse(model, node, own)
-            ctx.source_scales.lost |= {model.label(layer): own for layer, _ in layers}
+        scales = quantized.parameters(node)
+        layers = list(_layers(node.outputs[0], None if isinstance(scales, str) else scales.axis))
+        if isinstance(scales, str):
+            ctx.refuse(model, node, scales)
+            ctx.source_scales.lost |= {model.label(layer): scales for layer, _ in layers}
             continue
         for layer, axis in layers:
-            _remember(model, ctx, layer, own, axis)
+            _remember(model, ctx, layer, scales, axis)
         with ctx.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
-            edit.replace_by_constant(model, node.outputs[0], own.dequantize(values))
+            edit.replace_by_constant(model, node.outputs[0], scales.dequantize(values))
         fired += 1
     return fired
 
@@ -77,14 +77,14 @@ def _axis_behind(node: Node, axis: int | None) -> int | None:
 
 
 def _remember(
-    model: Model, ctx: PassContext, layer: Node, own: Parameters, axis: int | None
+    model: Model, ctx: PassContext, layer: Node, encoding: Parameters, axis: int | None
 ) -> None:
     label, outputs = model.label(layer), _output_axis(layer)
     if axis is not None and axis != outputs:
         where = f"along axis {axis}" if axis != _NOWHERE else "of several axes"
         ctx.source_scales.lost[label] = f"its weights have scales {where}, not along their outputs"
         return
-    ctx.source_scales.weights[label] = WeightScales(own.scale.reshape(-1), own.dtype.name)
+    ctx.source_scales.weights[label] = WeightScales(encoding.scale.reshape(-1), encoding.dtype.name)
 
 
 def _output_axis(layer: Node) -> int:

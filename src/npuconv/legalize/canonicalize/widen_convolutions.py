@@ -27,13 +27,13 @@ _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence"
 def widen_convolutions(model: Model, ctx: PassContext) -> int:
     convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
     halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
-    chosen = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
+    kinds = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
     for node in model.nodes() if halves else ():
-        if id(node) not in chosen and (kind := _half(node)) in halves:
-            chosen[id(node)] = kind
+        if id(node) not in kinds and (kind := _half(node)) in halves:
+            kinds[id(node)] = kind
     wide: Wide = {}
-    for node in [n for n in model.nodes() if id(n) in chosen]:
-        kind = chosen[id(node)]
+    for node in [n for n in model.nodes() if id(n) in kinds]:
+        kind = kinds[id(node)]
         # Half precision itself is the larger error, so there is nothing to compare.
         with ctx.rewrite(model, [node], f"{node.op} in {kind}", "in float32", measure=False):
             _widen(model, node, kind, wide)
@@ -57,17 +57,29 @@ def _half(node: Node) -> str:
 
 
 def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
+    """Cast inputs, once for all readers, and outputs; Casts without readers are swept away."""
+    import numpy as np
+    import onnx
+
+    float32 = np.dtype(np.float32)
     for index, tensor in enumerate(list(node.inputs)):
         values = query.value(tensor)
         if (values is None and not tensor.name) or query.dtype_name(tensor) not in (kind, ""):
             continue
-        if values is None:
-            node.inputs[index] = _cast(model, node, tensor, wide)
-        else:
-            node.inputs[index] = edit.constant(model, tensor.name, values.astype("float32"))
+        if values is not None:
+            node.inputs[index] = edit.constant(model, tensor.name, values.astype(float32))
+            continue
+        if id(tensor) not in wide:
+            wide[id(tensor)] = edit.variable(model, f"{node.name}/wide", tensor, float32)
+            attrs = {"to": int(onnx.TensorProto.FLOAT)}
+            edit.add_node(model, "Cast", [tensor], [wide[id(tensor)]], origin=[node], attrs=attrs)
+        node.inputs[index] = wide[id(tensor)]
+    attrs = {"to": int(onnx.TensorProto.DataType.Value(_ONNX[kind]))}
     for index, tensor in enumerate(list(node.outputs)):
         if tensor.name and query.dtype_name(tensor) in (kind, ""):
-            _cast_back(model, node, index, kind, wide)
+            result = edit.variable(model, f"{node.name}/out", tensor, float32)
+            node.outputs[index] = wide[id(tensor)] = result
+            edit.add_node(model, "Cast", [result], [tensor], origin=[node], attrs=attrs)
 
 
 def _widen_interface(model: Model) -> None:
@@ -93,28 +105,3 @@ def _widen_interface(model: Model) -> None:
 
 def _is_bfloat16(tensor: Tensor) -> bool:
     return query.dtype_name(tensor) == "bfloat16"
-
-
-def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
-    """Return the tensor in float32, cast once for all its readers."""
-    import numpy as np
-    import onnx
-
-    if id(tensor) not in wide:
-        found = edit.variable(model, f"{node.name}/wide", tensor, np.dtype(np.float32))
-        attrs = {"to": int(onnx.TensorProto.FLOAT)}
-        edit.add_node(model, "Cast", [tensor], [found], origin=[node], attrs=attrs)
-        wide[id(tensor)] = found
-    return wide[id(tensor)]
-
-
-def _cast_back(model: Model, node: Node, index: int, kind: str, wide: Wide) -> None:
-    """Make an output in float32 and cast it back; a Cast without readers is swept away."""
-    import numpy as np
-    import onnx
-
-    result = node.outputs[index]
-    found = edit.variable(model, f"{node.name}/out", result, np.dtype(np.float32))
-    node.outputs[index] = wide[id(result)] = found
-    attrs = {"to": int(onnx.TensorProto.DataType.Value(_ONNX[kind]))}
-    edit.add_node(model, "Cast", [found], [result], origin=[node], attrs=attrs)

@@ -55,8 +55,8 @@ class Fragment:
         layer = self.whole.layer
         rows, inner = np.divmod(self.places, math.prod(layer.weight[1:]))
         column = inner // math.prod(layer.kernel)
-        found = rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
-        return np.where(self.places < 0, -1, found)
+        channel = rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
+        return np.where(self.places < 0, -1, channel)
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,17 @@ class Builder:
     )
 
     def pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
-        """Zeros around a tensor, by axis; what is padded already is padded once, by more."""
+        """Pad a tensor with zeros, by axis; two Pads in a row become one."""
         amounts = {axis: pair for axis, pair in amounts.items() if any(pair)}
         if not amounts:
             return tensor
         inner, before, _ = self._padded.get(id(tensor), (tensor, {}, tensor))
         if min(before, default=2) < 2 or min(amounts) < 2:  # channels get a Pad of their own
             inner, before = tensor, {}
-        total = {
-            axis: _plus(before.get(axis, (0, 0)), amounts.get(axis, (0, 0)))
-            for axis in {*before, *amounts}
-        }
+        total = dict(before)
+        for axis, (begin, end) in amounts.items():
+            first, last = before.get(axis, (0, 0))
+            total[axis] = (first + begin, last + end)
         key = ("pad", id(inner), tuple(sorted(total.items())))
         result = self._once(key, inner, lambda: self._pad(inner, total))
         self._padded[id(result)] = (inner, total, result)
@@ -139,8 +139,8 @@ class Builder:
         if len(tensors) == 1:
             return tensors[0]
         shape = list(self.dims(tensors[0]))
-        known = [self.dims(t)[axis] for t in tensors]
-        shape[axis] = None if None in known else sum(d or 0 for d in known)
+        extents = [self.dims(t)[axis] for t in tensors]
+        shape[axis] = None if None in extents else sum(d or 0 for d in extents)
         return self._insert("Concat", tensors, shape, axis=axis)
 
     def add(self, tensors: Sequence[Tensor], *, pairwise: bool = False) -> Tensor:
@@ -164,29 +164,29 @@ class Builder:
     def from_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
         """Put channels back side by side: the inverse of ``to_channels``."""
         n, channels, *cells = self.dims(tensor)
-        each = (channels or 0) // int(np.prod(factors))
+        depth = (channels or 0) // int(np.prod(factors))
         whole = [None if c is None else c * f for c, f in zip(cells, factors, strict=True)]
         if set(factors) == {1}:
             return tensor
-        shape = [n, each, *whole]
+        shape = [n, depth, *whole]
         if len(factors) == 2 and len(set(factors)) == 1:
             attrs = {"blocksize": factors[0], "mode": "DCR"}
             return self._insert("DepthToSpace", [tensor], shape, **attrs)
         axes = len(factors)
-        apart = self._reshape(tensor, [0, *factors, each, *[int(c or 0) for c in cells]])
+        split = self._reshape(tensor, [0, *factors, depth, *[int(c or 0) for c in cells]])
         perm = [0, 1 + axes, *(i for a in range(axes) for i in (2 + axes + a, 1 + a))]
-        turned = self._transpose(apart, perm)
-        return self._reshape(turned, [0, each, *[int(w or 0) for w in whole]], shape)
+        transposed = self._transpose(split, perm)
+        return self._reshape(transposed, [0, depth, *[int(w or 0) for w in whole]], shape)
 
     def weights(
         self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
     ) -> Tensor:
         """The weights of a layer cut, moved, or with zeros between, once for each key."""
-        made = self.constant(piece, key, lambda: move(piece.array()))
-        if id(made) not in self._places:
+        tensor = self.constant(piece, key, lambda: move(piece.array()))
+        if id(tensor) not in self._places:
             before = self._places_of(piece.weight)
-            self._places[id(made)] = None if before is None else move(before)
-        return made
+            self._places[id(tensor)] = None if before is None else move(before)
+        return tensor
 
     def constant(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
         """Weights that stand in the place of those of a layer, made once for each key."""
@@ -247,11 +247,11 @@ class Builder:
             ends = [0] * len(dims)
             ends[1] = count
             amounts = edit.integers(self.model, f"{self.node.name}/pads", [0] * len(dims) + ends)
-            one = edit.constant(self.model, f"{self.node.name}/one", np.ones((), dtype))
+            fill = edit.constant(self.model, f"{self.node.name}/one", np.ones((), dtype))
             shape = [dims[0], (dims[1] or 0) + count, *dims[2:]]
-            return self._insert("Pad", [tensor, amounts, one], shape)
-        known = (dims[0] or 1, count, *(d or 1 for d in dims[2:]))
-        ones = self.constant(piece, ("ones", *known), lambda: np.ones(known, dtype))
+            return self._insert("Pad", [tensor, amounts, fill], shape)
+        shape_of_ones = (dims[0] or 1, count, *(d or 1 for d in dims[2:]))
+        ones = self.constant(piece, ("ones", *shape_of_ones), lambda: np.ones(shape_of_ones, dtype))
         return self.concat([tensor, ones], 1)
 
     def record_bias(self, result: Tensor, piece: Piece, count: int, tap: int) -> None:
@@ -280,11 +280,11 @@ class Builder:
         return self._places.get(id(weight))
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
-        """The shape, None for what is not known."""
-        found = query.shape(tensor)
-        if found is None:  # nothing has inferred it, so it is no result of this class
+        """Return the shape, with None for extents that are not known."""
+        shape = query.shape(tensor)
+        if shape is None:  # nothing has inferred it, so it is no result of this class
             return self.whole.layer.source
-        return tuple(d if isinstance(d, int) else None for d in found)
+        return tuple(d if isinstance(d, int) else None for d in shape)
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return the result for a key; its owner is held, so that no other gets its id."""
@@ -329,25 +329,21 @@ class Builder:
             return self._insert("SpaceToDepth", [tensor], shape, blocksize=factors[0])
         axes = len(factors)
         pairs = [value for pair in zip(cells, factors, strict=True) for value in pair]
-        apart = self._reshape(tensor, [0, int(channels or 0), *pairs])
-        phases, rest = [3 + 2 * a for a in range(axes)], [2 + 2 * a for a in range(axes)]
-        turned = self._transpose(apart, [0, *phases, 1, *rest])
-        return self._reshape(turned, [0, *(int(d or 0) for d in shape[1:])], shape)
+        split = self._reshape(tensor, [0, int(channels or 0), *pairs])
+        phases, blocks = [3 + 2 * a for a in range(axes)], [2 + 2 * a for a in range(axes)]
+        transposed = self._transpose(split, [0, *phases, 1, *blocks])
+        return self._reshape(transposed, [0, *(int(d or 0) for d in shape[1:])], shape)
 
     def _reshape(
-        self, tensor: Tensor, wanted: Sequence[int], shape: Sequence[int | None] | None = None
+        self, tensor: Tensor, target: Sequence[int], shape: Sequence[int | None] | None = None
     ) -> Tensor:
-        ints = edit.integers(self.model, f"{self.node.name}/shape", wanted)
-        dims = shape if shape is not None else [self.dims(tensor)[0], *wanted[1:]]
+        ints = edit.integers(self.model, f"{self.node.name}/shape", target)
+        dims = shape if shape is not None else [self.dims(tensor)[0], *target[1:]]
         return self._insert("Reshape", [tensor, ints], dims)
 
     def _transpose(self, tensor: Tensor, perm: Sequence[int]) -> Tensor:
         dims = self.dims(tensor)
         return self._insert("Transpose", [tensor], [dims[a] for a in perm], perm=list(perm))
-
-
-def _plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    return a[0] + b[0], a[1] + b[1]
 
 
 def _is_whole(bound: Bound, extent: int | None) -> bool:

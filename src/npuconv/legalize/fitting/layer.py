@@ -112,8 +112,8 @@ class Layer:
 
     def without_pads(self) -> Layer:
         """Return the same on an input that has been padded."""
-        grown = [None if n is None else n + sum(p) for n, p in self._padding()]
-        return replace(self.with_extents(grown), pads=((0, 0),) * len(self.pads))
+        extents = [None if n is None else n + sum(p) for n, p in self._padding()]
+        return replace(self.with_extents(extents), pads=((0, 0),) * len(self.pads))
 
     def _padding(self) -> list[tuple[int | None, tuple[int, int]]]:
         return list(zip(self.extents, self.pads, strict=True))
@@ -164,8 +164,8 @@ def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None
     dims: Dims = win.input or (None,) * len(win.weight)
     if len(dims) != len(win.weight) or len(win.strides) != len(win.kernel):
         return None
-    known = tuple(d if isinstance(d, int) else None for d in dims)
+    numbers = tuple(d if isinstance(d, int) else None for d in dims)
     return Layer(
-        (known[0], win.weight[1] * win.group, *known[2:]), win.weight, win.strides,
+        (numbers[0], win.weight[1] * win.group, *numbers[2:]), win.weight, win.strides,
         win.dilations, win.pads, win.group, bias, uniform,
     )  # fmt: skip

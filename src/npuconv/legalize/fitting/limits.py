@@ -36,11 +36,11 @@ _NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
 def topics(fact: str) -> tuple[str, ...]:
-    """Return what a rewrite must change so that this fact changes; () where none can."""
+    """Return the topics of a fact: properties that a rewrite can change; () if there are none."""
     if fact in _FIXED:
         return ()
-    found = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
-    return _TOPICS.get(fact) or next(found, ())
+    by_prefix = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
+    return _TOPICS.get(fact) or next(by_prefix, ())
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Check:
     topics: frozenset[str]
 
     def fault(self, facts: Facts) -> Fault:
-        """Say what is broken."""
+        """Return the broken limit as text, with its facts and topics."""
         if isinstance(self.part, Limit):
             value = value_text(lookup(facts, self.name))
             text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"
@@ -94,11 +94,11 @@ class Demand:
 
     def faults(self, layer: Layer) -> tuple[Fault, ...]:
         """The known limits and relations that the layer breaks."""
-        found = self._broken(layer)
-        if not found:
+        broken = self._broken(layer)
+        if not broken:
             return ()
         facts = self._facts(layer)
-        return tuple(check.fault(facts) for check in found)
+        return tuple(check.fault(facts) for check in broken)
 
     def fits(self, layer: Layer) -> bool:
         """Return whether the layer breaks no known limit."""
@@ -138,13 +138,13 @@ class Demand:
         return most is not None and value > most
 
     def _broken(self, layer: Layer) -> tuple[_Check, ...]:
-        found = self._seen.get(layer)
-        if found is None:
+        broken = self._seen.get(layer)
+        if broken is None:
             facts = self._facts(layer)
             checks = self._checks_of(str(facts["mode"]))
-            found = tuple([check for check in checks if check.holds(facts) is False])
-            self._seen[layer] = found
-        return found
+            broken = tuple([check for check in checks if check.holds(facts) is False])
+            self._seen[layer] = broken
+        return broken
 
     def _facts(self, layer: Layer) -> dict[str, Any]:
         facts = {**of_window(layer.window()), "layout": self.layout}
@@ -155,23 +155,18 @@ class Demand:
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:
             limits = self.operator.limits_for(mode).items()
-            known = [_of_limit(name, limit) for name, limit in limits if limit.known]
-            self._checks[mode] = (*known, *map(_of_relation, self.operator.require))
+            checks = [_of_limit(name, limit) for name, limit in limits if limit.known]
+            self._checks[mode] = (*checks, *map(_of_relation, self.operator.require))
         return self._checks[mode]
 
 
 def _of_limit(name: str, limit: Limit) -> _Check:
-    others = _named(" ".join(str(v) for v in limit.values if isinstance(v, str)))
-    named = frozenset({name}) | others
-    holds = _compiled(name, limit) or partial(_ask, limit, name)
-    return _Check(name, limit, holds, named, _about(named))
+    facts = _facts_in(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
+    holds = _compile(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
+    return _Check(name, limit, holds, facts, _topics_of(facts))
 
 
-def _ask(limit: Limit, name: str, facts: Facts) -> bool | None:
-    return limit.allows(lookup(facts, name), facts)
-
-
-def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
+def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     """The same answer as that of the limit, faster; None where it needs another fact."""
     values, predicate = limit.values, limit.predicate
     if name == "C":
@@ -179,7 +174,7 @@ def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     if predicate in ("equals", "one_of"):
         literals = frozenset((type(v), v) for v in values if v not in FACTS)
         references = [v for v in values if isinstance(v, str) and v in FACTS]
-        return partial(_chosen, name, literals, references)
+        return partial(_allows_literal, name, literals, references)
     if any(type(value) is not int for value in values):
         return None
     numbers = [int(value) for value in values]
@@ -192,35 +187,35 @@ def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     test = tests.get(predicate)
     if test is None or (predicate == "multiple_of" and not numbers[0]):
         return None
-    return partial(_tested, test, name)
+    return partial(_test_number, test, name)
 
 
-def _chosen(
+def _allows_literal(
     name: str, literals: frozenset[Any], references: list[str], facts: Facts
 ) -> bool | None:
     """Answer ``equals`` and ``one_of``; True is not the number one."""
     value = facts.get(name)
     if value is None or (type(value), value) in literals:
         return None if value is None else True
-    found = [lookup(facts, other) for other in references]
-    if any(type(one) is type(value) and one == value for one in found):
+    allowed = [lookup(facts, fact) for fact in references]
+    if any(type(one) is type(value) and one == value for one in allowed):
         return True
-    return None if None in found else False
+    return None if None in allowed else False
 
 
-def _tested(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
+def _test_number(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
     value = facts.get(name)
     return test(value) if type(value) is int else None
 
 
 def _of_relation(relation: Relation) -> _Check:
-    named = _named(f"{relation.if_} {relation.then}")
-    return _Check("", relation, relation.holds, named, _about(named))
+    named = _facts_in(f"{relation.if_} {relation.then}")
+    return _Check("", relation, relation.holds, named, _topics_of(named))
 
 
-def _named(text: str) -> frozenset[str]:
+def _facts_in(text: str) -> frozenset[str]:
     return frozenset(_NAMES.findall(text)) & frozenset(FACTS)
 
 
-def _about(facts: frozenset[str]) -> frozenset[str]:
+def _topics_of(facts: frozenset[str]) -> frozenset[str]:
     return frozenset(topic for fact in facts for topic in topics(fact))

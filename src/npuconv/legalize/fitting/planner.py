@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from npuconv.legalize.fitting.builder import Builder, Piece, Whole
 from npuconv.legalize.fitting.layer import Layer
@@ -14,7 +15,7 @@ from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
-from npuconv.target import Operator, Target
+from npuconv.target import Target
 
 _CHANNELS_PADDED: dict[str, bool | int | str | None] = {
     "pad_mode": "constant",
@@ -62,33 +63,34 @@ class Plan:
     parts: tuple[Plan, ...] = ()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The rewrites along its first part, in order."""
+    def proposals(self) -> tuple[Proposal, ...]:
+        """The rewrites of the part that has most of them, in order."""
         if self.proposal is None:
             return ()
-        later = max((part.names for part in self.parts), key=len, default=())
-        return (self.proposal.split, *later)
+        return (self.proposal, *max((p.proposals for p in self.parts), key=len, default=()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of these rewrites."""
+        return tuple(proposal.split for proposal in self.proposals)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Descriptions of these rewrites."""
-        if self.proposal is None:
-            return ()
-        later = max((part.texts for part in self.parts), key=len, default=())
-        return (self.proposal.text, *later)
+        return tuple(proposal.text for proposal in self.proposals)
 
     @property
     def sums(self) -> int:
         """Elements of partial sums."""
-        own = self.proposal.summed if self.proposal is not None else 0
+        count = self.proposal.summed if self.proposal is not None else 0
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
-        return own + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+        return count + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
 
     @property
     def adds_bias(self) -> bool:
         """Return whether an Add is written for a bias."""
-        own = self.proposal is not None and self.proposal.adds_bias
-        return own or any(part.adds_bias for part in self.parts)
+        adds = self.proposal is not None and self.proposal.adds_bias
+        return adds or any(part.adds_bias for part in self.parts)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
@@ -102,7 +104,7 @@ class Plan:
 
 @dataclass
 class Search:
-    """One search: what was weighed, and the nearest form where nothing fits."""
+    """Result of a search: the alternatives, or the nearest form if nothing fits."""
 
     alternatives: list[Plan] = field(default_factory=list)
     nearest: Layer | None = None
@@ -130,29 +132,26 @@ class Planner:
     def demand_on(self, op: str) -> Demand | None:
         """Demands of the target on an operator; None where it does not list it."""
         if op not in self._demands:
-            operator = self.target.operator(op)
-            self._demands[op] = None if operator is None else self._demand(operator)
+            lists, operator = self.target.operator, self.target.operator(op)
+            has_host = self.target.unlisted_operators != "error"
+            padding = lists("Pad") if self.joins_constants else None
+            self._demands[op] = None if operator is None else Demand(
+                operator,
+                self.layout,
+                adds=has_host or self.exact_sums or lists("Add") is not None,
+                joins_constants=self.joins_constants and lists("Concat") is not None,
+                pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
+            )  # fmt: skip
         return self._demands[op]
 
-    def _demand(self, operator: Operator) -> Demand:
-        lists, has_host = self.target.operator, self.target.unlisted_operators != "error"
-        padding = lists("Pad") if self.joins_constants else None
-        return Demand(
-            operator,
-            self.layout,
-            adds=has_host or self.exact_sums or lists("Add") is not None,
-            joins_constants=self.joins_constants and lists("Concat") is not None,
-            pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
-        )
-
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
-        """The cheapest plan, None where there is none; and what was weighed."""
+        """Return the cheapest plan, or None, and the search that found it."""
         if layer not in self._found:
             self._found[layer] = self._search(layer)
         return self._found[layer]
 
     def objections(self, layer: Layer) -> list[str]:
-        """Return what no rewrite removes: the faults of the layer; none where a plan exists."""
+        """Return the faults of a layer that no rewrite removes; none if a plan exists."""
         if self.demand is None:
             return [f"target {self.target.name} does not list Conv"]
         faults = self.demand.faults(layer)
@@ -161,15 +160,15 @@ class Planner:
         return [fault.text for fault in faults]
 
     def _search(self, layer: Layer) -> tuple[Plan | None, Search]:
-        found, demand = Search(), self.demand_on(layer.op)
+        search, demand = Search(), self.demand_on(layer.op)
         if demand is None:
-            return None, found
+            return None, search
         if layer.op != "Conv":
-            return _Descent(self, demand, found, POOLS).best(layer, 0), found
+            return _Descent(self, demand, search, POOLS).best(layer, 0), search
         best = None
         if self.exact_sums:
-            best = _Descent(self, demand, found, SUMS_LAST).best(layer, 0)
-        return best or _Descent(self, demand, found).best(layer, 0), found
+            best = _Descent(self, demand, search, SUMS_LAST).best(layer, 0)
+        return best or _Descent(self, demand, search).best(layer, 0), search
 
     def leaf(self, layer: Layer) -> Plan:
         """The plan of a layer that fits as it is."""
@@ -178,11 +177,10 @@ class Planner:
 
     def total(self, price: Price) -> float:
         """The cost that is compared."""
-        costs, known = self.target.costs, self.settings
-        whole = costs.of(price.macs, price.weight_bytes, price.convolutions, price.moved)
-        unit = costs.mac or 1.0
-        start = known.convolution * price.convolutions + known.moved_element * price.moved
-        return whole + unit * (start + price.penalty)
+        costs, settings = self.target.costs, self.settings
+        stated = costs.of(price.macs, price.weight_bytes, price.convolutions, price.moved)
+        overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
+        return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 
 
 @dataclass
@@ -212,21 +210,24 @@ class _Descent:
         settings = self.planner.settings
         if self.search.looked > 4 * settings.most_layers:
             return None
-        found: list[Plan] = []
+        plans: list[Plan] = []
         for proposal, following in self._proposals(layer, first):
-            if not self._has_few_parts(proposal, first=not first):
+            counted = not first and all(self.demand.fits(part.layer) for part in proposal.parts)
+            if not self._is_bounded(sum(part.count for part in proposal.parts), first=counted):
                 continue
             plan = self._follow(layer, proposal, following)
             if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
-                found.append(plan)
-            if found and self.search.looked > settings.most_layers:
+                plans.append(plan)
+            if plans and self.search.looked > settings.most_layers:
                 break
-        if not found:
-            self._note(layer)
+        if not plans:  # the nearest layer has the fewest faults, or the fewest MACs
+            layers = filter(None, (self.search.nearest, layer))
+            self.search.nearest = min(layers, key=lambda x: (self.demand.count(x), x.macs()))
             return None
+        plans.sort(key=attrgetter("total"))
         if not first:
-            self.search.alternatives = sorted(found, key=_total)
-        return min(found, key=_total)
+            self.search.alternatives = plans
+        return plans[0]
 
     def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
         for at, split in enumerate(self.splits[first:], first):
@@ -248,14 +249,10 @@ class _Descent:
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
             settings = self.planner.settings
-            share = settings.added_bias if proposal.adds_bias else self._share(number)
+            share = settings.sum_share + settings.sum_part * (number - 1)
+            share = settings.added_bias if proposal.adds_bias else share
             price = price.plus(Price(penalty=layer.macs() * share))
         return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
-
-    def _has_few_parts(self, proposal: Proposal, *, first: bool) -> bool:
-        """Return whether the parts are not too many; note how many, if nothing else is wrong."""
-        fits = first and all(self.demand.fits(part.layer) for part in proposal.parts)
-        return self._is_bounded(sum(part.count for part in proposal.parts), first=fits)
 
     def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
         """Return whether these are not too many; note of the whole how many they would be."""
@@ -266,26 +263,9 @@ class _Descent:
             self.search.too_many = min(before or convolutions, convolutions)
         return False
 
-    def _share(self, parts: int) -> float:
-        settings = self.planner.settings
-        return settings.sum_share + settings.sum_part * (parts - 1)
-
-    def _note(self, layer: Layer) -> None:
-        """Remember the layer that came nearest: fewest faults, then the smallest."""
-        nearest = self.search.nearest
-        if nearest is None or self._distance(layer) < self._distance(nearest):
-            self.search.nearest = layer
-
-    def _distance(self, layer: Layer) -> tuple[int, int]:
-        return self.demand.count(layer), layer.macs()
-
-
-def _total(plan: Plan) -> float:
-    return plan.total
-
 
 def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
-    """Write a plan for a node of the graph; the result, and what has written it."""
+    """Write a plan for a node of the graph; return the result and the builder."""
     source, pools = node.inputs[0], plan.layer.op != "Conv"
     weight = source if pools else node.inputs[1]
     builder = Builder(model, node, Whole(node.name, source.name, plan.layer))

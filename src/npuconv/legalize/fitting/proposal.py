@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A layer as other layers, with what must be written around them.
+    """A layer as other layers, with the nodes around them.
 
     Attributes:
         split: name of the rewrite.
@@ -50,7 +50,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Bounds of the search, and what a target that gives no costs is taken to pay.
+    """Bounds of the search, and default costs for targets that state none.
 
     Attributes:
         most_layers: different layers that are looked at for one convolution.
@@ -120,16 +120,16 @@ def cut(
         form: makes the layer of so many.
         shared: whether all parts of one size read the same weights.
     """
-    whole, rest = divmod(total, size)
+    whole, remainder = divmod(total, size)
     parts = [Part(form(size), whole, 1 if shared else whole)] if whole else []
-    return (*parts, *([Part(form(rest))] if rest else []))
+    return (*parts, *([Part(form(remainder))] if remainder else []))
 
 
 def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:
     """The parts of a sum: a bias, if there is one, is added by the first alone."""
-    first, *rest = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
+    first, *later = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
     if not bias:
-        return (first, *rest)
+        return (first, *later)
     biased = Part(replace(first.layer, bias=True))
     fewer = (replace(first, count=first.count - 1, weights=first.weights - 1),)
-    return (biased, *(fewer if first.count > 1 else ()), *rest)
+    return (biased, *(fewer if first.count > 1 else ()), *later)

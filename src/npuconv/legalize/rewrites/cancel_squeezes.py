@@ -57,24 +57,35 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _move(model: Model, ctx: PassContext, node: Node) -> int:
-    """Let the Squeeze come behind ``node``."""
-    axes = _squeezed(node)
+    axes = _common_axes(node)
     if axes is None or not _is_useful(node, axes) or not _is_movable(node, axes):
         return 0
-    makers = {id(m): m for t in node.inputs if (m := query.producer(t)) and is_squeeze(m, axes)}
+    producers = filter(None, map(query.producer, node.inputs))
+    makers = {id(producer): producer for producer in producers if is_squeeze(producer, axes)}
     result = node.outputs[0]
     before, after = f"Squeeze before {node.op}", f"Squeeze behind {node.op}"
-    nodes, modulus = [*makers.values(), node], 1 if _is_position_free(node) else None
+    arrays = [query.value(t) for t in data_inputs(node)]
+    is_position_free = all(array is None or array.size == 1 for array in arrays)
+    nodes, modulus = [*makers.values(), node], 1 if is_position_free else None
     with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=modulus):
-        _move_axes(model, node, axes)
+        for index, tensor in enumerate(data_inputs(node)):
+            node.inputs[index] = _unsqueezed(model, node, tensor, axes)
+        dims, rank = query.shape(result), query.rank(result) or 0
+        if node.op == "Concat":  # its axis among those that are back in
+            positions = [axis for axis in range(rank + len(axes)) if axis not in axes]
+            node.attrs["axis"] = positions[int(node.attrs["axis"]) % rank]
+        raised = edit.variable(model, f"{node.name}/lifted", dtype=result.dtype)
+        raised.shape = None if dims is None else widened(dims, axes)
+        node.outputs[0] = raised
+        squeeze(model, node, raised, result, axes)
     return 1
 
 
-def _squeezed(node: Node) -> Axes | None:
+def _common_axes(node: Node) -> Axes | None:
     """Return the axes that the Squeezes before a node remove, if all remove the same."""
     makers = [query.producer(t) for t in data_inputs(node)]
-    found = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
-    return found.pop() if len(found) == 1 else None
+    removed = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
+    return removed.pop() if len(removed) == 1 else None
 
 
 def _is_movable(node: Node, axes: Axes) -> bool:
@@ -86,12 +97,7 @@ def _is_movable(node: Node, axes: Axes) -> bool:
     if rank is None:
         return False
     ranks = [query.rank(t) for t in data_inputs(node) if not query.is_constant(t)]
-    return all(each == rank for each in ranks)
-
-
-def _is_position_free(node: Node) -> bool:
-    arrays = [query.value(t) for t in data_inputs(node)]
-    return all(array is None or array.size == 1 for array in arrays)
+    return all(r == rank for r in ranks)
 
 
 def _is_useful(node: Node, axes: Axes) -> bool:
@@ -100,35 +106,22 @@ def _is_useful(node: Node, axes: Axes) -> bool:
         conv = query.producer(maker.inputs[0])
         if conv is not None and conv.op == "Conv":
             return True
-    return _meets(node, axes)
+    return _reaches_unsqueeze(node, axes)
 
 
-def _meets(start: Node, axes: Axes) -> bool:
+def _reaches_unsqueeze(start: Node, axes: Axes) -> bool:
     """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
-    stack, seen = [start], {id(start)}
-    while stack and len(seen) < MAX_SEARCHED:
+    stack, visited = [start], {id(start)}
+    while stack and len(visited) < MAX_SEARCHED:
         for tensor in stack.pop().outputs:
             for reader in query.consumers(tensor):
                 if is_unsqueeze(reader, axes):
                     return True
                 movable = reader.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
-                if movable and id(reader) not in seen:
-                    seen.add(id(reader))
+                if movable and id(reader) not in visited:
+                    visited.add(id(reader))
                     stack.append(reader)
     return False
-
-
-def _move_axes(model: Model, node: Node, axes: Axes) -> None:
-    result = node.outputs[0]
-    for index, tensor in enumerate(data_inputs(node)):
-        node.inputs[index] = _unsqueezed(model, node, tensor, axes)
-    if node.op == "Concat":
-        node.attrs["axis"] = _axis_behind(node, axes)
-    raised = edit.variable(model, f"{node.name}/lifted", dtype=result.dtype)
-    dims = query.shape(result)
-    raised.shape = None if dims is None else widened(dims, axes)
-    node.outputs[0] = raised
-    squeeze(model, node, raised, result, axes)
 
 
 def _unsqueezed(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
@@ -144,10 +137,3 @@ def _unsqueezed(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
     if maker is not None and is_squeeze(maker, axes):
         return maker.inputs[0]
     return unsqueeze(model, node, tensor, axes)
-
-
-def _axis_behind(node: Node, axes: Axes) -> int:
-    """Return the axis of a Concat once the axes are back in."""
-    rank = query.rank(node.outputs[0]) or 0
-    kept = [axis for axis in range(rank + len(axes)) if axis not in axes]
-    return kept[int(node.attrs["axis"]) % rank]

@@ -64,13 +64,25 @@ def fit_convolution(model: Model, ctx: PassContext) -> int:
 
 
 def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+    from npuconv.legalize.fitting.planner import write
+
     win = window(node)
     if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
         return 0
-    found = planned(model, ctx, node, layer_of(node))
-    if found is None or found[0].proposal is None:
+    planning = planned(model, ctx, node, layer_of(node))
+    if planning is None or planning[0].proposal is None:
         return 0
-    _write(model, ctx, node, *found)
+    plan, search = planning
+    before, after = plan.layer.text(), " + ".join(plan.texts)
+    with ctx.rewrite(model, [node], before, after, modulus=None) as record:
+        result, builder = write(model, node, plan)
+        ctx.fragments |= builder.fragments
+        ctx.bias_channels |= builder.bias_channels
+        record.after = f"{builder.count} Conv: {after}"
+        record.forms = _forms(plan, search)
+        record.note = _note(ctx, plan, search)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
     return 1
 
 
@@ -108,38 +120,21 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     if search.too_many:
         return f"it would become {search.too_many} convolutions, which are too many"
     nearest = search.nearest or layer
-    left = "; ".join(fault.text for fault in demand.faults(nearest))
+    faults = "; ".join(fault.text for fault in demand.faults(nearest))
     if nearest == layer:
-        return f"no rewrite changes this: {left}"
-    return f"the nearest form is {nearest.text()}, where {left}"
-
-
-def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Search) -> None:
-    from npuconv.legalize.fitting.planner import write
-
-    with ctx.rewrite(
-        model, [node], plan.layer.text(), " + ".join(plan.texts), modulus=None
-    ) as record:
-        result, builder = write(model, node, plan)
-        ctx.fragments |= builder.fragments
-        ctx.bias_channels |= builder.bias_channels
-        record.after = f"{builder.count} Conv: {record.after}"
-        record.forms = _forms(plan, search)
-        record.note = _note(ctx, plan, search)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        return f"no rewrite changes this: {faults}"
+    return f"the nearest form is {nearest.text()}, where {faults}"
 
 
 def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
     """The forms that were weighed, one for each sequence of rewrites."""
     if len(search.alternatives) < 2:
         return ()
-    found: dict[str, Form] = {}
-    for other in search.alternatives:
-        name = " + ".join(other.names)
-        form = Form(name, other.price.cost, other.price.moved, chosen=other is plan)
-        found.setdefault(name, form)
-    return tuple(found.values())[:_SHOWN]
+    forms: dict[str, Form] = {}
+    for alternative in search.alternatives:
+        name, price = " + ".join(alternative.names), alternative.price
+        forms.setdefault(name, Form(name, price.cost, price.moved, chosen=alternative is plan))
+    return tuple(forms.values())[:_SHOWN]
 
 
 def _note(ctx: PassContext, plan: Plan, search: Search) -> str:

@@ -19,8 +19,6 @@ known. ``--no-fit`` leaves all alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.registry import Phase, model_pass
@@ -30,9 +28,6 @@ from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.facts import settled
 from npuconv.model.types import Node
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.planner import Plan
 
 GLOBAL = "GlobalMaxPool"
 IMAGE = 2  # spatial axes
@@ -55,14 +50,16 @@ def fit_pool(model: Model, ctx: PassContext) -> int:
 
 
 def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+    from npuconv.legalize.fitting.planner import write
+
     operator = ctx.target.operator(node.op)
-    taken = operator is not None and not operator.objections(settled(node))
-    if taken or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
+    fits = operator is not None and not operator.objections(settled(node))
+    if fits or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
         return 0
-    found = planned(model, ctx, node, layer_of(node))
-    if found is None:
+    planning = planned(model, ctx, node, layer_of(node))
+    if planning is None:
         return 0
-    plan, _ = found
+    plan, _ = planning
     if plan.proposal is None and node.op != GLOBAL:
         return 0
     around = {op for name in plan.names for op in _AROUND.get(name, ())}
@@ -70,7 +67,15 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
         text = f"{' and '.join(missing)}, which the target does not list, would surround its parts"
         ctx.refuse(model, node, text)
         return 0
-    _write(model, ctx, node, plan)
+    before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
+    before = node.op if plan.proposal is None else before
+    # Other forms are of these extents.
+    modulus = 1 if set(plan.names) == {"in turn"} else None
+    with ctx.rewrite(model, [node], before, after, modulus=modulus) as record:
+        result, builder = write(model, node, plan)
+        record.after = f"{builder.count} {plan.layer.op}: {after}"
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
     return 1
 
 
@@ -83,22 +88,22 @@ def layer_of(node: Node) -> Layer | str:
     dims, win = query.shape(node.inputs[0]), window(node)
     if dims is None or not isinstance(dims[1], int):
         return "the number of its channels is not known"
-    known = tuple(d if isinstance(d, int) else None for d in dims)
+    shape = tuple(d if isinstance(d, int) else None for d in dims)
     channels, axes = dims[1], len(dims) - 2
     if node.op == GLOBAL:
         if axes != IMAGE:
             return "it is no pool of an image"
-        kernel = tuple(n for n in known[2:] if n is not None)
+        kernel = tuple(n for n in shape[2:] if n is not None)
         if len(kernel) < axes:
             return "its extents are not known"
         ones, pads = (1,) * axes, ((0, 0),) * axes
-        return Layer(known, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
+        return Layer(shape, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
     if win is None or win.kernel is None or not win.is_consistent or len(win.kernel) != axes:
         return "its kernel does not fit its input"
     if reason := _obstacle(node, win.auto_pad):
         return reason
     return Layer(
-        known, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
+        shape, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
         op=node.op, counted=bool(query.attribute(node, "count_include_pad", 0)),
     )  # fmt: skip
 
@@ -109,17 +114,3 @@ def _obstacle(node: Node, auto_pad: str) -> str:
     if len(node.outputs) > 1:
         return "the places of the largest are read as well"
     return f"it still has auto_pad={auto_pad}" if auto_pad != "NOTSET" else ""
-
-
-def _write(model: Model, ctx: PassContext, node: Node, plan: Plan) -> None:
-    from npuconv.legalize.fitting.planner import write
-
-    before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
-    before = node.op if plan.proposal is None else before
-    # Other forms are of these extents.
-    modulus = 1 if set(plan.names) == {"in turn"} else None
-    with ctx.rewrite(model, [node], before, after, modulus=modulus) as record:
-        result, builder = write(model, node, plan)
-        record.after = f"{builder.count} {plan.layer.op}: {after}"
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)

@@ -38,7 +38,9 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     if amounts is None:
         reason = "its amounts are computed at run time"
     elif not query.pads_with_zero(node):
-        reason = f"it fills with {_filling(node)}, not with constant 0"
+        mode = query.pad_mode(node)
+        filling = "another value" if mode == "constant" else f"mode {mode!r}"
+        reason = f"it fills with {filling}, not with constant 0"
     elif any(a != (0, 0) for a in amounts[:2]):
         reason = "it pads batch or channels"
     elif any(min(a) < 0 for a in amounts):
@@ -49,11 +51,6 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     return amounts[2:]
 
 
-def _filling(node: Node) -> str:
-    mode = query.pad_mode(node)
-    return "another value" if mode == "constant" else f"mode {mode!r}"
-
-
 def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
     reason = pad_obstacle(node, reader, amounts)
     if reason:
@@ -62,7 +59,8 @@ def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pai
     win = window(reader)
     assert win is not None
     pads = added_pads(win.pads, amounts)
-    if _is_beyond(ctx, node, reader, pads):
+    wider = replace(win, pads=pads, input=query.shape(node.inputs[0]))
+    if reader.op == "Conv" and not ctx.breaks(win, reader) and ctx.breaks(wider, reader):
         ctx.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
         return 0
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
@@ -72,11 +70,3 @@ def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pai
         reader.attrs["pads"] = flat_pads(pads)
         edit.inherit(model, reader, node)
     return 1
-
-
-def _is_beyond(ctx: PassContext, node: Node, reader: Node, pads: Pairs) -> bool:
-    """Return whether a convolution would break a limit that padded so, and does not as it is."""
-    win = window(reader)
-    if reader.op != "Conv" or win is None or ctx.breaks(win, reader):
-        return False
-    return ctx.breaks(replace(win, pads=pads, input=query.shape(node.inputs[0])), reader)

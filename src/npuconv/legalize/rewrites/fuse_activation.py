@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.regions import Places, Whole, growing, places, values, write
+from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -22,37 +22,39 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.tables import Step
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
-_DIFFERENCE = 1e-5  # of 1 + |x|: what constants rounded to a few digits may make
+_DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
 _REACH = 12.0  # beyond, every activation here is 0, 1 or a line
 
 _KNOWN = (
-    Whole("HardSwish", 14),
-    Whole("HardSigmoid", 6, {"alpha": 1 / 6, "beta": 0.5}),
-    Whole("HardSigmoid", 6, {"alpha": 0.2, "beta": 0.5}),
-    Whole("Gelu", 20),
-    Whole("Gelu", 20, {"approximate": "tanh"}),
-    Whole("Swish", 24),
-    Whole("Mish", 18),
+    SpelledOperator("HardSwish", 14),
+    SpelledOperator("HardSigmoid", 6, {"alpha": 1 / 6, "beta": 0.5}),
+    SpelledOperator("HardSigmoid", 6, {"alpha": 0.2, "beta": 0.5}),
+    SpelledOperator("Gelu", 20),
+    SpelledOperator("Gelu", 20, {"approximate": "tanh"}),
+    SpelledOperator("Swish", 24),
+    SpelledOperator("Mish", 18),
 )
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, ctx: PassContext) -> int:
-    wanted = [one for one in _KNOWN if ctx.target.operator(one.op) is not None]
+    wholes = [whole for whole in _KNOWN if ctx.target.operator(whole.op) is not None]
     if ctx.options.format == "tflite" and model.nodes("Erf"):
-        wanted.append(Whole("Gelu", 20))
-    if not wanted:
+        wholes.append(SpelledOperator("Gelu", 20))
+    if not wholes:
         return 0
     place = places(model)
     ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, ctx, node, place, wanted) for node in ends if len(node.outputs))
+    return sum(_fuse(model, ctx, node, place, wholes) for node in ends if len(node.outputs))
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, wanted: list[Whole]) -> int:
+def _fuse(
+    model: Model, ctx: PassContext, node: Node, place: Places, wholes: list[SpelledOperator]
+) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
-        found = next((one for one in wanted if _is_same(region, source, one)), None)
-        if found is not None:
-            return write(model, ctx, region, [source], found)
+        match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
+        if match is not None:
+            return write(model, ctx, region, [source], match)
     return 0
 
 
@@ -60,12 +62,12 @@ def _is_pointwise(node: Node) -> bool:
     """Return whether each value follows from one of each input; constants are single numbers."""
     from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
 
-    known = (node.op in FUNCTIONS or node.op in ARITHMETIC) and query.is_standard(node)
+    is_listed = (node.op in FUNCTIONS or node.op in ARITHMETIC) and query.is_standard(node)
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     single = all(array is not None and array.size == 1 for array in constants)
-    given = values(node)
-    floats = all(query.dtype_name(t) == "float32" for t in (*given, *node.outputs))
-    return known and single and bool(given) and floats and len(node.outputs) == 1
+    inputs = values(node)
+    floats = all(query.dtype_name(t) == "float32" for t in (*inputs, *node.outputs))
+    return is_listed and single and bool(inputs) and floats and len(node.outputs) == 1
 
 
 def _steps(region: list[Node], source: Tensor) -> list[Step]:
@@ -85,7 +87,7 @@ def _steps(region: list[Node], source: Tensor) -> list[Step]:
     ]
 
 
-def _is_same(region: list[Node], source: Tensor, wanted: Whole) -> bool:
+def _is_same(region: list[Node], source: Tensor, activation: SpelledOperator) -> bool:
     """Return whether a region has the values of an activation, near 0 and far from it."""
     import numpy as np
 
@@ -94,5 +96,5 @@ def _is_same(region: list[Node], source: Tensor, wanted: Whole) -> bool:
     far = np.geomspace(_REACH, 1e4, 16)
     x = np.concatenate([-far, np.linspace(-_REACH, _REACH, 1601), far])
     ours = evaluate(_steps(region, source), x)
-    theirs = evaluate([Step(wanted.op, attributes=wanted.attributes)], x)
+    theirs = evaluate([Step(activation.op, attributes=activation.attributes)], x)
     return bool((np.abs(ours - theirs) <= _DIFFERENCE * (1 + np.abs(x))).all())

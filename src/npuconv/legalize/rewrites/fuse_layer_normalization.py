@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.regions import Places, Whole, growing, places, values, write
+from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OP, OPSET = "LayerNormalization", 17
 _ROOTS = ("Sqrt", "Reciprocal")
 _LONGEST = 14  # operators; TensorFlow's has 12
-_DIFFERENCE = 1e-5  # of 1 + |y|: what float32 constants may make
+_DIFFERENCE = 1e-5  # tolerance relative to 1 + |y|: constants are float32
 _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
 
 
@@ -36,29 +36,29 @@ _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the ot
 def fuse_layer_normalization(model: Model, ctx: PassContext) -> int:
     if ctx.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
-    place, seen, count = places(model), set[int](), 0
+    place, fused, count = places(model), set[int](), 0
     for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
-        if id(node) not in seen and _is_member(node):
-            count += _fuse(model, ctx, node, place, seen)
+        if id(node) not in fused and _is_member(node):
+            count += _fuse(model, ctx, node, place, fused)
     return count
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, seen: set[int]) -> int:
+def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[int]) -> int:
     """Write the normalization that ends in a node; its nodes are ``seen`` then."""
     for region, source in growing(node, place, _is_member, _LONGEST):
-        ends = _normalized(region, source)
-        found = None if ends is None else _parameters(region, source, ends[1])
-        if ends is None or found is None:
+        ends = _normalized_axes(region, source)
+        numbers = None if ends is None else _parameters(region, source, ends[1])
+        if ends is None or numbers is None:
             continue
-        (axis, shape), (scale, bias, epsilon) = ends, found
+        (axis, shape), (scale, bias, epsilon) = ends, numbers
         stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
-        own = [
+        constants = [
             edit.constant(model, f"{stem}/{name}", array.reshape(extents))
             for name, array in (("scale", scale), ("bias", bias))
         ]
-        whole = Whole(OP, OPSET, {"axis": axis, "epsilon": epsilon})
-        seen.update(map(id, region))
-        return write(model, ctx, region, [source, *own], whole)
+        whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
+        fused.update(map(id, region))
+        return write(model, ctx, region, [source, *constants], whole)
     return 0
 
 
@@ -74,15 +74,15 @@ def _is_member(node: Node) -> bool:
     return node.op in ARITHMETIC or node.op in _ROOTS
 
 
-def _normalized(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
+def _normalized_axes(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
     """Return the first axis that a region normalizes, and a shape with 1 along those before it.
 
     None without two means over the same last axes, or where their extents are not known.
     """
     means = [node for node in region if node.op == "ReduceMean"]
     axes, dims = {query.reduced_axes(node) for node in means}, query.shape(source)
-    (first, *others) = axes or {None}
-    if len(means) != 2 or first is None or others or dims is None:
+    (first, *more) = axes or {None}
+    if len(means) != 2 or first is None or more or dims is None:
         return None
     axis = first[0]
     extents = [extent for extent in dims[axis:] if isinstance(extent, int)]
@@ -104,8 +104,8 @@ def _parameters(
     import numpy as np
 
     def made(x: Doubles) -> Doubles:
-        found = _evaluated(region, source, x)
-        return found if found.shape == x.shape else np.full(x.shape, np.nan)
+        result = _evaluate(region, source, x)
+        return result if result.shape == x.shape else np.full(x.shape, np.nan)
 
     size, rng = int(np.prod(shape)), np.random.default_rng(0)
     # None of these is near their mean, so that what it is multiplied by can be told.
@@ -120,8 +120,8 @@ def _parameters(
         epsilon = float(np.median(np.square(ratios))) - float((away * _SMALL).var())
         tried = [rng.normal(3, 1, shape) * by for by in (1e-3, 1e-2, 1.0, 100.0)]
         pairs = [(made(x), scale * _normal(x, epsilon) + bias) for x in tried]
-        apart = [np.abs(ours - theirs) / (1 + np.abs(theirs)) for ours, theirs in pairs]
-    if not (epsilon > 0 and all((each <= _DIFFERENCE).all() for each in apart)):
+        differences = [np.abs(ours - theirs) / (1 + np.abs(theirs)) for ours, theirs in pairs]
+    if not (epsilon > 0 and all((d <= _DIFFERENCE).all() for d in differences)):
         return None
     return np.asarray(scale, np.float32), np.asarray(bias, np.float32), epsilon
 
@@ -132,25 +132,25 @@ def _normal(x: Doubles, epsilon: float) -> Doubles:
     return np.asarray((x - x.mean()) / np.sqrt(x.var() + epsilon))
 
 
-def _evaluated(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
-    """Return what the region makes of one input, in float64."""
+def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
+    """Return the result of the region for one input, float64."""
     import numpy as np
 
     from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
 
-    known = {id(source): x}
+    arrays = {id(source): x}
     for node in region:
         constants = [query.value(tensor) for tensor in node.inputs]
-        given = [
-            known[id(t)] if c is None else np.asarray(c, np.float64)
+        operands = [
+            arrays[id(t)] if c is None else np.asarray(c, np.float64)
             for t, c in zip(node.inputs, constants, strict=True)
             if t.name or c is not None
         ]
         if node.op == "ReduceMean":
-            made = given[0].mean(axis=query.reduced_axes(node), keepdims=True)
+            result = operands[0].mean(axis=query.reduced_axes(node), keepdims=True)
         elif node.op in FUNCTIONS:
-            made = FUNCTIONS[node.op](given[0], node.attrs)
+            result = FUNCTIONS[node.op](operands[0], node.attrs)
         else:
-            made = ARITHMETIC[node.op](*given)
-        known[id(node.outputs[0])] = np.asarray(made, np.float64)
-    return known[id(region[-1].outputs[0])]
+            result = ARITHMETIC[node.op](*operands)
+        arrays[id(node.outputs[0])] = np.asarray(result, np.float64)
+    return arrays[id(region[-1].outputs[0])]

@@ -55,11 +55,11 @@ def _is_pair(model: Model, first: Node, node: Node) -> bool:
 
 
 def _target(node: Node) -> tuple[int, ...] | None:
-    """Return the shape to give to a Reshape; None if it depends on what the node reads."""
+    """Return the target of the Reshape; None if it depends on the input of the node."""
     dims = query.static_shape(node.outputs[0])
     if dims is not None:
         return None if 0 in dims else dims
-    wanted = query.value(node.inputs[1]) if node.op == "Reshape" else None
-    if wanted is None or (wanted == 0).any():  # 0 copies a dimension
+    target = query.value(node.inputs[1]) if node.op == "Reshape" else None
+    if target is None or (target == 0).any():  # 0 copies a dimension
         return None
-    return tuple(int(n) for n in wanted)
+    return tuple(int(n) for n in target)

@@ -26,7 +26,7 @@ MOVING: dict[str, int | None] = {
     "Unsqueeze": 1,
     "Concat": None,
 }
-ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-channel constant
+ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channel
 
 
 @model_pass(
@@ -35,8 +35,8 @@ ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-c
 )
 def hoist_activations(model: Model, ctx: PassContext) -> int:
     fused = ctx.target.fused_activations
-    known = fused.values if fused.known else fused.assume
-    names = [name for name in ACTIVATIONS if name in known]
+    names_of_target = fused.values if fused.known else fused.assume
+    names = [name for name in ACTIVATIONS if name in names_of_target]
     return sum(_hoist(model, ctx, node) for node in (model.nodes(*names) if names else []))
 
 
@@ -53,7 +53,20 @@ def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
         before, after = f"{maker.op}, then {current.op}", f"{current.op}, then {maker.op}"
         modulus = None if maker.op in ("Reshape", "Slice") else 1
         with ctx.rewrite(model, [maker, current], before, after, modulus=modulus):
-            waiting += _swap(model, maker, current)
+            for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):
+                activated = edit.insert(
+                    model,
+                    current.op,
+                    [tensor, *list(current.inputs)[1:]],
+                    origin=[current],
+                    shape=query.shape(tensor),
+                    attrs=dict(current.attrs),
+                    name=current.name,
+                )
+                maker.inputs[index] = activated
+                waiting.append(activated.inputs[0])
+            edit.take_over_outputs(current, maker)
+            edit.disconnect(current)
         fired += 1
     return fired
 
@@ -75,23 +88,3 @@ def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
         else:
             return False
     return behind
-
-
-def _swap(model: Model, maker: Node, node: Node) -> list[Node]:
-    """Let ``node`` come before ``maker``, once for each of its data inputs."""
-    extra = list(node.inputs)[1:]
-    moved = []
-    for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):
-        maker.inputs[index] = edit.insert(
-            model,
-            node.op,
-            [tensor, *extra],
-            origin=[node],
-            shape=query.shape(tensor),
-            attrs=dict(node.attrs),
-            name=node.name,
-        )
-        moved.append(maker.inputs[index].inputs[0])
-    edit.take_over_outputs(node, maker)
-    edit.disconnect(node)
-    return moved

@@ -16,30 +16,30 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.ACCUMULATE)
 def join_bias_channels(model: Model, ctx: PassContext) -> int:
-    known = [conv for conv in model.nodes("Conv") if conv.name in ctx.bias_channels]
-    found = [conv for conv in known if query.input_of(conv, 2) is None]
-    for conv in found:
+    widened = [conv for conv in model.nodes("Conv") if conv.name in ctx.bias_channels]
+    biasless = [conv for conv in widened if query.input_of(conv, 2) is None]
+    for conv in biasless:
         _join(model, ctx, conv)
-    return len(found)
+    return len(biasless)
 
 
 def _join(model: Model, ctx: PassContext, conv: Node) -> None:
-    own, result = ctx.bias_channels.pop(conv.name), conv.outputs[0]
+    channels, result = ctx.bias_channels.pop(conv.name), conv.outputs[0]
     concat = query.producer(conv.inputs[0])
     assert concat is not None, "fit-convolution has made it"
-    before, after = f"Conv of {own.count} channels more", "Conv with a bias"
+    before, after = f"Conv of {channels.count} channels more", "Conv with a bias"
     with ctx.rewrite(model, [concat, conv], before, after, outputs=[result], modulus=None):
         inputs = [
             concat.inputs[0],
-            edit.constant(model, f"{conv.name}/weight", own.weight),
-            edit.constant(model, f"{conv.name}/bias", own.bias),
+            edit.constant(model, f"{conv.name}/weight", channels.weight),
+            edit.constant(model, f"{conv.name}/bias", channels.bias),
         ]
         joined = edit.insert(
             model, "Conv", inputs, origin=[conv], shape=query.shape(result), attrs=dict(conv.attrs)
         )
         maker = query.producer(joined)
         assert maker is not None, "it has just been made"
-        ctx.bias_channels[maker.name] = own
+        ctx.bias_channels[maker.name] = channels
         if (fragment := ctx.fragments.pop(conv.name, None)) is not None:
             ctx.fragments[maker.name] = fragment
         edit.hand_over(joined, result)

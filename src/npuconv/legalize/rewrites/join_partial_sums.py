@@ -8,8 +8,6 @@ ConvInteger whose int32 results are added, and one requantization behind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -17,75 +15,63 @@ from npuconv.model.core import Model
 from npuconv.model.partial_sums import SUMS, PartialSum, partial_sum
 from npuconv.model.types import Node
 
-if TYPE_CHECKING:
-    import numpy as np
-
 
 @model_pass(Phase.ACCUMULATE)
 def join_partial_sums(model: Model, ctx: PassContext) -> int:
     if not ctx.accumulates:
         return 0
-    joined, gone = 0, set[int]()
+    joined, removed = 0, set[int]()
     for node in model.nodes(*SUMS)[::-1]:  # the last sum has all others of its layer in it
-        found = partial_sum(model, node.outputs[0]) if id(node) not in gone else None
-        if found is not None and not found.constants and _is_one_layer(ctx, found):
-            gone |= {id(one) for one in found.nodes(node.outputs[0])}
-            joined += _join(model, ctx, node, found)
-        elif id(node) not in gone and _adds_parts(ctx, node):
+        total = partial_sum(model, node.outputs[0]) if id(node) not in removed else None
+        if total is not None and not total.constants and _is_one_layer(ctx, total):
+            removed |= {id(part) for part in total.nodes(node.outputs[0])}
+            joined += _join(model, ctx, node, total)
+        elif id(node) not in removed and _adds_parts(ctx, node):
             ctx.refuse(model, node, "what it adds are no parts of one Conv: it adds int8 tensors")
     return joined
 
 
-def _join(model: Model, ctx: PassContext, node: Node, found: PartialSum) -> int:
-    result, convs = node.outputs[0], list(found.convs)
+def _join(model: Model, ctx: PassContext, node: Node, total: PartialSum) -> int:
+    from npuconv.legalize.fitting.builder import Fragment
+
+    result, convs = node.outputs[0], list(total.convs)
     before, after = f"{len(convs)} Conv, added", "Conv, its parts added in int32"
-    nodes = found.nodes(result)
+    nodes = total.nodes(result)
     with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=None) as record:
-        weights, bias = [query.constant_input(conv, 1) for conv in convs], _bias(convs)
-        weight = found.joined([own for own in weights if own is not None])
-        inputs = [found.source, edit.constant(model, f"{convs[0].name}/joined", weight)]
+        weights, biases = (
+            [array for conv in convs if (array := query.constant_input(conv, i)) is not None]
+            for i in (1, 2)
+        )
+        weight = total.joined(weights)
+        bias = sum(biases[1:], biases[0]) if biases else None
+        inputs = [total.source, edit.constant(model, f"{convs[0].name}/joined", weight)]
         inputs += [] if bias is None else [edit.constant(model, f"{convs[0].name}/bias", bias)]
         joined = edit.insert(
-            model, "Conv", inputs, origin=convs, shape=query.shape(result), attrs=found.attrs
+            model, "Conv", inputs, origin=convs, shape=query.shape(result), attrs=total.attrs
         )
         maker = query.producer(joined)
         assert maker is not None, "it has just been made"
-        _note(ctx, maker, found)
+        # The weights of the layer that the joined convolution has.
+        fragments = [ctx.fragments[conv.name] for conv in convs]
+        places = total.joined([fragment.places + 1 for fragment in fragments]) - 1
+        biased = any(fragment.biased for fragment in fragments)
+        ctx.parts[maker.name] = total.parts
+        ctx.fragments[maker.name] = Fragment(fragments[0].whole, places, biased=biased)
         edit.hand_over(joined, result)
         record.note = "no partial sum is rounded"
     return 1
 
 
 def _adds_parts(ctx: PassContext, node: Node) -> bool:
-    """Return whether a convolution in parts is among what a node adds."""
+    """Return whether a node adds outputs of a split convolution."""
     makers = [maker for t in node.inputs if (maker := query.producer(t)) is not None]
-    known = [ctx.fragments.get(maker.name) for maker in makers]
-    return any(one is not None and one.summed for one in known)
+    fragments = [ctx.fragments.get(maker.name) for maker in makers]
+    return any(fragment is not None and fragment.summed for fragment in fragments)
 
 
-def _is_one_layer(ctx: PassContext, found: PartialSum) -> bool:
+def _is_one_layer(ctx: PassContext, total: PartialSum) -> bool:
     """Return whether one layer was fitted into these parts, and all have constant weights."""
-    every = [ctx.fragments.get(conv.name) for conv in found.convs]
-    layers = {one.whole.name for one in every if one is not None and one.summed}
-    constant = all(query.constant_input(conv, 1) is not None for conv in found.convs)
-    return None not in every and len(layers) == 1 and constant
-
-
-def _bias(convs: list[Node]) -> np.ndarray | None:
-    """Return the sum of the biases; None where no part has one."""
-    found = [bias for conv in convs if (bias := query.constant_input(conv, 2)) is not None]
-    total = found[0] if found else None
-    for bias in found[1:]:
-        total = total + bias
-    return total
-
-
-def _note(ctx: PassContext, joined: Node, found: PartialSum) -> None:
-    """Note the parts of a convolution, and which weights of its layer it has."""
-    from npuconv.legalize.fitting.builder import Fragment
-
-    own = [ctx.fragments[conv.name] for conv in found.convs]
-    places = found.joined([one.places + 1 for one in own]) - 1
-    biased = any(one.biased for one in own)
-    ctx.parts[joined.name] = found.parts
-    ctx.fragments[joined.name] = Fragment(own[0].whole, places, biased=biased)
+    fragments = [ctx.fragments.get(conv.name) for conv in total.convs]
+    layers = {part.whole.name for part in fragments if part is not None and part.summed}
+    constant = all(query.constant_input(conv, 1) is not None for conv in total.convs)
+    return None not in fragments and len(layers) == 1 and constant

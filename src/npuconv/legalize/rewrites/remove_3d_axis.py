@@ -68,8 +68,8 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
     small = moved <= MOST_MEASURED
     with ctx.rewrite(model, [node], before, after, exact=_exact(win, way), measure=small) as record:
         if moved:
-            left = "" if small else "; too large a volume to be measured"
-            record.note = f"{moved} values moved, as many MACs{left}"
+            warning = "" if small else "; too large a volume to be measured"
+            record.note = f"{moved} values moved, as many MACs{warning}"
         result = remove(model, node, win, way)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
@@ -79,42 +79,35 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
 def _exact(win: Window, way: Removal) -> set[int]:
     """Return the axes whose extents the Reshapes contain, which the measurement must keep."""
     axis, last = way.axis + 2, 2 + (win.axes or 0)
-    others = {a for a in range(2, last) if a != axis}
+    spatial = {a for a in range(2, last) if a != axis}
     if way.how == "merge":
-        return {axis - 1} | {a for a in others if a > axis}
+        return {axis - 1} | {a for a in spatial if a > axis}
     if way.how == "batch" and win.input and isinstance(win.input[0], int):
-        return others
-    return others | {axis}
+        return spatial
+    return spatial | {axis}
 
 
 def _to_channels(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Turn the cells that the one output cell reads along the axis into channels."""
     axis, dims, source = way.axis + 2, _dims(node, win), node.inputs[0]
+    channels, spatial = dims[1] * len(way.cells), [a for a in range(2, len(dims)) if a != axis]
     if way.cells != tuple(range(dims[axis])):
         cells = edit.integers(model, f"{node.name}/cells", way.cells)
         source = edit.insert(model, "Gather", [source, cells], origin=[node], attrs={"axis": axis})
     if len(way.cells) == 1:
         axes = edit.integers(model, f"{node.name}/axis", [axis])
         source = edit.insert(model, "Squeeze", [source, axes], origin=[node])
-    else:
-        source = _channels_of(model, node, source, dims, axis, dims[1] * len(way.cells))
+    elif all(dims[a] for a in spatial):
+        source = transpose(model, node, source, [0, 1, axis, *spatial])
+        source = reshape(model, node, source, [0, channels, *(dims[a] for a in spatial)])
+    else:  # a Reshape keeps extents that are not known where they come first
+        source = transpose(model, node, source, [0, *spatial, 1, axis])
+        source = reshape(model, node, source, [0] * (1 + len(spatial)) + [channels])
+        last = len(spatial) + 1
+        source = transpose(model, node, source, [0, last, *range(1, last)])
     result = _convolve(model, node, source, way.axis, _taps(_weight(node), node.op, way))
     axes = edit.integers(model, f"{node.name}/axis", [axis])
     return edit.insert(model, "Unsqueeze", [result, axes], origin=[node])
-
-
-def _channels_of(
-    model: Model, node: Node, source: Tensor, dims: list[int], axis: int, channels: int
-) -> Tensor:
-    """Insert N, C, ..., D, ... -> N, C * D, ... with extents that may be unknown."""
-    rest = [a for a in range(2, len(dims)) if a != axis]
-    if all(dims[a] for a in rest):
-        source = transpose(model, node, source, [0, 1, axis, *rest])
-        return reshape(model, node, source, [0, channels, *(dims[a] for a in rest)])
-    source = transpose(model, node, source, [0, *rest, 1, axis])
-    source = reshape(model, node, source, [0] * (1 + len(rest)) + [channels])
-    last = len(rest) + 1
-    return transpose(model, node, source, [0, last, *range(1, last)])
 
 
 def _taps(weight: np.ndarray, op: str, way: Removal) -> np.ndarray:
@@ -123,11 +116,11 @@ def _taps(weight: np.ndarray, op: str, way: Removal) -> np.ndarray:
 
     first = np.moveaxis(weight, way.axis + 2, 2)  # (O, I/g, k, ...) or (I, O/g, k, ...)
     blank = np.zeros_like(first[:, :, 0])
-    each = [blank if tap is None else first[:, :, tap] for tap in way.taps]
+    taps = [blank if tap is None else first[:, :, tap] for tap in way.taps]
     channel = 0 if op == "ConvTranspose" else 1
-    stacked = np.stack(each, axis=channel + 1)
+    stacked = np.stack(taps, axis=channel + 1)
     shape = list(blank.shape)
-    shape[channel] *= len(each)
+    shape[channel] *= len(taps)
     return np.ascontiguousarray(stacked.reshape(shape))
 
 
@@ -147,31 +140,23 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
     _pad_before(model, node, (way.axis,))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
-    rest = [a for a in range(1, len(dims)) if a != axis]
-    order, weight = [0, axis, *rest], np.moveaxis(_weight(node), axis, 2)
-    if way.how == "slices":
-        source = _taps_apart(model, node, way, axis, rest[1:])
+    others = [a for a in range(1, len(dims)) if a != axis]
+    order, weight = [0, axis, *others], np.moveaxis(_weight(node), axis, 2)
+    if way.how == "slices":  # N, C, D, ... -> N, cells of the result, C, taps, ...
+        table = np.asarray(way.cells, np.int64).reshape(weight.shape[2], -1)
+        inputs = [node.inputs[0], edit.constant(model, f"{node.name}/cells", table)]
+        source = edit.insert(model, "Gather", inputs, origin=[node], attrs={"axis": axis})
+        behind = [a + (a > axis) for a in others[1:]]
+        source = transpose(model, node, source, [0, axis + 1, 1, axis, *behind])
     else:
         source = transpose(model, node, _strided(model, node, axis), order)
     channels = dims[1] * weight.shape[2]
-    source = reshape(model, node, source, [-1, channels, *(dims[a] for a in rest[1:])])
+    source = reshape(model, node, source, [-1, channels, *(dims[a] for a in others[1:])])
     weight = weight.reshape(len(weight), -1, *weight.shape[3:])
     result = _convolve(model, node, source, way.axis, weight)
-    apart = [dims[0], -1] if dims[0] else [-1, out[axis]]
-    result = reshape(model, node, result, [*apart, *(out[a] for a in rest)])
+    leading = [dims[0], -1] if dims[0] else [-1, out[axis]]
+    result = reshape(model, node, result, [*leading, *(out[a] for a in others)])
     return transpose(model, node, result, inverse(tuple(order)))
-
-
-def _taps_apart(model: Model, node: Node, way: Removal, axis: int, others: Sequence[int]) -> Tensor:
-    """Insert N, C, D, ... -> N, cells of the result, C, taps, ..."""
-    import numpy as np
-
-    taps = _weight(node).shape[axis]
-    table = np.asarray(way.cells, np.int64).reshape(taps, -1)
-    cells = edit.constant(model, f"{node.name}/cells", table)
-    read = [node.inputs[0], cells]
-    source = edit.insert(model, "Gather", read, origin=[node], attrs={"axis": axis})
-    return transpose(model, node, source, [0, axis + 1, 1, axis, *(a + (a > axis) for a in others)])
 
 
 _WAYS = {
@@ -197,8 +182,8 @@ def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
         dims[axis + 2] = extent + begin + end if isinstance(extent, int) else None
         pads[axis] = pads[axis + half] = 0
     node.attrs["pads"] = pads
-    wanted = edit.integers(model, f"{node.name}/pads", amounts)
-    node.inputs[0] = edit.insert(model, "Pad", [node.inputs[0], wanted], origin=[node], shape=dims)
+    padding = edit.integers(model, f"{node.name}/pads", amounts)
+    node.inputs[0] = edit.insert(model, "Pad", [node.inputs[0], padding], origin=[node], shape=dims)
 
 
 def _strided(model: Model, node: Node, axis: int) -> Tensor:

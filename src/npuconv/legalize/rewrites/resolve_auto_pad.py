@@ -40,14 +40,15 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
         ctx.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
         return 0
-    found = resolved_pads(win)
-    if isinstance(found, int):
-        ctx.refuse(model, node, f"the extent of spatial axis {found} is not known")
+    resolved = resolved_pads(win)
+    if isinstance(resolved, int):
+        ctx.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
         return 0
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
         node.attrs.pop("pads", None)  # zeros mean nothing, but no runtime takes them with auto_pad
-    pads, extra = found
-    before = f"auto_pad={win.auto_pad}"
+    pads, extra = resolved
+    before, after = f"auto_pad={win.auto_pad}", f"pads={flat_pads(pads)}"
+    after += f", output_padding={list(extra)}" if any(extra) else ""
     if win.output_shape:
         before += f", output_shape={list(win.output_shape)}"
     unmeasurable = _why_not_measurable(win)
@@ -56,7 +57,7 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     modulus = None if win.output_shape else math.lcm(*win.strides)
     modulus = modulus if shorter is None else 1
     with ctx.rewrite(
-        model, [node], before, _after(pads, extra), modulus=modulus, measure=not unmeasurable
+        model, [node], before, after, modulus=modulus, measure=not unmeasurable
     ) as record:
         _write(node, win, pads, extra)
         if shorter is not None and record.old is not None:
@@ -78,11 +79,6 @@ def _why_not_measurable(win: Window) -> str:
     if slack > (1 if win.op == "Conv" else 0):
         return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
     return ""
-
-
-def _after(pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]) -> str:
-    text = f"pads={flat_pads(pads)}"
-    return text + f", output_padding={list(extra)}" if any(extra) else text
 
 
 def _write(

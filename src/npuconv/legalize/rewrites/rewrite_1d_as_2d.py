@@ -51,12 +51,11 @@ def _is_one_dimensional(node: Node) -> bool:
 
 
 def _is_refused(ctx: PassContext, node: Node) -> bool:
-    """Return whether the target refuses a convolution of rank 3."""
     win = window(node)
     if win is None or ctx.target.operator("Conv") is None:
         return False
-    own = ctx.target.operator(node.op) is not None
-    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not own)
+    is_listed = ctx.target.operator(node.op) is not None
+    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not is_listed)
 
 
 def _between(node: Node) -> bool:
@@ -75,25 +74,19 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
         before, after = f"{before}, kernel {win.kernel[0]}", f"{after}, kernel 1x{win.kernel[0]}"
     modulus = None if win is not None and win.auto_pad != "NOTSET" else 1
     with ctx.rewrite(model, [node], before, after, modulus=modulus):
-        _replace(model, node)
+        node.inputs[0] = unsqueeze(model, node, node.inputs[0])
+        if node.op in query.CONVOLUTIONS:
+            node.inputs[1] = unsqueeze(model, node, node.inputs[1])
+        for name, neutral in _ATTRIBUTES.items():
+            if name in node.attrs and len(node.attrs[name]) == 1:
+                node.attrs[name] = [neutral, *node.attrs[name]]
+        if pads := query.attribute(node, "pads"):
+            node.attrs["pads"] = [0, pads[0], 0, pads[1]]
+        if shape := query.attribute(node, "output_shape"):
+            node.attrs["output_shape"] = [1, shape[-1]]
+        result, dims = node.outputs[0], query.shape(node.outputs[0])
+        raised = edit.variable(model, f"{node.name}/2d", dtype=result.dtype)
+        raised.shape = None if dims is None else widened(dims, HEIGHT)
+        node.outputs[0] = raised
+        squeeze(model, node, raised, result)
     return 1
-
-
-def _replace(model: Model, node: Node) -> None:
-
-    node.inputs[0] = unsqueeze(model, node, node.inputs[0])
-    if node.op in query.CONVOLUTIONS:
-        node.inputs[1] = unsqueeze(model, node, node.inputs[1])
-    for name, neutral in _ATTRIBUTES.items():
-        if name in node.attrs and len(node.attrs[name]) == 1:
-            node.attrs[name] = [neutral, *node.attrs[name]]
-    if pads := query.attribute(node, "pads"):
-        node.attrs["pads"] = [0, pads[0], 0, pads[1]]
-    if shape := query.attribute(node, "output_shape"):
-        node.attrs["output_shape"] = [1, shape[-1]]
-    result = node.outputs[0]
-    raised = edit.variable(model, f"{node.name}/2d", dtype=result.dtype)
-    dims = query.shape(result)
-    raised.shape = None if dims is None else widened(dims, HEIGHT)
-    node.outputs[0] = raised
-    squeeze(model, node, raised, result)

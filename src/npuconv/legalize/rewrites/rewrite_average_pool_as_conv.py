@@ -42,14 +42,14 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if not ctx.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
-    found = _convolution(model, ctx, node)
-    if isinstance(found, str):
-        ctx.refuse(model, node, found)
+    form = _convolution(model, ctx, node)
+    if isinstance(form, str):
+        ctx.refuse(model, node, form)
         return 0
     # The global one holds for its extents only.
-    modulus = None if node.op == GLOBAL else math.lcm(*found.win.strides)
-    with ctx.rewrite(model, [node], node.op, found.text(), modulus=modulus):
-        edit.hand_over(convolve(model, node, found), node.outputs[0])
+    modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
+    with ctx.rewrite(model, [node], node.op, form.text(), modulus=modulus):
+        edit.hand_over(convolve(model, node, form), node.outputs[0])
         edit.disconnect(node)
     return 1
 
@@ -63,8 +63,8 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
         return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
     if dtype != "float32":
         return f"it computes in {dtype}" if dtype else "its type is not known"
-    seen = layout.seen(dims)
-    win = _of_whole(dims, seen) if node.op == GLOBAL else _of_kernel(node, dims, seen)
+    dims_2d = layout.seen(dims)
+    win = _of_whole(dims, dims_2d) if node.op == GLOBAL else _of_kernel(node, dims, dims_2d)
     if isinstance(win, str):
         return win
     reason = obstacle(model, ctx, layout, win, fits=True)
@@ -75,18 +75,18 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     return ConvForm(node.inputs[0], layout, win, np.full(win.weight, share))
 
 
-def _of_whole(dims: Dims, seen: Dims) -> Window | str:
+def _of_whole(dims: Dims, dims_2d: Dims) -> Window | str:
     """Return the convolution whose kernel is as large as its input."""
-    kernel = tuple(d for d in seen[2:] if isinstance(d, int))
-    if len(kernel) < len(seen[2:]):
+    kernel = tuple(d for d in dims_2d[2:] if isinstance(d, int))
+    if len(kernel) < len(dims_2d[2:]):
         axis = next(i for i, d in enumerate(dims[2:]) if not isinstance(d, int))
         return f"the extent of spatial axis {axis} is not known"
     if not isinstance(dims[1], int):
         return _UNKNOWN_CHANNELS
-    return considered((dims[1], 1, *kernel), seen, group=dims[1])
+    return considered((dims[1], 1, *kernel), dims_2d, group=dims[1])
 
 
-def _of_kernel(node: Node, dims: Dims, seen: Dims) -> Window | str:
+def _of_kernel(node: Node, dims: Dims, dims_2d: Dims) -> Window | str:
     """Return the convolution with the windows of the pool; one spatial axis is the width."""
     pool, channels = window(node), dims[1]
     if pool is None or pool.kernel is None or len(pool.kernel) != len(dims) - 2:
@@ -95,11 +95,11 @@ def _of_kernel(node: Node, dims: Dims, seen: Dims) -> Window | str:
         return _UNKNOWN_CHANNELS
     if reason := _obstacle(node, pool):
         return reason
-    missing = len(seen) - len(dims)
+    missing = len(dims_2d) - len(dims)
     ones = (1,) * missing
     return considered(
         (channels, 1, *ones, *pool.kernel),
-        seen,
+        dims_2d,
         group=channels,
         strides=(*ones, *pool.strides),
         dilations=(*ones, *pool.dilations),
@@ -117,13 +117,13 @@ def _obstacle(node: Node, pool: Window) -> str:
     assert pool.kernel is not None
     # Cells that are left behind the first window, for each axis.
     reaches = map(effective_kernel, pool.kernel, pool.dilations)
-    left = [
+    remainders = [
         None if (extent := pool.extent(axis)) is None else extent + sum(pads) - reach
         for axis, (pads, reach) in enumerate(zip(pool.pads, reaches, strict=True))
     ]
-    if any(cells is not None and cells < 0 for cells in left):
+    if any(cells is not None and cells < 0 for cells in remainders):
         return "its window is larger than its input, of which runtimes average what is there"
-    for axis, (cells, stride) in enumerate(zip(left, pool.strides, strict=True)):
+    for axis, (cells, stride) in enumerate(zip(remainders, pool.strides, strict=True)):
         if stride == 1 or not query.attribute(node, "ceil_mode", 0):
             continue
         if cells is None:

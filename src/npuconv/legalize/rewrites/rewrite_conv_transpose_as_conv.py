@@ -85,8 +85,8 @@ class Candidate:
         if stretched:
             parts.insert(0, "zeros inserted")
         if max(self.phases) > 1:
-            same = self.phases[0] == self.phases[1]
-            parts.append("DepthToSpace" if same else "Reshape and Transpose")
+            is_square = self.phases[0] == self.phases[1]
+            parts.append("DepthToSpace" if is_square else "Reshape and Transpose")
         if any(any(axis.crop) for axis in self.axes):
             parts.append("Slice")
         plain = not stretched and max(self.phases) == 1
@@ -121,8 +121,18 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if reason or win is None:
         ctx.refuse(model, node, reason)
         return 0
-    candidates = {c.form: c for c in _candidates(win)}
-    forms = choose(ctx.target, ctx.options, [_form(ctx, win, c) for c in candidates.values()])
+    pairs = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
+    if win.strides[0] == win.strides[1] > 1:
+        pairs["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
+    candidates = {name: Candidate(name, axes, _as_conv(win, axes)) for name, axes in pairs.items()}
+    costed = []
+    for name, candidate in candidates.items():
+        conv = candidate.win
+        moved = conv.output if max(candidate.phases) > 1 else conv.input  # phases, or the zeros
+        count = elements(moved) if max(win.strides) > 1 else 0
+        plan, obstacles = ctx.fitted(conv), objections(ctx, conv)
+        costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
+    forms = choose(ctx.target, ctx.options, costed)
     best = chosen(forms)
     if best is None:
         ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
@@ -134,7 +144,13 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     modulus = 1 if candidate.phases[0] == candidate.phases[1] else None
     with ctx.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
         record.forms = forms if len(forms) > 1 else ()
-        _replace(model, node, win, candidate)
+        axes, source = candidate.axes, node.inputs[0]
+        if axes[0].stretch > 1:
+            source = _insert_zeros(model, node, win, axes[0].stretch)
+        result = _convolve(model, node, win.group, candidate, source)
+        result = _interleave(model, node, candidate, result)
+        edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
+        edit.disconnect(node)
     return 1
 
 
@@ -148,13 +164,6 @@ def _obstacle(node: Node, win: Window | None) -> str:
     if query.dtype_name(query.input_of(node, 1)) != "float32":
         return "its weights are not float32"
     return constants_obstacle(node)
-
-
-def _candidates(win: Window) -> list[Candidate]:
-    forms = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
-    if win.strides[0] == win.strides[1] > 1:
-        forms["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
-    return [Candidate(form, axes, _as_conv(win, axes)) for form, axes in forms.items()]
 
 
 def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
@@ -177,26 +186,6 @@ def _as_conv(win: Window, axes: tuple[Axis, Axis]) -> Window:
         output=(dims[0], channels, *cells),
         output_padding=(0,) * AXES,
     )
-
-
-def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
-    """Return a candidate with its cost; results of phases and inserted zeros are moved."""
-    conv = candidate.win
-    moved = conv.output if max(candidate.phases) > 1 else conv.input
-    count = elements(moved) if max(win.strides) > 1 else 0
-    fitted, against = ctx.fitted(conv), objections(ctx, conv)
-    moved_bytes = count + fitted.moved_bytes
-    return Form(candidate.form, fitted.cost, moved_bytes, next(iter(against), ""))
-
-
-def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:
-    axes, source = candidate.axes, node.inputs[0]
-    if axes[0].stretch > 1:
-        source = _insert_zeros(model, node, win, axes[0].stretch)
-    result = _convolve(model, node, win.group, candidate, source)
-    result = _interleave(model, node, candidate, result)
-    edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
-    edit.disconnect(node)
 
 
 def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor:
@@ -282,14 +271,13 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
 
 
 def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> Tensor:
-    """Cut off the cells that the pads of the ConvTranspose cut off."""
-    wanted = [(i + 2, *axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
-    if not wanted:
+    crops = [(i + 2, *axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
+    if not crops:
         return result
     parts = {
-        "starts": [begin for _, begin, _ in wanted],
-        "ends": [-end or TO_THE_END for _, _, end in wanted],
-        "axes": [axis for axis, _, _ in wanted],
+        "starts": [begin for _, begin, _ in crops],
+        "ends": [-end or TO_THE_END for _, _, end in crops],
+        "axes": [axis for axis, _, _ in crops],
     }
     tensors = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
     return edit.insert(model, "Slice", [result, *tensors], origin=[node])
@@ -300,7 +288,7 @@ def sub_pixel(win: Window, axis: int) -> Axis:
     stride = win.strides[axis]
     if stride == 1:
         return _in_place(win, axis, 1)
-    plans = [_phased(win, axis, crop) for crop in range(stride)]
+    plans = [_phase_axis(win, axis, crop) for crop in range(stride)]
     return min(plans, key=lambda plan: (plan.kernel, sum(plan.crop)))
 
 
@@ -317,10 +305,10 @@ def _in_place(win: Window, axis: int, stretch: int) -> Axis:
     reach = effective_kernel(kernel, dilation)
     pads = (reach - 1 - begin, reach - stretch - end + win.output_padding[axis])
     taps = (tuple(range(kernel - 1, -1, -1)),)
-    return _clamped(Axis(taps, dilation, pads, (0, 0), stretch))
+    return _clamp_pads(Axis(taps, dilation, pads, (0, 0), stretch))
 
 
-def _phased(win: Window, axis: int, crop: int) -> Axis:
+def _phase_axis(win: Window, axis: int, crop: int) -> Axis:
     assert win.kernel is not None
     stride, dilation = win.strides[axis], win.dilations[axis]
     begin, end = win.pads[axis]
@@ -340,10 +328,10 @@ def _phased(win: Window, axis: int, crop: int) -> Axis:
     beyond = reach + win.output_padding[axis] - begin - end + crop
     cells = -(-beyond // stride)
     pads = (last, cells - 1 - first)
-    return _clamped(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
+    return _clamp_pads(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
 
 
-def _clamped(plan: Axis) -> Axis:
+def _clamp_pads(plan: Axis) -> Axis:
     """Raise negative pads to none, and crop the cells that are then too many."""
     begin, end = plan.pads
     more = [max(-pad, 0) * plan.phases for pad in plan.pads]

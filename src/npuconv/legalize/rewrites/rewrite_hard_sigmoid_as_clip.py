@@ -11,11 +11,10 @@ from __future__ import annotations
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
+from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
-
-_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, after=("fuse-activation", "rewrite-matmul-as-conv"))
@@ -28,37 +27,23 @@ def rewrite_hard_sigmoid_as_clip(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
     readers = query.consumers(node.outputs[0])
-    if not readers or any(ctx.target.operator(one.op) is None for one in readers):
+    if not readers or any(ctx.target.operator(reader.op) is None for reader in readers):
         return 0
     if not ctx.offloads(node) or feeding_convolution(model, ctx, node, node.inputs[0]) is None:
         return 0
     alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
-    affine = [("Mul", alpha), ("Add", beta)]
+    tensor, shape, producers = node.inputs[0], query.shape(node.outputs[0]), list[Node | None]()
     with ctx.rewrite(model, [node], node.op, "Mul, Add, Clip"):
-        tensor, made = node.inputs[0], list[Node | None]()
-        for op, value in affine:
-            tensor = _insert(model, node, op, [tensor, _number(model, node, op, value)])
-            made.append(query.producer(tensor))
-        if model.opset < _CLIP_WITH_INPUTS:
-            result = _insert(model, node, "Clip", [tensor], min=0.0, max=1.0)
-        else:
-            bounds = [_number(model, node, key, value) for key, value in (("min", 0), ("max", 1))]
-            result = _insert(model, node, "Clip", [tensor, *bounds])
-        edit.hand_over(result, node.outputs[0])
+        for op, value in (("Mul", alpha), ("Add", beta)):
+            number = edit.constant(model, f"{node.name}/{op}", np.asarray(value, np.float32))
+            tensor = edit.insert(model, op, [tensor, number], origin=[node], shape=shape)
+            producers.append(query.producer(tensor))
+        edit.hand_over(clip(model, node, tensor, min=0.0, max=1.0), node.outputs[0])
         edit.disconnect(node)
-    for each in made:
-        if each is not None:
-            fuse_two_sided(model, ctx, each)
+    for producer in producers:
+        if producer is not None:
+            fuse_two_sided(model, ctx, producer)
     return 1
-
-
-def _insert(model: Model, node: Node, op: str, inputs: list[Tensor], **attrs: float) -> Tensor:
-    shape = query.shape(node.outputs[0])
-    return edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=dict(attrs))
-
-
-def _number(model: Model, node: Node, name: str, value: object) -> Tensor:
-    import numpy as np
-
-    return edit.constant(model, f"{node.name}/{name}", np.asarray(value, np.float32))

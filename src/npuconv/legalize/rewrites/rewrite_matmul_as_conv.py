@@ -54,17 +54,17 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
     if len(constants) != 1 or not ctx.offloads(node, listed=True):
         return 0
-    found = _product(node, constants[0])
-    if isinstance(found, str):
-        ctx.refuse(model, node, found)
+    product = _product(node, constants[0])
+    if isinstance(product, str):
+        ctx.refuse(model, node, product)
         return 0
-    if not found.weight.size:
+    if not product.weight.size:
         return 0
-    form = _convolution(model, ctx, found)
+    form = _convolution(model, ctx, product)
     if isinstance(form, str):
         ctx.refuse(model, node, form)
         return 0
-    _replace(model, ctx, node, found, form)
+    _replace(model, ctx, node, product, form)
     return 1
 
 
@@ -97,11 +97,11 @@ _LEFT = {3: (Layout((0, 1, 2), (2,), (0, 1, 2)),), 4: (Layout((0, 2, 1, 3), (), 
 
 def _gemm(node: Node, constant: int, array: np.ndarray, source: Tensor) -> Product:
     """Return the product of ``alpha * A' * B' + beta * C``; a prime may be a transpose."""
-    turned = [bool(query.attribute(node, name, 0)) for name in ("transA", "transB")]
+    transposed = [bool(query.attribute(node, name, 0)) for name in ("transA", "transB")]
     # Weights are M x K: B the other way round, A as it is.
-    weight = array.T if turned[constant] != (constant == 1) else array
+    weight = array.T if transposed[constant] != (constant == 1) else array
     alpha, beta = (float(query.attribute(node, name, 1.0)) for name in ("alpha", "beta"))
-    reduced = int(turned[1 - constant] != (constant == 1))
+    reduced = int(transposed[1 - constant] != (constant == 1))
     return Product(
         source,
         weight if alpha == 1.0 else (weight.astype("float64") * alpha).astype(array.dtype),
@@ -119,86 +119,86 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
         reduced: the axis of the source that is summed over.
         channels: the axis of the result that takes its place.
     """
-    same, swapped = (0, 1), (1, 0)
-    rows_as_batch = Layout(same if reduced else swapped, (2, 3), same if channels else swapped)
-    rows_as_width = Layout(swapped if reduced else same, (0, 2), swapped if channels else same)
+    plain, swapped = (0, 1), (1, 0)
+    rows_as_batch = Layout(plain if reduced else swapped, (2, 3), plain if channels else swapped)
+    rows_as_width = Layout(swapped if reduced else plain, (0, 2), swapped if channels else plain)
     return tuple(sorted((rows_as_batch, rows_as_width), key=lambda layout: layout.transposes))
 
 
-def _convolution(model: Model, ctx: PassContext, found: Product) -> ConvForm | str:
+def _convolution(model: Model, ctx: PassContext, product: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
     import numpy as np
 
-    dims = query.shape(found.source)
+    dims = query.shape(product.source)
     assert dims is not None
-    reason = type_obstacle(found.weight)
-    weight = np.ascontiguousarray(found.weight)[:, :, None, None]
-    ways = [] if reason else [(layout, fits) for fits in (False, True) for layout in found.layouts]
-    for layout, fits in ways:
+    reason = type_obstacle(product.weight)
+    weight = np.ascontiguousarray(product.weight)[:, :, None, None]
+    ways = [(layout, fits) for fits in (False, True) for layout in product.layouts]
+    for layout, fits in [] if reason else ways:
         win = considered(weight.shape, layout.seen(dims))
         against = obstacle(model, ctx, layout, win, fits=fits)
         if not against:
-            return ConvForm(found.source, layout, win, weight)
+            return ConvForm(product.source, layout, win, weight)
         reason = reason or against
     return reason
 
 
-def _replace(model: Model, ctx: PassContext, node: Node, found: Product, form: ConvForm) -> None:
+def _replace(model: Model, ctx: PassContext, node: Node, product: Product, form: ConvForm) -> None:
     """Insert the convolution, with the addends that it can take."""
-    rank = query.rank(found.source) or 0
-    bias, rest, nodes = None, found.addend, [node]
-    if rest is not None and (values := _bias(query.value(rest), found, rank)) is not None:
-        bias, rest = values * found.factor, None
-    if rest is None and (add := _add_behind(model, node, found, rank)) is not None:
+    rank = query.rank(product.source) or 0
+    bias, addend, nodes = None, product.addend, [node]
+    if addend is not None and (values := _bias(query.value(addend), product, rank)) is not None:
+        bias, addend = values * product.factor, None
+    if addend is None and (add := _add_behind(model, node, product, rank)) is not None:
         nodes.append(add[0])
         bias = add[1] if bias is None else bias + add[1]
     if bias is not None:
-        form = replace(form, bias=bias.astype(found.weight.dtype))
+        form = replace(form, bias=bias.astype(product.weight.dtype))
     before = " + ".join(n.op for n in nodes)
     # A small K would not fit the weights, so the extents are the real ones.
     with ctx.rewrite(model, nodes, before, form.text(), modulus=None):
         edit.inherit(model, node, *nodes[1:])
         result = convolve(model, node, form)
-        if rest is not None:
-            result = _add(model, node, result, found, rest)
+        if addend is not None:
+            result = _add(model, node, result, product, addend)
         edit.hand_over(result, nodes[-1].outputs[0])
-        for each in nodes:
-            edit.disconnect(each)
+        for operator in nodes:
+            edit.disconnect(operator)
 
 
-def _bias(array: np.ndarray | None, found: Product, rank: int) -> np.ndarray | None:
+def _bias(array: np.ndarray | None, product: Product, rank: int) -> np.ndarray | None:
     """Return a constant as one value per output channel; None where it varies otherwise."""
-    if array is None or array.ndim > rank or array.dtype != found.weight.dtype:
+    if array is None or array.ndim > rank or array.dtype != product.weight.dtype:
         return None
     aligned = (1,) * (rank - array.ndim) + array.shape
-    count = found.weight.shape[0]
-    others = [d for axis, d in enumerate(aligned) if axis != rank + found.channels]
-    if any(d != 1 for d in others) or array.size not in (1, count):
+    count = product.weight.shape[0]
+    extents = [d for axis, d in enumerate(aligned) if axis != rank + product.channels]
+    if any(d != 1 for d in extents) or array.size not in (1, count):
         return None
     values = array.reshape(-1).astype("float64")
     return values if values.size == count else values.repeat(count)
 
 
 def _add_behind(
-    model: Model, node: Node, found: Product, rank: int
+    model: Model, node: Node, product: Product, rank: int
 ) -> tuple[Node, np.ndarray] | None:
     """Return an Add per output channel that alone reads the product, and its constant."""
     add = query.sole_consumer(model, node.outputs[0])
     if add is None or add.op != "Add" or not any(add is n for n in model.nodes("Add")):
         return None
     arrays = (query.constant_input(add, index) for index in (0, 1))
-    bias = _bias(next((a for a in arrays if a is not None), None), found, rank)
+    bias = _bias(next((a for a in arrays if a is not None), None), product, rank)
     return None if bias is None else (add, bias)
 
 
-def _add(model: Model, node: Node, result: Tensor, found: Product, rest: Tensor) -> Tensor:
+def _add(model: Model, node: Node, result: Tensor, product: Product, addend: Tensor) -> Tensor:
     """Insert ``result + beta * rest``, on the host."""
-    if found.factor != 1.0:
-        array, stem = query.value(rest), f"{model.label(node)}/beta"
-        factor = found.weight.dtype.type(found.factor)
+    if product.factor != 1.0:
+        array, stem = query.value(addend), f"{model.label(node)}/beta"
+        factor = product.weight.dtype.type(product.factor)
         if array is not None:
-            rest = edit.constant(model, stem, array * factor)
+            addend = edit.constant(model, stem, array * factor)
         else:
-            beta, dims = edit.constant(model, stem, factor), query.shape(rest)
-            rest = edit.insert(model, "Mul", [rest, beta], origin=[node], shape=dims)
-    return edit.insert(model, "Add", [result, rest], origin=[node], shape=result.shape)
+            beta, dims = edit.constant(model, stem, factor), query.shape(addend)
+            addend = edit.insert(model, "Mul", [addend, beta], origin=[node], shape=dims)
+    return edit.insert(model, "Add", [result, addend], origin=[node], shape=result.shape)

@@ -18,6 +18,8 @@ target takes it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -29,8 +31,11 @@ from npuconv.legalize.tools.conv_forms import (
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, block_diagonal, window
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.partition.costs import choose, chosen
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @model_pass(
@@ -62,13 +67,18 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if best is None:
         ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0
-    replace, after = _split, f"{win.group} Conv + Concat"
-    if best.name == "dense":
-        replace, after = _make_dense, "Conv with zeros between the groups"
+    is_dense, array = best.name == "dense", query.constant_input(node, 1)
+    assert array is not None, "it has no obstacle"
     before = f"Conv, group {win.group} of {win.in_channels} channels"
+    after = "Conv with zeros between the groups" if is_dense else f"{win.group} Conv + Concat"
     with ctx.rewrite(model, [node], before, after) as record:
         record.forms = forms
-        replace(model, node, win)
+        if is_dense:
+            weight = edit.constant(model, node.inputs[1].name, block_diagonal(array, win.group))
+            edit.set_input(node, 1, weight)
+            node.attrs["group"] = 1
+        else:
+            _split(model, node, win, array)
     return 1
 
 
@@ -82,47 +92,30 @@ def _obstacle(node: Node, win: Window) -> str:
     return ""
 
 
-def _make_dense(model: Model, node: Node, win: Window) -> None:
-    array = query.constant_input(node, 1)
-    assert array is not None
-    edit.set_input(
-        node, 1, edit.constant(model, node.inputs[1].name, block_diagonal(array, win.group))
-    )
-    node.attrs["group"] = 1
-
-
-def _split(model: Model, node: Node, win: Window) -> None:
+def _split(model: Model, node: Node, win: Window, weight: np.ndarray) -> None:
     """Put one convolution for each group between a Split and a Concat."""
-    source, each = node.inputs[0], (win.in_channels or 0) // win.group
+    source, bias = node.inputs[0], query.constant_input(node, 2)
+    inputs, outputs = (win.in_channels or 0) // win.group, weight.shape[0] // win.group
     parts = [
         edit.variable(model, f"{node.name}/group_{number}", dtype=source.dtype)
         for number in range(win.group)
     ]
     for part in parts:
-        dims = with_channels(win.input, each)
+        dims = with_channels(win.input, inputs)
         part.shape = None if dims is None else list(dims)
-    sizes = edit.integers(model, f"{node.name}/split", [each] * win.group)
-    attrs = {"axis": 1}
-    edit.add_node(model, "Split", [source, sizes], parts, origin=[node], attrs=attrs)
-    results = [_convolve(model, node, win, number, part) for number, part in enumerate(parts)]
-    result = edit.insert(
-        model, "Concat", results, origin=[node], shape=win.output, attrs={"axis": 1}
-    )
+    sizes = edit.integers(model, f"{node.name}/split", [inputs] * win.group)
+    axis, attrs, results = {"axis": 1}, {**node.attrs, "group": 1}, []
+    edit.add_node(model, "Split", [source, sizes], parts, origin=[node], attrs=axis)
+    for number, part in enumerate(parts):
+        rows = slice(number * outputs, (number + 1) * outputs)
+        stem, shape = f"{node.name}/group_{number}", with_channels(win.output, outputs)
+        tensors = [part, edit.constant(model, f"{stem}/weight", weight[rows])]
+        if bias is not None:
+            tensors.append(edit.constant(model, f"{stem}/bias", bias[rows]))
+        name = f"{stem}/Conv"
+        results.append(edit.insert(
+            model, "Conv", tensors, origin=[node], shape=shape, attrs=attrs, name=name
+        ))  # fmt: skip
+    result = edit.insert(model, "Concat", results, origin=[node], shape=win.output, attrs=axis)
     edit.hand_over(result, node.outputs[0])
     edit.disconnect(node)
-
-
-def _convolve(model: Model, node: Node, win: Window, number: int, part: Tensor) -> Tensor:
-    weight, bias = query.constant_input(node, 1), query.constant_input(node, 2)
-    assert weight is not None
-    outputs = weight.shape[0] // win.group
-    rows = slice(number * outputs, (number + 1) * outputs)
-    stem = f"{node.name}/group_{number}"
-    inputs = [part, edit.constant(model, f"{stem}/weight", weight[rows])]
-    if bias is not None:
-        inputs.append(edit.constant(model, f"{stem}/bias", bias[rows]))
-    attrs = {**node.attrs, "group": 1}
-    shape = with_channels(win.output, outputs)
-    return edit.insert(
-        model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs, name=f"{stem}/Conv"
-    )

@@ -64,26 +64,26 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
 
 
 def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    kept = tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
+    growth = tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
     ends = [min(amounts[axis][1], 0) or TO_THE_END for axis in sliced]
     after = f"Slice of axes {sliced}"
-    after += f" + Pad {flat_pads(kept)}" if any(map(any, kept)) else ""
+    after += f" + Pad {flat_pads(growth)}" if any(map(any, growth)) else ""
     dims = query.shape(node.inputs[0])
     # A random extent might be less than is cropped.
-    known = dims is not None and all(isinstance(dims[axis], int) for axis in sliced)
+    are_known = dims is not None and all(isinstance(dims[axis], int) for axis in sliced)
     with ctx.rewrite(
-        model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=known
+        model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=are_known
     ) as record:
-        if not known:
+        if not are_known:
             record.reference = "not measured"
             record.note = "the extents it crops are not known"
         bounds = [edit.integers(model, f"{node.name}/bounds", v) for v in (starts, ends, sliced)]
         inputs = [node.inputs[0], *bounds]
-        if any(map(any, kept)):
+        if any(map(any, growth)):
             edit.set_input(node, 0, edit.insert(model, "Slice", inputs, origin=[node]))
-            _write(model, node, kept)
+            _write(model, node, growth)
         else:
             outputs = list(node.outputs)
             edit.disconnect_outputs(node)
@@ -96,9 +96,9 @@ def _repeat(
 ) -> int:
     """Write a Pad that repeats cells as Slice and Concat, where the device or the form lacks it."""
     operator, mode = ctx.target.operator("Pad"), query.pad_mode(node)
-    taken = operator is not None and not operator.objections(facts.settled(node))
+    fits = operator is not None and not operator.objections(facts.settled(node))
     moves = all(ctx.target.operator(op) is not None for op in ("Slice", "Concat"))
-    if ctx.options.format != "tflite" and (taken or not moves):
+    if ctx.options.format != "tflite" and (fits or not moves):
         return 0
     extents = [dim if isinstance(dim, int) else 0 for dim in dims]
     if mode == "wrap" and any(max(p) > dim for p, dim in zip(amounts, extents, strict=True)):
@@ -160,7 +160,7 @@ def _fold_obstacle(model: Model, node: Node, readers: list[Node], around: Pairs)
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
     for reader in readers:
-        found = pad_obstacle(node, reader, around)
-        if found:
-            return f"it pads batch or channels too, and {model.label(reader)!r} {found}"
+        obstacle = pad_obstacle(node, reader, around)
+        if obstacle:
+            return f"it pads batch or channels too, and {model.label(reader)!r} {obstacle}"
     return ""

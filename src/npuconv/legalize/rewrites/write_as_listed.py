@@ -25,17 +25,17 @@ _OTHERS = {
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
 def write_as_listed(model: Model, ctx: PassContext) -> int:
-    wanted = {
-        op: other
-        for op, other in _OTHERS.items()
-        if ctx.target.operator(op) is None and ctx.target.operator(other) is not None
+    replacements = {
+        op: successor
+        for op, successor in _OTHERS.items()
+        if ctx.target.operator(op) is None and ctx.target.operator(successor) is not None
     }
-    nodes = model.nodes(*wanted) if wanted else []
-    return sum(_write(model, ctx, node, wanted[node.op]) for node in nodes)
+    nodes = model.nodes(*replacements) if replacements else []
+    return sum(_write(model, ctx, node, replacements[node.op]) for node in nodes)
 
 
-def _write(model: Model, ctx: PassContext, node: Node, other: str) -> int:
-    shape = _shape(node) if other == "Reshape" else []
+def _write(model: Model, ctx: PassContext, node: Node, successor: str) -> int:
+    shape = _shape(node) if successor == "Reshape" else []
     if shape is None:
         ctx.refuse(model, node, "an extent is not known")
         return 0
@@ -44,19 +44,19 @@ def _write(model: Model, ctx: PassContext, node: Node, other: str) -> int:
     inputs = _factors(model, node) if node.op == "Div" else list(node.inputs)
     if not inputs:
         return 0
-    with ctx.rewrite(model, [node], node.op, other, modulus=None):
-        if other == "Reshape":
+    with ctx.rewrite(model, [node], node.op, successor, modulus=None):
+        if successor == "Reshape":
             result = reshape(model, node, node.inputs[0], shape)
         else:
             dims = query.shape(node.outputs[0])
-            result = edit.insert(model, other, inputs, origin=[node], shape=dims)
+            result = edit.insert(model, successor, inputs, origin=[node], shape=dims)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
     return 1
 
 
 def _factors(model: Model, node: Node) -> list[Tensor]:
-    """Return what a Mul reads in place of a Div; nothing where the divisor has no reciprocal."""
+    """Return the inputs of the Mul; none if the divisor has no finite reciprocal."""
     import numpy as np
 
     divisor = query.constant_input(node, 1)
@@ -70,11 +70,11 @@ def _factors(model: Model, node: Node) -> list[Tensor]:
 
 
 def _shape(node: Node) -> list[int] | None:
-    """Return what a Reshape is told to make the result of the node; None if that is not known."""
+    """Return the target of the Reshape; None if an extent is not known."""
     before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
     if not before or not after:
         return None
-    kept = not isinstance(after[0], int) and after[0] == before[0]
-    wanted = [_SAME if kept and axis == 0 else dim for axis, dim in enumerate(after)]
-    known = [dim for dim in wanted if isinstance(dim, int)]
-    return known if len(known) == len(wanted) else None
+    keeps_batch = not isinstance(after[0], int) and after[0] == before[0]
+    target = [_SAME if keeps_batch and axis == 0 else dim for axis, dim in enumerate(after)]
+    numbers = [dim for dim in target if isinstance(dim, int)]
+    return numbers if len(numbers) == len(target) else None

@@ -100,12 +100,15 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
     """
     import numpy as np
 
-    for source, other in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
-        array = query.constant_input(node, other)
+    for source, constant in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
+        array = query.constant_input(node, constant)
         maker = query.producer(node.inputs[source])
         if array is None or maker is None or maker.op not in query.CONVOLUTIONS:
             continue
-        values = _output_channel_values(array, maker)
+        win = window(maker)
+        axes, channels = (None, None) if win is None else (win.axes, win.out_channels)
+        dims = (None, channels, *(None,) * (axes or 0))
+        values = channel_values(array, None if None in (axes, channels) else dims)
         if values is None:
             ctx.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
             return 0
@@ -120,13 +123,6 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
     return 0
 
 
-def _output_channel_values(values: np.ndarray, conv: Node) -> np.ndarray | None:
-    win = window(conv)
-    if win is None or win.axes is None or win.out_channels is None:
-        return None
-    return channel_values(values, (None, win.out_channels, *(None,) * win.axes))
-
-
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
     """Return one value, or one for each channel (axis 1), float64; None for anything else."""
     if dims is None or len(dims) < 2 or array.ndim > len(dims):
@@ -134,8 +130,8 @@ def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
     if array.size == 1:
         return array.reshape(1).astype("float64")
     aligned = (1,) * (len(dims) - array.ndim) + array.shape
-    wanted = (1, dims[1]) + (1,) * (len(dims) - 2)
-    return array.reshape(-1).astype("float64") if aligned == wanted else None
+    per_channel = (1, dims[1]) + (1,) * (len(dims) - 2)
+    return array.reshape(-1).astype("float64") if aligned == per_channel else None
 
 
 def absorb(
@@ -159,7 +155,7 @@ def absorb(
         return 0
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = _scaled(weight, factor, conv.op, win.group)
+        scaled = _scale_weight(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
         ctx.refuse(model, node, "weights or bias would not be finite any more")
@@ -179,7 +175,7 @@ def absorb(
     return 1
 
 
-def _scaled(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
+def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
     """Scale the output channels of a weight; in double, so that only one rounding is left."""
     if op == "Conv":
         axes = (-1, *(1,) * (weight.ndim - 1))
@@ -213,15 +209,15 @@ def link_of(model: Model, node: Node) -> Link | str | None:
 
 
 def _batchnorm_link(model: Model, node: Node) -> Link | str:
-    found = batchnorm(model, node)
-    if isinstance(found, str):
-        return found
+    affine = batchnorm(model, node)
+    if isinstance(affine, str):
+        return affine
     if model.opset < INFERENCE_ONLY:
         return f"BatchNormalization of opset {model.opset} may be in training mode"
     # Its input may be of another type than its parameters.
     dtypes = [query.dtype_name(t) for t in list(node.inputs)[:5]]
-    other = next((d for d in dtypes if d not in ("", "float32")), "")
-    return f"it computes in {other}" if other else Link(node, node.inputs[0], *found)
+    foreign = next((d for d in dtypes if d not in ("", "float32")), "")
+    return f"it computes in {foreign}" if foreign else Link(node, node.inputs[0], *affine)
 
 
 def _two_sided_link(node: Node) -> Link | str | None:
@@ -254,42 +250,42 @@ def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
         1, or 0 where the target does not take that convolution.
     """
     links = _chain(model, ctx, link)
-    first, nodes = links[0], [each.node for each in links]
-    found = _convolution(model, ctx, links)
-    if isinstance(found, str):
-        ctx.refuse(model, first.node, found)
+    first, nodes = links[0], [member.node for member in links]
+    form = _convolution(model, ctx, links)
+    if isinstance(form, str):
+        ctx.refuse(model, first.node, form)
         return 0
     before = " + ".join(node.op for node in nodes)
-    with ctx.rewrite(model, nodes, before, found.text()):
+    with ctx.rewrite(model, nodes, before, form.text()):
         edit.inherit(model, first.node, *nodes[1:])
-        edit.hand_over(convolve(model, first.node, found), nodes[-1].outputs[0])
+        edit.hand_over(convolve(model, first.node, form), nodes[-1].outputs[0])
         for node in nodes:
             edit.disconnect(node)
     return 1
 
 
 def _chain(model: Model, ctx: PassContext, link: Link) -> list[Link]:
-    """Return the longest chain that holds this link: nothing else reads what is in between."""
+    """Return the longest chain with this link whose inner tensors have one consumer each."""
     links = [link]
     while query.sole_consumer(model, links[0].source) is not None:
-        before = _joining(model, ctx, query.producer(links[0].source))
+        before = _adjacent_link(model, ctx, query.producer(links[0].source))
         if before is None:
             break
         links.insert(0, before)
     while True:
         result = links[-1].node.outputs[0]
-        behind = _joining(model, ctx, query.sole_consumer(model, result))
+        behind = _adjacent_link(model, ctx, query.sole_consumer(model, result))
         if behind is None or behind.source is not result:
             return links
         links.append(behind)
 
 
-def _joining(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
+def _adjacent_link(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
-    found = link_of(model, node) if ctx.offloads(node) else None
-    return found if isinstance(found, Link) else None
+    joined = link_of(model, node) if ctx.offloads(node) else None
+    return joined if isinstance(joined, Link) else None
 
 
 def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm | str:

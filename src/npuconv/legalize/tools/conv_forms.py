@@ -88,16 +88,16 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
         output=with_channels(win.output, outputs),
     )
     whole, crossing = _dense(win), not divides_channels(ctx, win)
-    against, each, dense = ctx.lasting_objections(part), ctx.fitted(part), ctx.fitted(whole)
+    against, split, dense = ctx.lasting_objections(part), ctx.fitted(part), ctx.fitted(whole)
     if win.group > MAX_PARTS:
         against.append(f"it would take {win.group} convolutions")
     too_large = ctx.lasting_objections(whole)
     mib = 4 * math.prod(whole.weight or ()) / 2**20
     if mib > ctx.options.max_folded_mib:
         too_large.append(f"its weights have {mib:,.0f} MiB, over max_folded_mib")
-    moved = elements(win.input) + elements(win.output) + each.moved_bytes * win.group
-    macs = None if each.cost.macs is None else each.cost.macs * win.group
-    cost = Cost(macs, each.cost.weight_bytes * win.group, each.cost.convolutions * win.group)
+    moved = elements(win.input) + elements(win.output) + split.moved_bytes * win.group
+    macs = None if split.cost.macs is None else split.cost.macs * win.group
+    cost = Cost(macs, split.cost.weight_bytes * win.group, split.cost.convolutions * win.group)
     # In several convolutions it has parts, which the host would cut and join, too.
     parts = crossing and dense.cost.convolutions > 1
     return [
@@ -120,8 +120,8 @@ def with_channels(dims: Dims | None, channels: int) -> Dims | None:
 
 def elements(dims: Dims | None) -> int:
     """Return the elements of one sample; 0 where an extent is not known."""
-    known = [d for d in (dims or ())[1:] if isinstance(d, int)]
-    return math.prod(known) if dims is not None and len(known) == len(dims) - 1 else 0
+    numbers = [d for d in (dims or ())[1:] if isinstance(d, int)]
+    return math.prod(numbers) if dims is not None and len(numbers) == len(dims) - 1 else 0
 
 
 AXES_AS_INPUT = 13  # the opset since which Squeeze and Unsqueeze read their axes
@@ -179,8 +179,8 @@ def channels_second(rank: int) -> Layout | None:
     put_in: dict[int, tuple[int, ...]] = {2: (2, 3), 3: (2,), 4: ()}
     if rank not in put_in:
         return None
-    same = tuple(range(rank))
-    return Layout(same, put_in[rank], same)
+    axes = tuple(range(rank))
+    return Layout(axes, put_in[rank], axes)
 
 
 def considered(
@@ -194,8 +194,8 @@ def considered(
 ) -> Window:
     """Return a two-dimensional convolution that does not stand in the graph yet."""
     kernel = weight[2:]
-    each = zip(source[2:], kernel, strides, dilations, pads, strict=True)
-    output = (source[0], weight[0], *(_extent(*axis) for axis in each))
+    axes = zip(source[2:], kernel, strides, dilations, pads, strict=True)
+    output = (source[0], weight[0], *(_extent(*axis) for axis in axes))
     return Window(
         "Conv", kernel, strides, dilations, pads, "NOTSET", group, weight, source, output,
         output_padding=(0, 0), output_shape=None,
@@ -219,11 +219,11 @@ def obstacle(
     """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
-    found = ctx.objections(win)
+    faults = ctx.objections(win)
     # A bias that the device does not add would be an Add again, and that a convolution.
-    bias = [text for text in found if text.startswith("bias ")]
+    bias = [text for text in faults if text.startswith("bias ")]
     bias = bias if bias and ctx.adds_bias(win) else []
-    return next(iter(bias or (ctx.lasting_objections(win) if fits else found)), "")
+    return next(iter(bias or (ctx.lasting_objections(win) if fits else faults)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:
@@ -231,20 +231,20 @@ def type_obstacle(array: np.ndarray) -> str:
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
 
 
-def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
+def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:
     """Add the convolution, between the nodes of its layout.
 
     Returns:
         Its result, in the layout of the source.
     """
-    layout, win = found.layout, found.win
-    source = transpose(model, node, found.source, layout.before, found.source.shape)
+    layout, win = form.layout, form.win
+    source = transpose(model, node, form.source, layout.before, form.source.shape)
     if layout.axes:
         source = unsqueeze(model, node, source, layout.axes)
     stem = model.label(node)
-    inputs = [source, edit.constant(model, f"{stem}/weight", found.weight)]
-    if found.bias is not None:
-        inputs.append(edit.constant(model, f"{stem}/bias", found.bias))
+    inputs = [source, edit.constant(model, f"{stem}/weight", form.weight)]
+    if form.bias is not None:
+        inputs.append(edit.constant(model, f"{stem}/bias", form.bias))
     result = edit.insert(
         model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
     )

@@ -72,8 +72,8 @@ _CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 def reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
     """Insert a Reshape in the place of ``node`` and return its result."""
-    wanted = edit.integers(model, f"{node.name}/shape", shape)
-    return edit.insert(model, "Reshape", [source, wanted], origin=[node])
+    target = edit.integers(model, f"{node.name}/shape", shape)
+    return edit.insert(model, "Reshape", [source, target], origin=[node])
 
 
 def transpose(
@@ -195,13 +195,13 @@ def is_permutable(node: Node, rank: int) -> bool:
     read = data_inputs(node)
     if all(query.is_constant(t) for t in read) or any(not t.name for t in read):
         return False
-    others = list(node.inputs)[len(read) :]
-    if any(not query.is_constant(t) and t.name and query.rank(t) != 0 for t in others):
+    parameters = list(node.inputs)[len(read) :]
+    if any(not query.is_constant(t) and t.name and query.rank(t) != 0 for t in parameters):
         return False
-    return _fits(node, rank, others)
+    return _fits(node, rank, parameters)
 
 
-def _fits(node: Node, rank: int, others: Sequence[Tensor]) -> bool:
+def _fits(node: Node, rank: int, parameters: Sequence[Tensor]) -> bool:
     if node.op in UNARY:
         return query.rank(node.inputs[0]) in (None, rank)
     if any(query.rank(t) != rank for t in variables(node)):
@@ -210,11 +210,11 @@ def _fits(node: Node, rank: int, others: Sequence[Tensor]) -> bool:
     if node.op in BROADCASTING:
         # Until opset 7 a constant could be matched from the left.
         legacy = "axis" in node.attrs or node.attrs.get("broadcast")
-        return not legacy and all(each <= rank for each in ranks)
+        return not legacy and all(r <= rank for r in ranks)
     if node.op == "Concat":
-        return "axis" in node.attrs and all(each == rank for each in ranks)
+        return "axis" in node.attrs and all(r == rank for r in ranks)
     if node.op in _CONVERSIONS:
-        return all(query.rank(t) in (0, 1) for t in others)
+        return all(query.rank(t) in (0, 1) for t in parameters)
     values = _BY_AXIS.get(node.op)
     return node.op == "Split" or (values is not None and values(node) is not None)
 

@@ -128,15 +128,17 @@ class _Draft(_Step):
     @property
     def is_changed(self) -> bool:
         node, ids = self.node, [id(t) for t in (*self.inputs, *self.outputs)]
-        same = ids == [id(t) for t in (*node.inputs, *node.outputs)] and len(self.steps) == 1
-        return not same or self.op != node.op or self.attrs != node.attrs
+        alike = ids == [id(t) for t in (*node.inputs, *node.outputs)] and len(self.steps) == 1
+        return not alike or self.op != node.op or self.attrs != node.attrs
 
     def cross(self, source: int, target: int, *, runnable: bool = False) -> None:
         """Cross every version after ``source`` up to ``target``; raise _ObstacleError at the last.
 
         With ``runnable`` only those that onnxruntime has a kernel for.
         """
-        version = source - _schema(self.op, source).deprecated
+        version = source
+        if _schema(self.op, source).deprecated:
+            version = max(v for v in _versions(self.op) if v <= source) - 1
         while version := next((v for v in _versions(self.op) if version < v <= target), 0):
             try:
                 lacks = runnable and self.op in _UNRUNNABLE.get(version, ())
@@ -155,8 +157,8 @@ class _Draft(_Step):
         """Write attributes as inputs, and defaults that change, as two schemas say."""
         old, new = _schema(self.op, version - 1), _schema(self.op, version)
         names = list(new.inputs)
-        same = names[: len(old.inputs)] == list(old.inputs)
-        _require(same or not is_plain, f"its inputs change with opset {version}")
+        is_prefix = names[: len(old.inputs)] == list(old.inputs)
+        _require(is_prefix or not is_plain, f"its inputs change with opset {version}")
         for name in [n for n in self.attrs if n not in new.attributes]:
             value, successor = self.attrs.pop(name), _SUCCESSORS.get(name, name)
             if successor in new.attributes:
@@ -237,8 +239,8 @@ class _Draft(_Step):
         edit.disconnect_outputs(node)
         position, count = [id(n) for n in graph.nodes].index(id(node)), len(graph.nodes)
         for step in self.steps:
-            given = (step.op, step.inputs, step.outputs)
-            edit.add_node(model, *given, origin=[node], attrs=step.attrs, graph=graph)
+            parts = (step.op, step.inputs, step.outputs)
+            edit.add_node(model, *parts, origin=[node], attrs=step.attrs, graph=graph)
         added = graph.nodes[count:]
         del graph.nodes[count:]
         graph.nodes[position : position + 1] = added
@@ -260,11 +262,11 @@ class _Schema(NamedTuple):
 @cache
 def _history() -> dict[str, list[defs.OpSchema]]:
     """Return all versions of the standard operators, oldest first."""
-    found = defaultdict(list)
+    schemas = defaultdict(list)
     for schema in sorted(defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
         if schema.domain == "":
-            found[schema.name].append(schema)
-    return found
+            schemas[schema.name].append(schema)
+    return schemas
 
 
 @cache
@@ -274,17 +276,17 @@ def _versions(op: str) -> tuple[int, ...]:
 
 @cache
 def _schema(op: str, opset: int) -> _Schema:
-    found = [s for s in _history().get(op, ()) if s.since_version <= opset]
-    _require(found, f"opset {opset} does not have it")
+    versions = [s for s in _history().get(op, ()) if s.since_version <= opset]
+    _require(versions, f"opset {opset} does not have it")
     single, inputs, attributes = defs.OpSchema.FormalParameterOption.Single, {}, {}
-    for formal in found[-1].inputs:
+    for formal in versions[-1].inputs:
         types = frozenset(t for t in formal.types if t.startswith("tensor("))
         inputs[_RENAMED.get(formal.name, formal.name)] = formal.option == single, types
-    for name, a in found[-1].attributes.items():
+    for name, a in versions[-1].attributes.items():
         default = helper.get_attribute_value(a.default_value) if a.default_value.name else None
         attributes[name] = a.type, a.required, default
-    most = found[-1].max_input, found[-1].max_output
-    return _Schema(found[-1].deprecated, most, inputs, attributes)
+    most = versions[-1].max_input, versions[-1].max_output
+    return _Schema(versions[-1].deprecated, most, inputs, attributes)
 
 
 _RENAMED = {"mean": "input_mean", "var": "input_var"}  # inputs of BatchNormalization-14

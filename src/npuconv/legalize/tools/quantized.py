@@ -39,7 +39,7 @@ def conversions(model: Model, op: str) -> list[Node]:
 
 
 def known(tensor: Tensor | None) -> NDArray[Any] | None:
-    """Return the values of a constant tensor, or of what the simplest nodes make of such."""
+    """Return the values of a constant tensor, also behind simple nodes; None if not constant."""
     if tensor is None or query.is_constant(tensor):
         return query.value(tensor)
     maker = query.producer(tensor)
@@ -51,16 +51,16 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
         number = maker.attrs.get("value_float")
         return None if number is None else np.asarray(number, np.float32)
     if maker.op in _RESHAPING:
-        return _reshaped(known(maker.inputs[0]), maker)
+        return _reshape_constant(known(maker.inputs[0]), maker)
     if maker.op == "Mul":
         parts = [known(t) for t in maker.inputs]
         if all(p is not None and p.dtype.kind == "f" for p in parts):
             return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
-    return _clipped(maker) if maker.op == "Clip" else None
+    return _clip_constants(maker) if maker.op == "Clip" else None
 
 
-def _clipped(node: Node) -> NDArray[Any] | None:
-    """Return what a Clip with bounds as inputs makes of constant values."""
+def _clip_constants(node: Node) -> NDArray[Any] | None:
+    """Return the values of a Clip of constants, with bounds as inputs."""
     values = known(node.inputs[0])
     low, high = (known(query.input_of(node, index)) for index in (1, 2))
     if values is None or low is None or high is None:
@@ -71,8 +71,8 @@ def _clipped(node: Node) -> NDArray[Any] | None:
 _RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
 
 
-def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
-    """Return what a node makes of constant values by another shape or order of axes."""
+def _reshape_constant(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
+    """Apply a node that changes shape or order of axes to constant values."""
     if values is None or node.op == "Identity":
         return values
     if node.op == "Transpose":
@@ -176,19 +176,21 @@ def read_parameters(
         return "its scale or zero point is computed"
     scales = np.squeeze(np.asarray(scales, np.float32)) if scales.size == 1 else scales
     if not scales.size or not np.isfinite(scales).all() or (scales < SMALLEST_SCALE).any():
-        return f"its scale{_shown(scales)} is no positive number that float32 holds in full"
+        bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))].reshape(-1)
+        value = f" {float(bad[0]):g}" if bad.size else ""
+        return f"its scale{value} is no positive number that float32 holds in full"
     dtype = _integer_type(zeros, stored)
     if dtype is None and zeros is not None and not is_integer(zeros.dtype):
         return f"its zero point is {zeros.dtype.name}, no integer"
     if dtype is None:
         return "its zero point is no integer of the type that is stored"
-    found = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
-    found = found.reshape(()) if found.size == 1 else found.reshape(-1)
+    zero_points = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
+    zero_points = zero_points.reshape(()) if zero_points.size == 1 else zero_points.reshape(-1)
     if scales.size == 1:
-        if found.ndim:
-            return f"it has {found.size} zero points for one scale"
-        return Parameters(scales.reshape(()).astype(np.float32), found, dtype, None)
-    return _by_channel(scales, found, dtype, shaped, axis)
+        if zero_points.ndim:
+            return f"it has {zero_points.size} zero points for one scale"
+        return Parameters(scales.reshape(()).astype(np.float32), zero_points, dtype, None)
+    return _by_channel(scales, zero_points, dtype, shaped, axis)
 
 
 def _by_channel(
@@ -219,16 +221,11 @@ def is_integer(dtype: Any) -> bool:
 def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] | None:
     """Return the type of the integers; None where a zero point has another one."""
     named = stored.dtype
-    own = None if named is None or isinstance(named, int) else np.dtype(named)
+    kind = None if named is None or isinstance(named, int) else np.dtype(named)
     if zeros is None:
-        return own if own is not None and is_integer(own) else np.dtype(np.uint8)
-    unlike = own is not None and is_integer(own) and own != zeros.dtype
+        return kind if kind is not None and is_integer(kind) else np.dtype(np.uint8)
+    unlike = kind is not None and is_integer(kind) and kind != zeros.dtype
     return None if unlike or not is_integer(zeros.dtype) else zeros.dtype
-
-
-def _shown(scales: NDArray[Any]) -> str:
-    bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))]
-    return "" if not bad.size else f" {float(bad.reshape(-1)[0]):g}"
 
 
 def dequantized(

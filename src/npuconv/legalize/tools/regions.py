@@ -10,11 +10,11 @@ from npuconv.model import edit, facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-Places = Mapping[int, int]  # of a node in the order of the model, by its id
+Places = Mapping[int, int]  # position in the order of the model, by id of the node
 
 
 @dataclass(frozen=True)
-class Whole:
+class SpelledOperator:
     """The operator that a region spells out."""
 
     op: str
@@ -40,8 +40,8 @@ def growing(
     """
     region = [node]
     for _ in range(longest):
-        made = {id(one.outputs[0]) for one in region}
-        read = {id(t): t for one in region for t in values(one) if id(t) not in made}
+        internal = {id(member.outputs[0]) for member in region}
+        read = {id(t): t for member in region for t in values(member) if id(t) not in internal}
         if len(region) > 1 and len(read) == 1:
             yield list(region), next(iter(read.values()))
         makers = [query.producer(tensor) for tensor in read.values()]
@@ -49,7 +49,7 @@ def growing(
         if last is None or id(last) not in place or not is_member(last):
             return
         region.insert(0, last)
-        region.sort(key=lambda one: place[id(one)])
+        region.sort(key=lambda member: place[id(member)])
 
 
 def values(node: Node) -> list[Tensor]:
@@ -58,7 +58,11 @@ def values(node: Node) -> list[Tensor]:
 
 
 def write(
-    model: Model, ctx: PassContext, region: Sequence[Node], inputs: Sequence[Tensor], whole: Whole
+    model: Model,
+    ctx: PassContext,
+    region: Sequence[Node],
+    inputs: Sequence[Tensor],
+    whole: SpelledOperator,
 ) -> int:
     """Write a region as the operator that it spells out.
 
@@ -75,29 +79,29 @@ def write(
     if reason := _obstacle(model, ctx, region, inputs[0], whole):
         ctx.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
         return 0
-    before, dims = " + ".join(one.op for one in region), query.shape(inputs[0])
+    before, dims = " + ".join(member.op for member in region), query.shape(inputs[0])
     axis = whole.attributes.get("axis")  # behind it a constant has the extents of the input
     exact = range(int(axis), len(dims or ())) if axis is not None else ()
     with ctx.rewrite(model, region, before, whole.op, exact=exact):
         attrs = dict(whole.attributes)
-        made = edit.insert(model, whole.op, inputs, origin=region, shape=dims, attrs=attrs)
-        edit.hand_over(made, region[-1].outputs[0])
+        fused = edit.insert(model, whole.op, inputs, origin=region, shape=dims, attrs=attrs)
+        edit.hand_over(fused, region[-1].outputs[0])
         for node in region:
             edit.disconnect(node)
     return 1
 
 
 def _obstacle(
-    model: Model, ctx: PassContext, region: Sequence[Node], source: Tensor, whole: Whole
+    model: Model, ctx: PassContext, region: Sequence[Node], source: Tensor, whole: SpelledOperator
 ) -> str:
     """Return why a region cannot become the operator, or ''."""
     inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]
-    readers = [one for tensor in between for one in query.consumers(tensor)]
-    if any(map(model.is_output, between)) or any(id(one) not in inside for one in readers):
+    readers = [reader for tensor in between for reader in query.consumers(tensor)]
+    if any(map(model.is_output, between)) or any(id(reader) not in inside for reader in readers):
         return ", but a value in between is read elsewhere, too"
     if model.opset < whole.opset:
         return f", which opset {model.opset} does not have"
     operator = ctx.target.operator(whole.op)
-    given = facts.considered(source, whole.attributes)
-    objections = [] if operator is None else operator.objections(given)
+    measured = facts.considered(source, whole.attributes)
+    objections = [] if operator is None else operator.objections(measured)
     return f": {objections[0]}" if objections else ""

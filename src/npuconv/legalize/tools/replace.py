@@ -44,9 +44,9 @@ def cancel(
     source, result = first.inputs[0], node.outputs[0]
     if model.is_output(result):
         return 0
-    before, kept = f"{first.op} and {node.op}", [result]
+    before, results = f"{first.op} and {node.op}", [result]
     with ctx.rewrite(
-        model, [first, node], before, "nothing", outputs=kept, modulus=modulus
+        model, [first, node], before, "nothing", outputs=results, modulus=modulus
     ) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
@@ -61,15 +61,26 @@ def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
     Returns:
         The result.
     """
-    import numpy as np
-
     name = nhwc.activation(node)
     attrs: dict[str, Any] = dict(zip(nhwc.ACTIVATIONS[name], nhwc.parameters(node), strict=True))
-    inputs = [tensor]
-    if name == "Clip" and model.opset >= _CLIP_WITH_INPUTS:
-        dtype = np.dtype(tensor.dtype or np.float32)
-        bounds = {key: np.asarray(value, dtype) for key, value in attrs.items()}
-        inputs += [edit.constant(model, f"{node.name}/{key}", b) for key, b in bounds.items()]
-        attrs = {}
+    if name == "Clip":
+        return clip(model, node, tensor, **attrs)
     shape = query.shape(tensor)
-    return edit.insert(model, name, inputs, origin=[node], shape=shape, attrs=attrs)
+    return edit.insert(model, name, [tensor], origin=[node], shape=shape, attrs=attrs)
+
+
+def clip(model: Model, node: Node, source: Tensor, **bounds: Any) -> Tensor:
+    """Insert a Clip in the place of ``node`` and return its result.
+
+    The bounds ``min`` and ``max`` are numbers, or arrays of one.
+    """
+    import numpy as np
+
+    inputs, attrs = [source], {key: float(value) for key, value in bounds.items()}
+    if model.opset >= _CLIP_WITH_INPUTS:
+        dtype, attrs = source.dtype if isinstance(source.dtype, np.dtype) else np.float32, {}
+        for key, value in bounds.items():
+            array = np.asarray(value, dtype)
+            inputs.append(edit.constant(model, f"{node.name}/{key}", array))
+    shape = query.shape(source)
+    return edit.insert(model, "Clip", inputs, origin=[node], shape=shape, attrs=attrs)

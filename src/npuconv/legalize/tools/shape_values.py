@@ -122,9 +122,9 @@ def evaluate(model: Model) -> ShapeValues:
                 continue
             extents = extents[:, node.attrs.get("start", 0) : node.attrs.get("end")]
             array = extents if node.op == "Shape" else extents.prod(axis=1)
-            (tensor,), every = node.outputs, tuple(range(len(values.rounds)))
+            (tensor,), all_rounds = node.outputs, tuple(range(len(values.rounds)))
             feeds[tensor.name] = array
-            values.guesses[id(tensor)] = Guesses(tensor, every, array)
+            values.guesses[id(tensor)] = Guesses(tensor, all_rounds, array)
         elif node.op in _OPERATORS and any(id(t) in inside for t in node.inputs):
             guesses = _operands(node, inside, values)
             if guesses is None:

@@ -36,9 +36,17 @@ def cancel(model: Model, ctx: PassContext | None = None) -> int:
         Number of changes.
     """
     total = 0
-    while fired := _merge_all(model, ctx) + _transpose_all(model, ctx):
+    while True:
+        nodes = model.nodes("Transpose")
+        fired = sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
+        for piece in list(_pieces(model)):
+            piece.find_border()
+            if piece.saves_transposes():
+                piece.transpose(ctx)
+                fired += 1
+        if not fired:
+            return total
         total += fired
-    return total
 
 
 @contextmanager
@@ -62,11 +70,6 @@ def _change(
                 record.new = trace(model, record.old, tensors)
 
         yield settle
-
-
-def _merge_all(model: Model, ctx: PassContext | None) -> int:
-    nodes = model.nodes("Transpose")
-    return sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
 
 
 def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
@@ -100,90 +103,83 @@ def _drop(model: Model, ctx: PassContext | None, node: Node) -> int:
     return 1
 
 
-def _transpose_all(model: Model, ctx: PassContext | None) -> int:
-    fired = 0
-    for piece in list(_pieces(model)):
-        piece.find_border()
-        if piece.saves_transposes():
-            piece.transpose(ctx)
-            fired += 1
-    return fired
-
-
 def _pieces(model: Model) -> Iterator[_Piece]:
     """Yield the pieces that lie between Transposes as they are now."""
     top = {id(node) for node in model.nodes()}
-    seen: dict[Perm, set[int]] = {}
+    areas: dict[Perm, set[int]] = {}
     for node in model.nodes("Transpose"):
         perm = perm_of(node)
         if perm is None or is_identity(perm):
             continue
-        wanted = inverse(perm)
-        known = seen.setdefault(wanted, set())
-        starts = [n for n in query.consumers(node.outputs[0]) if id(n) not in known]
+        inverse_perm = inverse(perm)
+        area_ids = areas.setdefault(inverse_perm, set())
+        starts = [n for n in query.consumers(node.outputs[0]) if id(n) not in area_ids]
         starts = [n for n in starts if id(n) in top and is_permutable(n, len(perm))]
         if starts:
             area = _permutable_area(starts, top, len(perm))
-            known |= {id(n) for n in area}
-            yield from _between(model, top, area, wanted)
+            area_ids |= {id(n) for n in area}
+            yield from _between(model, top, area, inverse_perm)
 
 
 def _permutable_area(starts: Iterable[Node], top: set[int], rank: int) -> list[Node]:
     """Return every permutable node that is connected to these through permutable nodes."""
-    found = {id(n): n for n in starts}
-    stack = list(found.values())
+    area = {id(n): n for n in starts}
+    stack = list(area.values())
     while stack:
         for node in _neighbours(stack.pop()):
-            if id(node) not in found and id(node) in top and is_permutable(node, rank):
-                found[id(node)] = node
+            if id(node) not in area and id(node) in top and is_permutable(node, rank):
+                area[id(node)] = node
                 stack.append(node)
-    return list(found.values())
+    return list(area.values())
 
 
-def _makers(node: Node) -> list[Node]:
+def _producers(node: Node) -> list[Node]:
     return [maker for t in variables(node) if (maker := query.producer(t)) is not None]
 
 
-def _readers(node: Node) -> list[Node]:
+def _consumers(node: Node) -> list[Node]:
     return [reader for tensor in node.outputs for reader in query.consumers(tensor)]
 
 
 def _neighbours(node: Node) -> list[Node]:
-    return _makers(node) + _readers(node)
+    return _producers(node) + _consumers(node)
 
 
 def _between(model: Model, top: set[int], area: list[Node], perm: Perm) -> Iterator[_Piece]:
     """Yield the nodes on a way from a Transpose to its inverse, in connected pieces."""
     inside = {id(n) for n in area}
-    first = [n for n in area if any(_undone_by(t, perm) is not None for t in variables(n))]
-    last = [n for n in area if any(perm_of(reader) == perm for reader in _readers(n))]
-    after, before = _reached(first, inside, _readers), _reached(last, inside, _makers)
-    left = {id(n): n for n in area if id(n) in after and id(n) in before}
-    while left:
-        start = next(iter(left.values()))
-        found = _reached([start], set(left), _neighbours)
-        yield _Piece(model, perm, [n for key, n in left.items() if key in found], top)
-        left = {key: n for key, n in left.items() if key not in found}
+    first = [n for n in area if any(_inverse_producer(t, perm) is not None for t in variables(n))]
+    last = [n for n in area if any(perm_of(reader) == perm for reader in _consumers(n))]
+    after, before = (
+        _reachable_ids(first, inside, _consumers),
+        _reachable_ids(last, inside, _producers),
+    )
+    remaining = {id(n): n for n in area if id(n) in after and id(n) in before}
+    while remaining:
+        start = next(iter(remaining.values()))
+        connected = _reachable_ids([start], set(remaining), _neighbours)
+        yield _Piece(model, perm, [n for key, n in remaining.items() if key in connected], top)
+        remaining = {key: n for key, n in remaining.items() if key not in connected}
 
 
-def _reached(
+def _reachable_ids(
     starts: Iterable[Node], inside: set[int], following: Callable[[Node], Iterable[Node]]
 ) -> set[int]:
     stack = list(starts)
-    found = {id(n) for n in stack}
+    reached = {id(n) for n in stack}
     while stack:
         for node in following(stack.pop()):
-            if id(node) in inside and id(node) not in found:
-                found.add(id(node))
+            if id(node) in inside and id(node) not in reached:
+                reached.add(id(node))
                 stack.append(node)
-    return found
+    return reached
 
 
-def _undone_by(tensor: Tensor, perm: Perm) -> Node | None:
+def _inverse_producer(tensor: Tensor, perm: Perm) -> Node | None:
     """Return the Transpose that makes a tensor, if a Transpose by ``perm`` undoes it."""
     maker = query.producer(tensor)
-    found = None if maker is None else perm_of(maker)
-    return maker if found is not None and inverse(found) == perm else None
+    perm_of_maker = None if maker is None else perm_of(maker)
+    return maker if perm_of_maker is not None and inverse(perm_of_maker) == perm else None
 
 
 @dataclass
@@ -210,13 +206,13 @@ class _Piece:
 
     def find_border(self) -> None:
         """Note sources, results and the Transposes around as they are now."""
-        made = {id(t): t for n in self.nodes for t in n.outputs}
+        internal = {id(t): t for n in self.nodes for t in n.outputs}
         read = {id(t): t for n in self.nodes for t in variables(n)}
-        self.sources = {key: t for key, t in read.items() if key not in made}
-        self.results = {key: t for key, t in made.items() if self._leaves(t, self._inside)}
-        makers = {key: _undone_by(t, self.perm) for key, t in self.sources.items()}
+        self.sources = {key: t for key, t in read.items() if key not in internal}
+        self.results = {key: t for key, t in internal.items() if self._leaves(t, self._inside)}
+        makers = {key: _inverse_producer(t, self.perm) for key, t in self.sources.items()}
         self.before = {key: n for key, n in makers.items() if n is not None}
-        self.after = {key: self._undoing(t) for key, t in self.results.items()}
+        self.after = {key: self._inverse_consumers(t) for key, t in self.results.items()}
         inside = self._inside | {id(n) for nodes in self.after.values() for n in nodes}
         self.stay = {key for key, t in self.results.items() if self._leaves(t, inside)}
 
@@ -231,11 +227,11 @@ class _Piece:
             return False
         if any(id(n) in undone for n in self.before.values()):
             return False  # one that is its own inverse, between two nodes of the piece
-        gone = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
-        return len(gone) + len(undone) > self._added
+        removed = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
+        return len(removed) + len(undone) > self._new_transposes
 
     @property
-    def _added(self) -> int:
+    def _new_transposes(self) -> int:
         """Return the number of Transposes that the change puts in."""
         return len(self.sources) - len(self.before) + len(self.stay)
 
@@ -243,12 +239,12 @@ class _Piece:
         readers = query.consumers(tensor)
         return self.model.is_output(tensor) or any(id(n) not in inside for n in readers)
 
-    def _undoing(self, tensor: Tensor) -> list[Node]:
+    def _inverse_consumers(self, tensor: Tensor) -> list[Node]:
         """Return the Transposes behind a result that go; of those that make an output, one."""
-        found = [n for n in query.consumers(tensor) if id(n) in self.top]
-        found = [n for n in found if perm_of(n) == self.perm]
-        named = [n for n in found if self.model.is_output(n.outputs[0])]
-        return [n for n in found if not any(n is other for other in named[1:])]
+        inverses = [n for n in query.consumers(tensor) if id(n) in self.top]
+        inverses = [n for n in inverses if perm_of(n) == self.perm]
+        named = [n for n in inverses if self.model.is_output(n.outputs[0])]
+        return [n for n in inverses if not any(n is extra for extra in named[1:])]
 
     def transpose(self, ctx: PassContext | None) -> None:
         """Let all nodes compute on transposed tensors."""
@@ -258,38 +254,35 @@ class _Piece:
         unique = list({id(n): n for n in nodes}.values())
         ops = ", ".join(dict.fromkeys(n.op for n in self.nodes))
         before = f"{ops} between {len(self.before) + len(undone)} Transposes"
-        after = f"between {self._added} Transposes"
+        after = f"between {self._new_transposes} Transposes"
         outputs = [*(n.outputs[0] for n, _ in undone), *stay]
         with _change(self.model, ctx, unique, before, after, outputs) as settle:
-            self._transpose_sources()
+            for key, tensor in self.sources.items():
+                undone_node = self.before.get(key)
+                if undone_node is None:
+                    origin = self._inner_consumers(tensor)[:1]
+                    shape = permuted(query.shape(tensor), self.perm)
+                    attrs = {"perm": list(self.perm)}
+                    source = edit.insert(
+                        self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
+                    )
+                else:
+                    source = undone_node.inputs[0]
+                self._replace(tensor, source)
+                if undone_node is not None and not self._leaves(tensor, set()):
+                    edit.disconnect(undone_node)
             for node in self.nodes:
                 permute(self.model, node, self.perm)
-            made = [(n, t) for n in self.nodes for t in list(n.outputs)]
-            turned = {id(t): self._transpose_result(n, t) for n, t in made}
-            settle([*(turned[key] for _, key in undone), *stay])
+            results = [(n, t) for n in self.nodes for t in list(n.outputs)]
+            transposed = {id(t): self._transpose_result(n, t) for n, t in results}
+            settle([*(transposed[key] for _, key in undone), *stay])
 
-    def _transpose_sources(self) -> None:
-        for key, tensor in self.sources.items():
-            maker = self.before.get(key)
-            turned = maker.inputs[0] if maker is not None else self._transposed(tensor)
-            self._replace(tensor, turned)
-            if maker is not None and not self._leaves(tensor, set()):
-                edit.disconnect(maker)
-
-    def _transposed(self, tensor: Tensor) -> Tensor:
-        shape, attrs = permuted(query.shape(tensor), self.perm), {"perm": list(self.perm)}
-        origin = self._inner_readers(tensor)[:1]
-        return edit.insert(
-            self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
-        )
-
-    def _inner_readers(self, tensor: Tensor) -> list[Node]:
+    def _inner_consumers(self, tensor: Tensor) -> list[Node]:
         unique = {id(n): n for n in query.consumers(tensor)}
         return [n for key, n in unique.items() if key in self._inside]
 
     def _replace(self, old: Tensor, new: Tensor) -> None:
-        """Let the nodes of the piece read ``new``."""
-        for node in self._inner_readers(old):
+        for node in self._inner_consumers(old):
             for index, tensor in enumerate(data_inputs(node)):
                 if tensor is old:
                     node.inputs[index] = new
@@ -300,21 +293,21 @@ class _Piece:
         The two exchange names, unless one of them is an output of the model.
         """
         model, undone = self.model, self.after.get(id(tensor), [])
-        turned = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)
-        if turned is None:
-            turned = edit.variable(model, tensor.name, dtype=tensor.dtype)
+        transposed = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)
+        if transposed is None:
+            transposed = edit.variable(model, tensor.name, dtype=tensor.dtype)
             if not model.is_output(tensor):
-                edit.exchange_names(turned, tensor)
-        turned.shape = permuted(query.shape(tensor), self.perm)
-        for other in undone:
-            result = other.outputs[0]
-            edit.disconnect(other)
-            if result is not turned:
-                edit.redirect(result, turned)
+                edit.exchange_names(transposed, tensor)
+        transposed.shape = permuted(query.shape(tensor), self.perm)
+        for inverse_node in undone:
+            result = inverse_node.outputs[0]
+            edit.disconnect(inverse_node)
+            if result is not transposed:
+                edit.redirect(result, transposed)
         index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-        node.outputs[index] = turned
-        self._replace(tensor, turned)
+        node.outputs[index] = transposed
+        self._replace(tensor, transposed)
         if id(tensor) in self.stay:
             attrs = {"perm": list(inverse(self.perm))}
-            edit.add_node(model, "Transpose", [turned], [tensor], origin=[node], attrs=attrs)
-        return turned
+            edit.add_node(model, "Transpose", [transposed], [tensor], origin=[node], attrs=attrs)
+        return transposed

@@ -50,13 +50,15 @@ def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
         return
     per_tensor = ctx.target.weights.granularity == "tensor"
     for conv in evidence.plan.device:
-        count, channels = _raised(conv, evidence, per_tensor=per_tensor)
+        count, channels = _count_raised(conv, evidence, per_tensor=per_tensor)
         if count:
             values = {"count": count, "channels": channels}
             yield Violation(values, f"{count} channels", "0 channels", node=conv)
 
 
-def _raised(conv: Node, evidence: CalibrationEvidence, *, per_tensor: bool) -> tuple[int, int]:
+def _count_raised(
+    conv: Node, evidence: CalibrationEvidence, *, per_tensor: bool
+) -> tuple[int, int]:
     """Return the number of channels with a raised scale, and of all channels."""
     from npuconv.arithmetic.layer import encode_layer
 

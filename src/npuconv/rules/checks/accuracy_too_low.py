@@ -56,12 +56,12 @@ def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
         return
     value = "no" if error.sqnr_db is None else f"{error.sqnr_db:.1f} dB"
     limit = f"{minimum:g} dB"
-    wanted = f"below {limit} is poor" if goal is None else f"--min-sqnr asks for {limit}"
+    bound = f"below {limit} is poor" if goal is None else f"--min-sqnr asks for {limit}"
     if error.broken:
         names = ", ".join(map(repr, error.broken))
-        wanted = f"not finite, as the float model's are: {names}"
+        bound = f"not finite, as the float model's are: {names}"
     yield Violation(
-        {"measured": value, "samples": error.samples, "wanted": wanted},
+        {"measured": value, "samples": error.samples, "wanted": bound},
         value=value,
         limit=f"at least {limit}",
         severity=None if goal is None else Severity.ERROR,

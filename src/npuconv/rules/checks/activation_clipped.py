@@ -108,11 +108,11 @@ def clipped_share(stats: Statistics, encoding: Encoding) -> float:
 
 def _makers(model: Model) -> dict[str, Node]:
     """Return, by tensor name, the node that makes it; for a model input, its first reader."""
-    found: dict[str, Node] = {}
+    makers: dict[str, Node] = {}
     for node in model.nodes():
         for tensor in node.inputs:
             if not query.is_constant(tensor):
-                found.setdefault(tensor.name, node)
+                makers.setdefault(tensor.name, node)
         for tensor in node.outputs:
-            found[tensor.name] = node
-    return found
+            makers[tensor.name] = node
+    return makers

@@ -41,12 +41,12 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     ),
 )
 def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
-    problems = [*contradictions(node), *_channels(node)]
-    for problem in problems or [*_kernel_extent(node), *_cropped(node)]:
+    problems = [*contradictions(node), *_channel_faults(node)]
+    for problem in problems or [*_kernel_faults(node), *_crop_faults(node)]:
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
 
 
-def _kernel_extent(node: Node) -> Iterator[str]:
+def _kernel_faults(node: Node) -> Iterator[str]:
     """Yield the spatial axes along which the kernel does not fit even once."""
     win = window(node)
     if win is None or win.op != "Conv" or win.kernel is None or win.auto_pad in SAME:
@@ -60,7 +60,7 @@ def _kernel_extent(node: Node) -> Iterator[str]:
             )
 
 
-def _cropped(node: Node) -> Iterator[str]:
+def _crop_faults(node: Node) -> Iterator[str]:
     """Yield the axes of a transposed convolution of which the pads leave nothing."""
     win = window(node)
     if win is None or win.op != "ConvTranspose" or win.kernel is None:
@@ -78,7 +78,7 @@ def _cropped(node: Node) -> Iterator[str]:
             )
 
 
-def _channels(node: Node) -> Iterator[str]:
+def _channel_faults(node: Node) -> Iterator[str]:
     values = query.constant_input(node, 1) if node.op in query.CONVOLUTIONS else None
     if values is not None and not values.size:
         yield f"the weights have shape {list(values.shape)}, which holds nothing"

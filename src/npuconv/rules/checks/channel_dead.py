@@ -28,8 +28,8 @@ from npuconv.rules.context import CalibrationEvidence, RuleContext
 if TYPE_CHECKING:
     from npuconv.arithmetic.statistics import Statistics
 
-WARNING_SHARE = 0.5  # of the channels; fewer may have been switched off in training
-NOTE_SHARE = 0.1  # of the channels; fewer are common
+WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
+NOTE_SHARE = 0.1  # share of channels; fewer are common
 
 
 @rule(

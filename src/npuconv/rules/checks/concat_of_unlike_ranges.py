@@ -26,8 +26,8 @@ from npuconv.model.types import Node, Tensor
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence, RuleContext
 
-MAX_RATIO = 4.0  # of the ranges of two inputs
-ENOUGH_LEVELS = 32  # of 256; a scale of its own keeps the tensor apart
+MAX_RATIO = 4.0  # largest ratio of two input ranges
+ENOUGH_LEVELS = 32  # out of 256; such a tensor has kept enough resolution
 _LEVELS = 256
 _SAME_EXTREMES = {"MaxPool", "Resize", "Pad", "Transpose", "Reshape", "Flatten", "Squeeze"}
 _SAME_EXTREMES |= {"Unsqueeze", "DepthToSpace", "SpaceToDepth"}
@@ -73,21 +73,21 @@ class Range(NamedTuple):
 def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or not evidence.plan.is_passthrough(node):
         return
-    found = {name: item for name, item in _ranges(node, evidence).items() if item.magnitude > 0}
-    if len(found) < 2:
+    ranges = {name: item for name, item in _ranges(node, evidence).items() if item.magnitude > 0}
+    if len(ranges) < 2:
         return
-    wide, narrow = (pick(found, key=lambda n: found[n].magnitude) for pick in (max, min))
-    ratio = found[wide].magnitude / found[narrow].magnitude
+    wide, narrow = (pick(ranges, key=lambda n: ranges[n].magnitude) for pick in (max, min))
+    ratio = ranges[wide].magnitude / ranges[narrow].magnitude
     if ratio <= MAX_RATIO:
         return
-    levels = _levels(evidence, narrow, found[narrow])
+    levels = _levels(evidence, narrow, ranges[narrow])
     enough = levels >= ENOUGH_LEVELS
-    left = f"its scale leaves {levels} of 256 levels to it"
+    consequence = f"its scale leaves {levels} of 256 levels to it"
     if enough:  # as channels have scales of their own
-        left = f"with {levels} of 256 levels it is kept apart all the same"
+        consequence = f"with {levels} of 256 levels it is kept apart all the same"
     values = {
-        "wide": wide, "narrow": narrow, "reach": f"{found[wide].magnitude:.4g}",
-        "small": f"{found[narrow].magnitude:.4g}", "ratio": f"{ratio:.3g}", "left": left,
+        "wide": wide, "narrow": narrow, "reach": f"{ranges[wide].magnitude:.4g}",
+        "small": f"{ranges[narrow].magnitude:.4g}", "ratio": f"{ratio:.3g}", "left": consequence,
     }  # fmt: skip
     severity = Severity.NOTE if enough else None
     yield Violation(values, f"x {ratio:.3g}", f"x {MAX_RATIO:g}", severity=severity)
@@ -110,10 +110,10 @@ def range_of(tensor: Tensor, evidence: CalibrationEvidence) -> Range | None:
             return None
         path.append(tensor)
         tensor = node.inputs[0]
-    found: Range | None = Range(float(stats.lows.min()), float(stats.highs.max()))
-    while path and found is not None:
-        found = _range_after(query.producer(path.pop()), found)
-    return found
+    observed: Range | None = Range(float(stats.lows.min()), float(stats.highs.max()))
+    while path and observed is not None:
+        observed = _range_after(query.producer(path.pop()), observed)
+    return observed
 
 
 def _range_after(node: Node | None, before: Range) -> Range | None:

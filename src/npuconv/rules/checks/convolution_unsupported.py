@@ -23,7 +23,7 @@ from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
 from npuconv.rules.context import RuleContext
 
-_DEVICE_AXES = 2  # of an accelerator for images
+_DEVICE_AXES = 2  # spatial axes of an accelerator for images
 
 
 @rule(
@@ -67,8 +67,8 @@ _EXPORT_STANDARD = (
 def _fixed_axes(node: Node) -> str:
     """Return why no axis of a convolution of three or more axes can be removed, or ''."""
     win = window(node)
-    kept = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
-    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""
+    fixed = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+    return f", and no axis can be removed: {'; '.join(fixed)}" if fixed else ""
 
 
 def _is_plain(node: Node) -> bool:

@@ -23,7 +23,7 @@ from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
-_SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
+_SHARE = 0.5  # share of the bytes that cross, or of tensors if bytes are not known
 
 
 @rule(
@@ -50,16 +50,16 @@ _SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not k
 def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     if ctx.plan is None:
         return
-    found, every = detours(model, ctx.plan), crossings(model, ctx.plan)
-    ports = (*every.to_device, *every.to_host)
-    known = [port.bytes for port in ports if port.bytes is not None]
-    whole = len(known) == len(ports) and found.bytes is not None
-    share = (found.bytes or 0) / max(sum(known), 1) if whole else found.tensors / max(len(ports), 1)
-    if found.tensors < _FEWEST_TENSORS or share <= _SHARE:
+    trips, edges = detours(model, ctx.plan), crossings(model, ctx.plan)
+    ports = (*edges.to_device, *edges.to_host)
+    sizes = [port.bytes for port in ports if port.bytes is not None]
+    whole = len(sizes) == len(ports) and trips.bytes is not None
+    share = (trips.bytes or 0) / max(sum(sizes), 1) if whole else trips.tensors / max(len(ports), 1)
+    if trips.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
-    size = f"; {_size(found.bytes or 0)} per inference" if whole else ""
-    amount = f"{found.tensors} of {len(ports)} crossings"
-    values = {"amount": amount, "reasons": reasons(found.causes, ctx), "size": size}
+    size = f"; {_size(trips.bytes or 0)} per inference" if whole else ""
+    amount = f"{trips.tensors} of {len(ports)} crossings"
+    values = {"amount": amount, "reasons": reasons(trips.causes, ctx), "size": size}
     yield Violation(values, value=amount)
 
 

@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model import query
-from npuconv.model.conv import Window, window
+from npuconv.model.conv import window
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
@@ -46,17 +46,13 @@ def dynamic_dimension(node: Node, ctx: RuleContext) -> Violations:
     # A name that no input has was invented by shape inference.
     named = any(dim in (query.shape(t) or ()) for t in ctx.model.graph.inputs)
     missing = f"symbolic ({dim})" if named and isinstance(dim, str) else "not known"
+    attribute = f"{win.auto_pad} with stride {win.strides[axis]}"
+    if win.output_shape:
+        attribute = f"output_shape {list(win.output_shape)}"
     yield Violation(
-        {"what": _asking(win, axis), "axis": axis + 2, "dim": missing},
+        {"what": attribute, "axis": axis + 2, "dim": missing},
         value=f"axis {axis + 2} = {dim if missing != 'not known' else '?'}",
         limit="a number",
         source=f"ONNX {win.op}-11, attribute {'output_shape' if win.output_shape else 'auto_pad'}",
         fix=advice_on_shape(ctx.model, node),
     )
-
-
-def _asking(win: Window, axis: int) -> str:
-    """Return the attributes that ask for the extent."""
-    if win.output_shape:
-        return f"output_shape {list(win.output_shape)}"
-    return f"{win.auto_pad} with stride {win.strides[axis]}"

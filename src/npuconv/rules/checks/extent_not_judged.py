@@ -54,11 +54,11 @@ def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
 
 def _open(model: Model, ctx: RuleContext) -> dict[str, tuple[Limit, list[Node]]]:
     """Return, by fact, the limit and the nodes for which it cannot be judged."""
-    found: dict[str, tuple[Limit, list[Node]]] = {}
+    open_limits: dict[str, tuple[Limit, list[Node]]] = {}
     for node in model.nodes(*query.CONVOLUTIONS):
         facts, limits = ctx.facts(node), ctx.limits(node)
         for name in EXTENTS if facts else ():
             limit = limits.get(name)
             if limit is not None and limit.known and lookup(facts, name) is None:
-                found.setdefault(name, (limit, []))[1].append(node)
-    return found
+                open_limits.setdefault(name, (limit, []))[1].append(node)
+    return open_limits

@@ -21,7 +21,7 @@ from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
 
-_SHARE = 0.25  # of all nodes
+_SHARE = 0.25  # least share of nodes on the device
 _FEWEST_NODES = 20  # fewer cost little beside the convolutions
 
 

@@ -40,7 +40,10 @@ _KERNEL = ("kernel_h", "kernel_w")
 def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     facts, limits = ctx.facts(node), ctx.limits(node)
     unknown = [name for name in _KERNEL if name in limits and not limits[name].known]
-    if not unknown or not _covers(facts) or facts["kernel_area"] <= _largest_other(ctx):
+    if not unknown or not _covers(facts):
+        return
+    others = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]
+    if facts["kernel_area"] <= max((int(f.get("kernel_area") or 1) for f in others), default=1):
         return
     kernel, size = "x".join(str(facts[name]) for name in _KERNEL), _bytes(facts)
     yield Violation(
@@ -55,12 +58,6 @@ def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
 def _covers(facts: dict[str, Any]) -> bool:
     sides = [facts.get(name) for name in _KERNEL]
     return facts.get("mode") == "depthwise" and sides == [facts.get("in_h"), facts.get("in_w")]
-
-
-def _largest_other(ctx: RuleContext) -> int:
-    """Return the largest kernel of those that do not cover their input, in cells; at least 1."""
-    every = (ctx.facts(node) for node in ctx.model.nodes("Conv"))
-    return max((int(f.get("kernel_area") or 1) for f in every if not _covers(f)), default=1)
 
 
 def _bytes(facts: dict[str, Any]) -> str:

@@ -43,9 +43,9 @@ def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
 
 def _fix(node: Node, ctx: RuleContext) -> str:
     """Return the advice to take the other layout, where the device takes that."""
-    other = "nhwc" if ctx.options.layout == "nchw" else "nchw"
+    layout = "nhwc" if ctx.options.layout == "nchw" else "nchw"
     limit = ctx.limits(node).get("layout")
-    if limit is None or limit.allows(other, ctx.facts(node)) is False:
+    if limit is None or limit.allows(layout, ctx.facts(node)) is False:
         return ""
-    needs = " and --format qoperator" if other == "nhwc" else ""
-    return f"Give --layout {other}{needs}. The model need not be exported anew."
+    needs = " and --format qoperator" if layout == "nhwc" else ""
+    return f"Give --layout {layout}{needs}. The model need not be exported anew."

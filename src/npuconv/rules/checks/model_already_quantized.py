@@ -22,7 +22,6 @@ from collections import Counter
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 
@@ -47,22 +46,16 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
-    found = [
-        n for n, _ in model.walk() if _is_quantized_operator(n) and not _makes_output(model, n)
-    ]
-    if not found:
+    quantized = []
+    for node, _ in model.walk():
+        is_defined = query.is_standard(node) or node.domain == "com.microsoft"
+        if is_defined and (node.op in query.ALREADY_QUANTIZED or node.op.startswith("QLinear")):
+            constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
+            # An output of the model that a QuantizeLinear makes keeps its type.
+            if node.op != "QuantizeLinear" or not constant or not model.is_output(node.outputs[0]):
+                quantized.append(node)
+    if not quantized:
         return
-    counts = Counter(node.op for node in found)
+    counts = Counter(node.op for node in quantized)
     text = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
-    yield Violation({"operators": text}, value=text, limit="a float model", node=found[0])
-
-
-def _makes_output(model: Model, node: Node) -> bool:
-    """Return whether a node quantizes an output of the model, which keeps its type."""
-    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
-    return node.op == "QuantizeLinear" and constant and model.is_output(node.outputs[0])
-
-
-def _is_quantized_operator(node: Node) -> bool:
-    known = query.is_standard(node) or node.domain == "com.microsoft"
-    return known and (node.op in query.ALREADY_QUANTIZED or node.op.startswith("QLinear"))
+    yield Violation({"operators": text}, value=text, limit="a float model", node=quantized[0])

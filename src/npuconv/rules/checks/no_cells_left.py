@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from npuconv.model import query
-from npuconv.model.conv import SAME, Window, effective_kernel, pool_output, window
+from npuconv.model.conv import SAME, effective_kernel, pool_output, window
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
@@ -50,36 +50,26 @@ Fault = tuple[int, int, str]  # axis of the tensor, its extent, and what leaves 
 def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
     if node.op != "Resize" and not ctx.facts(node):
         return  # other rules report attributes that contradict each other
-    faults = _resized(node) if node.op == "Resize" else _slid(node)
+    faults = _resize_faults(node) if node.op == "Resize" else _window_faults(node)
     for axis, extent, why in islice(faults, 1):  # the other axis is nearly always the same
         yield Violation({"axis": axis, "extent": extent, "why": why})
 
 
-def _slid(node: Node) -> Iterator[Fault]:
+def _window_faults(node: Node) -> Iterator[Fault]:
     win = window(node)
     if win is None or win.kernel is None or win.auto_pad in SAME:
         return
+    up = bool(query.attribute(node, "ceil_mode", 0))
     for axis, kernel in enumerate(win.kernel):
-        extent = win.extent(axis)
-        if extent is not None and _count(node, win, axis, extent) < 1:
-            reach = effective_kernel(kernel, win.dilations[axis])
-            beside = f", with pads of {sum(pads)}" if any(pads := _pads(win, axis)) else ""
+        extent, stride, dilation = win.extent(axis), win.strides[axis], win.dilations[axis]
+        pads = win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
+        if extent is not None and pool_output(extent, kernel, stride, dilation, pads, ceil=up) < 1:
+            reach = effective_kernel(kernel, dilation)
+            beside = f", with pads of {sum(pads)}" if any(pads) else ""
             yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
 
 
-def _pads(win: Window, axis: int) -> tuple[int, int]:
-    return win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
-
-
-def _count(node: Node, win: Window, axis: int, extent: int) -> int:
-    """Return the extent of the result along a spatial axis."""
-    assert win.kernel is not None
-    up = bool(query.attribute(node, "ceil_mode", 0))
-    stride, dilation = win.strides[axis], win.dilations[axis]
-    return pool_output(extent, win.kernel[axis], stride, dilation, _pads(win, axis), ceil=up)
-
-
-def _resized(node: Node) -> Iterator[Fault]:
+def _resize_faults(node: Node) -> Iterator[Fault]:
     dims = query.shape(node.inputs[0])
     scales, sizes = query.constant_input(node, 2), query.constant_input(node, 3)
     factor = scales if scales is not None and scales.size else sizes

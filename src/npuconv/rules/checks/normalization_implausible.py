@@ -32,7 +32,7 @@ from npuconv.rules.context import CalibrationEvidence, RuleContext
 if TYPE_CHECKING:
     from npuconv.samples.normalizations import Normalization
 
-MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
+MIN_CHANNELS = 8  # the first layer needs so many for sound statistics
 
 
 @rule(
@@ -81,17 +81,17 @@ def _against_training(evidence: CalibrationEvidence, first: Node) -> Violation |
     from npuconv.rules.normalization import BOUNDS, training_shifts
 
     shifts = training_shifts(evidence.statistics, evidence.expected)
-    found = shifts.get(first.outputs[0].name)
-    if found is None or found.loss < BOUNDS.shift_loss or not found.is_uniform:
+    shift = shifts.get(first.outputs[0].name)
+    if shift is None or shift.loss < BOUNDS.shift_loss or not shift.is_uniform:
         return None
     reason = (
         f"BatchNormalization says that the standard deviation of what the first layer puts "
-        f"out was {1 / found.ratio:.3g} times this in training, and its means are "
-        f"{found.offset:.1f} standard deviations off"
+        f"out was {1 / shift.ratio:.3g} times this in training, and its means are "
+        f"{shift.offset:.1f} standard deviations off"
     )
     return Violation(
-        {"evidence": reason, "claim": _claim(evidence, _fits(evidence, found.ratio))},
-        value=f"standard deviation x {found.ratio:.3g}, mean off by {found.offset:.2g}",
+        {"evidence": reason, "claim": _claim(evidence, _fits(evidence, shift.ratio))},
+        value=f"standard deviation x {shift.ratio:.3g}, mean off by {shift.offset:.2g}",
         limit="standard deviation x 1, mean off by 0",
         node=first,
     )
@@ -100,10 +100,10 @@ def _against_training(evidence: CalibrationEvidence, first: Node) -> Violation |
 def _against_trials(evidence: CalibrationEvidence, first: Node) -> Violation | None:
     from npuconv.rules.normalization import better_fits, equally_supported
 
-    found = better_fits(evidence.trials) if evidence.trials else None
-    if found is None or evidence.trials is None:
+    fits = better_fits(evidence.trials) if evidence.trials else None
+    if fits is None or evidence.trials is None:
         return None
-    tried, reason = found
+    tried, reason = fits
     names = equally_supported(evidence.trials.given, tried)
     return Violation(
         {"evidence": reason, "claim": _claim(evidence, names)},
@@ -128,6 +128,6 @@ def _claim(evidence: CalibrationEvidence, names: list[Normalization]) -> str:
     """Return the fault as text, with the normalizations that would fit, if known."""
     if evidence.trials is None or not names:
         return "the calibration samples are not normalized like those of training"
-    shown = " or ".join(f"{item.name} ({item.option})" for item in names)
-    given = evidence.trials.given.name
-    return f"the calibration samples look like {given}, the model as if trained on {shown}"
+    options = " or ".join(f"{item.name} ({item.option})" for item in names)
+    current = evidence.trials.given.name
+    return f"the calibration samples look like {current}, the model as if trained on {options}"

@@ -35,7 +35,7 @@ def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
     target = ctx.target
     activations, weights, bias = target.activations, target.weights, target.bias
     low, high = weights.range
-    wanted = (
+    formats = (
         ("activations of type", activations.dtype, "int8", activations.dtype == "int8"),
         ("a zero point of", activations.zero_point.text(), "0",
          activations.allows_zero_point(0) is not False),
@@ -43,7 +43,7 @@ def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
         ("weights in", f"{low}..{high}", "-127..127", low <= -127 and high >= 127),
         ("a bias of type", bias.used, "int32", bias.used == "int32"),
     )  # fmt: skip
-    for what, text, made, fits in wanted:
+    for kind, text, made, fits in formats:
         if not fits:
-            values = {"what": what, "wanted": text, "made": made}
+            values = {"what": kind, "wanted": text, "made": made}
             yield Violation(values, value=made, limit=str(text), source=f"{target.name}: numbers")

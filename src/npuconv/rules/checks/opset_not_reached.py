@@ -44,10 +44,10 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
-    wanted = ctx.options.opset
-    if model.opset == wanted:
+    target = ctx.options.opset
+    if model.opset == target:
         return
-    newer = "operators of it do not exist in the older one" if model.opset > wanted else ""
+    newer = "operators of it do not exist in the older one" if model.opset > target else ""
     obstacle = f": {text}" if (text := model.obstacle or newer) else ""
-    values = {"opset": model.opset, "wanted": wanted, "obstacle": obstacle}
-    yield Violation(values, value=str(model.opset), limit=str(wanted))
+    values = {"opset": model.opset, "wanted": target, "obstacle": obstacle}
+    yield Violation(values, value=str(model.opset), limit=str(target))

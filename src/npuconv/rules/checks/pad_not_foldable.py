@@ -83,16 +83,16 @@ def pad_not_foldable(node: Node, ctx: RuleContext) -> Violations:
 
 def _reader(node: Node, ctx: RuleContext) -> Node | None:
     """Return the first convolution of the device that reads the output of the node."""
-    waiting, seen = query.consumers(node.outputs[0]), {id(node.outputs[0])}
+    waiting, tensors = query.consumers(node.outputs[0]), {id(node.outputs[0])}
     while waiting:
         reader = waiting.pop(0)
-        if not query.is_standard(reader) or id(reader.inputs[0]) not in seen:
+        if not query.is_standard(reader) or id(reader.inputs[0]) not in tensors:
             continue  # read as weights, or as a shape
         if reader.op == "Conv" and ctx.operator(reader) is not None:
             return reader
         if reader.op in _BETWEEN:
             for tensor in reader.outputs:
-                seen.add(id(tensor))
+                tensors.add(id(tensor))
                 waiting += query.consumers(tensor)
     return None
 
@@ -115,9 +115,9 @@ def _task(node: Node) -> str:
 def _amounts(amounts: Pairs | None) -> str:
     if amounts is None:
         return ", by amounts computed at run time"
-    grown = [(axis, max(a, 0), max(b, 0)) for axis, (a, b) in enumerate(amounts)]
-    shown = [f"{a} + {b} on axis {axis}" for axis, a, b in grown if a or b]
-    return ", by " + ", ".join(shown)
+    growth = [(axis, max(a, 0), max(b, 0)) for axis, (a, b) in enumerate(amounts)]
+    texts = [f"{a} + {b} on axis {axis}" for axis, a, b in growth if a or b]
+    return ", by " + ", ".join(texts)
 
 
 def _size(node: Node, amounts: Pairs | None) -> str:
@@ -125,14 +125,14 @@ def _size(node: Node, amounts: Pairs | None) -> str:
     dims = query.shape(node.inputs[0])
     if amounts is None or dims is None or len(dims) != len(amounts):
         return ""
-    known = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
-    held = [d + min(a, 0) + min(b, 0) for d, (a, b) in zip(known, amounts, strict=True)
+    extents = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
+    inside = [d + min(a, 0) + min(b, 0) for d, (a, b) in zip(extents, amounts, strict=True)
             if isinstance(d, int)]  # fmt: skip
-    if len(held) != len(dims):
+    if len(inside) != len(dims):
         return ""
-    made = [h + max(a, 0) + max(b, 0) for h, (a, b) in zip(held, amounts, strict=True)]
-    cells = math.prod(made) - math.prod(held)
-    return f": {cells:,} of {math.prod(made):,} cells, a byte each in int8"
+    padded = [h + max(a, 0) + max(b, 0) for h, (a, b) in zip(inside, amounts, strict=True)]
+    cells = math.prod(padded) - math.prod(inside)
+    return f": {cells:,} of {math.prod(padded):,} cells, a byte each in int8"
 
 
 def _value(node: Node, amounts: Pairs | None) -> str:

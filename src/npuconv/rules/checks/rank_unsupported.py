@@ -26,7 +26,7 @@ from npuconv.rules import CONV, SLIDING, Example, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
-_DEVICE_AXES = 2  # of an accelerator for images
+_DEVICE_AXES = 2  # spatial axes of an accelerator for images
 _SLICES = (
     "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
     " as many MACs. Or use a model whose layers are 2D."
@@ -46,13 +46,13 @@ _SLICES = (
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
     win = window(node)
-    kept = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+    fixed_axes = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
     for violation in ctx.violations(node, *LIMITS):
-        if win is None or not kept:
+        if win is None or not fixed_axes:
             yield violation
             continue
         offered = "" if "slices" in ctx.options.prefer else offer(win)
-        reasons = "; ".join(filter(None, [*kept, offered]))
+        reasons = "; ".join(filter(None, [*fixed_axes, offered]))
         limit = f"{violation.values['limit']}, and no axis can be removed: {reasons}"
         fix = _SLICES if offered else violation.fix
         yield replace(violation, values={**violation.values, "limit": limit}, fix=fix)

@@ -44,15 +44,15 @@ _COMPUTE = "it reads constants only but cannot be computed here: export its resu
 )
 def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
     limit = ctx.limits(node).get("weight_constant")
-    for index, what in ((1, "weights"), (2, "bias")):
+    for index, role in ((1, "weights"), (2, "bias")):
         tensor = query.input_of(node, index)
         if tensor is None or query.is_constant(tensor):
             continue
         maker = query.producer(tensor)
         origin = f"{ctx.model.label(maker)!r} ({maker.op})" if maker else "an input of the model"
-        come = "come" if what == "weights" else "comes"
+        come = "come" if role == "weights" else "comes"
         yield Violation(
-            {"what": what, "tensor": tensor.name, "maker": origin, "come": come},
+            {"what": role, "tensor": tensor.name, "maker": origin, "come": come},
             value=tensor.name,
             limit="a constant",
             source=limit.cite() if limit else "",

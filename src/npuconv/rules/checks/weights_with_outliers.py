@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
 POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
-MAX_OUTLIER_SHARE = 0.01  # of the weights of a channel
+MAX_OUTLIER_SHARE = 0.01  # largest share of outliers in a channel
 _INT8_MAX = 127
 
 
@@ -64,17 +64,17 @@ def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or not weight.size:
         return
-    found = find_outliers(weight, STEPS, per_tensor=ctx.target.weights.granularity == "tensor")
-    if found is not None:
+    outliers = find_outliers(weight, STEPS, per_tensor=ctx.target.weights.granularity == "tensor")
+    if outliers is not None:
         values = {
-            "rows": found.rows,
+            "rows": outliers.rows,
             "channels": weight.shape[0],
             "levels": 2 * STEPS + 1,
-            "times": f"{found.ratio:.0f}",
-            "sqnr": f"{found.sqnr_db:.1f}",
+            "times": f"{outliers.ratio:.0f}",
+            "sqnr": f"{outliers.sqnr_db:.1f}",
         }
         limit = f"more than {2 * STEPS + 1} levels"
-        yield Violation(values, value=f"{found.rows} channels", limit=limit)
+        yield Violation(values, value=f"{outliers.rows} channels", limit=limit)
 
 
 def find_outliers(

@@ -57,12 +57,17 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
     makes the border before the channels are added.
     """
-    found: tuple[int | None, ...] = (0,) * len(layer.kernel)
-    found, inner = _inside(layer) if layer.padded else found, layer
-    if None in found:
+    taps: tuple[int | None, ...] = (0,) * len(layer.kernel)
+    taps, inner = _unpadded_taps(layer) if layer.padded else taps, layer
+    if None in taps:
         inner = layer.without_pads()
-    tap = tuple(at or 0 for at in found)
-    forms = (_with_more(inner, n) for n in _counts(layer, settings))
+    tap = tuple(at or 0 for at in taps)
+    # A bias grows as the sums that it is added to, with the square root of their length. One
+    # channel of the largest integer holds 127 times 127 steps of them.
+    least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
+    counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # a multiple, fewer
+    wider = (inner.with_channels(inner.in_channels + n, inner.out_channels, 1) for n in counts)
+    forms = (replace(form, bias=False, uniform=False) for form in wider)
     form = next((f for f in forms if not demand.breaks(f, limits.INPUTS, limits.BIAS)), None)
     if form is None:
         return
@@ -73,20 +78,9 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     yield Proposal("bias", text, (Part(form),), build, moved)
 
 
-def _counts(layer: Layer, settings: FitSettings) -> Iterator[int]:
-    """Yield numbers of channels: as many as the bias may need, more for a multiple, then fewer.
-
-    A bias grows as the sums that it is added to, with the square root of their length. One
-    channel of the largest integer holds 127 times 127 steps of them.
-    """
-    wanted = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
-    yield from range(wanted, wanted + MOST_ADDED + 1)
-    yield from range(wanted - 1, 0, -1)
-
-
-def _inside(layer: Layer) -> tuple[int | None, ...]:
+def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:
     """Return a tap of each axis that reads no padding, whatever the output."""
-    found: list[int | None] = []
+    taps: list[int | None] = []
     if not layer.sized:
         return (None,) * len(layer.kernel)
     for axis in layer.axes:
@@ -94,13 +88,8 @@ def _inside(layer: Layer) -> tuple[int | None, ...]:
         first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
         ends = ((tap, first + tap * step, last + tap * step) for tap in range(layer.kernel[axis]))
         extent = layer.extents[axis] or 0
-        found.append(next((tap for tap, low, high in ends if low >= 0 and high < extent), None))
-    return tuple(found)
-
-
-def _with_more(layer: Layer, count: int) -> Layer:
-    wide = layer.with_channels(layer.in_channels + count, layer.out_channels, 1)
-    return replace(wide, bias=False, uniform=False)
+        taps.append(next((tap for tap, low, high in ends if low >= 0 and high < extent), None))
+    return tuple(taps)
 
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int) -> Tensor:

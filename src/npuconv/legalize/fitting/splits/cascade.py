@@ -88,16 +88,15 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tens
     mean = builder.constant(
         piece, ("blocks", steps), lambda: np.full(first.weight, 1 / share, array.dtype)
     )
-    grown = {
+    amounts = {
         axis + 2: (0, max((w or 0) - (e or 0), 0))
         for axis, (e, w) in enumerate(zip(layer.extents, first.extents, strict=True))
     }
     blocks = emit(replace(
-        piece, layer=first, source=builder.pad(piece.source, grown), weight=mean, bias=None
+        piece, layer=first, source=builder.pad(piece.source, amounts), weight=mean, bias=None
     ))  # fmt: skip
-    rest = builder.constant(
-        piece,
-        ("rest", steps),
-        lambda: np.full(second.weight, array.reshape(-1)[0] * share, array.dtype),
+    factor = array.reshape(-1)[0] * share
+    weight = builder.constant(
+        piece, ("rest", steps), lambda: np.full(second.weight, factor, array.dtype)
     )
-    return emit(replace(piece, layer=second, source=blocks, weight=rest))
+    return emit(replace(piece, layer=second, source=blocks, weight=weight))

@@ -51,9 +51,9 @@ def _sizes(
 
     Where none is enough by itself, the others of a product must give way.
     """
-    every = [s for s in sizes(channels, demand.multiple(fact)) if s < channels]
-    fitting = next((s for s in every if not breaks(s)), None)
-    return dict.fromkeys(s for s in (fitting, *every[-1:]) if s is not None)
+    candidates = [s for s in sizes(channels, demand.multiple(fact)) if s < channels]
+    fitting = next((s for s in candidates if not breaks(s)), None)
+    return dict.fromkeys(s for s in (fitting, *candidates[-1:]) if s is not None)
 
 
 def _fewer_inputs(layer: Layer, size: int) -> Layer:
@@ -61,7 +61,7 @@ def _fewer_inputs(layer: Layer, size: int) -> Layer:
 
 
 def _sum_of_inputs(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    made = []
+    sums = []
     for number, (start, stop) in enumerate(chunks(piece.layer.in_channels, size)):
         form = _fewer_inputs(piece.layer, stop - start)
         form = replace(form, bias=form.bias and number == 0)
@@ -70,8 +70,8 @@ def _sum_of_inputs(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> 
         source = builder.slice(piece.source, [(1, start, stop, 1)])
         bias = piece.bias if form.bias else None
         part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        made.append(emit(replace(part, first=piece.first and number == 0, summed=True)))
-    return builder.add(made)
+        sums.append(emit(replace(part, first=piece.first and number == 0, summed=True)))
+    return builder.add(sums)
 
 
 def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -91,11 +91,11 @@ def _fewer_outputs(layer: Layer, size: int) -> Layer:
 
 
 def _outputs_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    made = []
+    results = []
     for start, stop in chunks(piece.layer.out_channels, size):
         form = _fewer_outputs(piece.layer, stop - start)
-        made.append(emit(replace(_rows(builder, piece, slice(start, stop)), layer=form)))
-    return builder.concat(made, 1)
+        results.append(emit(replace(_rows(builder, piece, slice(start, stop)), layer=form)))
+    return builder.concat(results, 1)
 
 
 def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
@@ -118,7 +118,8 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
         return
     fewer = [size for size in sizes(layer.group) if size < layer.group]
     grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
-    dense = next((n for n in fewer if not demand.breaks(_dense(layer, n), *_GROUPS)), None)
+    forms = ((n, _densified(_fewer_groups(layer, n))) for n in fewer)
+    dense = next((n for n, form in forms if not demand.breaks(form, *_GROUPS)), None)
     for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
         parts = cut(layer.group, size, partial(_fewer_groups, layer))
         moved = elements(layer.source) + elements(layer.output)
@@ -137,29 +138,24 @@ def _fewer_groups(layer: Layer, groups: int) -> Layer:
     return layer.with_channels(groups * layer.weight[1], groups * outputs, groups)
 
 
-def _dense(layer: Layer, groups: int) -> Layer:
-    return _densified(_fewer_groups(layer, groups))
-
-
 def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    layer, made = piece.layer, []
+    layer, results = piece.layer, []
     inputs, outputs = layer.weight[1], layer.out_channels // layer.group
     for start, stop in chunks(layer.group, size):
         part = _rows(builder, piece, slice(start * outputs, stop * outputs))
         source = builder.slice(piece.source, [(1, start * inputs, stop * inputs, 1)])
-        made.append(emit(part.with_layer(_fewer_groups(layer, stop - start), source)))
-    return builder.concat(made, 1)
+        results.append(emit(part.with_layer(_fewer_groups(layer, stop - start), source)))
+    return builder.concat(results, 1)
 
 
 def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write zeros for what the groups leave out: ``group`` times the MACs; exact."""
+    """Write zeros between the groups: ``group`` times the MACs; exact."""
     if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
         return
     yield Proposal("dense", "zeros between the groups", (Part(_densified(layer)),), _zeros_between)
 
 
 def _densified(layer: Layer) -> Layer:
-    """The layer with one group."""
     whole = layer.with_channels(layer.in_channels, layer.out_channels, 1)
     return replace(whole, uniform=layer.uniform and layer.group == 1)
 
@@ -184,9 +180,9 @@ def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     form = _grouped(layer, demand) if layer.group > 1 else _plain(layer, demand)
     if form is None or form == layer:
         return
-    more, made = form.in_channels - layer.in_channels, form.out_channels - layer.out_channels
-    moved = (elements(form.source) if more else 0) + (elements(form.output) if made else 0)
-    text = f"{more} input and {made} output channels of zeros"
+    more, extra = form.in_channels - layer.in_channels, form.out_channels - layer.out_channels
+    moved = (elements(form.source) if more else 0) + (elements(form.output) if extra else 0)
+    text = f"{more} input and {extra} output channels of zeros"
     build = partial(_zeros_added, form=form)
     yield Proposal("zero channels", text, (Part(form),), build, moved)
 
@@ -195,32 +191,32 @@ def _plain(layer: Layer, demand: Demand) -> Layer | None:
     """The next larger numbers of channels that the device takes, each by itself."""
     form: Layer | None = layer
     if demand.breaks(layer, limits.INPUTS):
-        every = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1)
+        forms = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1)
                  for n in range(MOST_ADDED + 1))  # fmt: skip
-        form = next((f for f in every if not demand.breaks(f, limits.INPUTS)), None)
+        form = next((f for f in forms if not demand.breaks(f, limits.INPUTS)), None)
     if form is not None and demand.breaks(form, limits.OUTPUTS):
         wide = form
-        every = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1)
+        forms = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1)
                  for n in range(MOST_ADDED + 1))  # fmt: skip
-        form = next((f for f in every if not demand.breaks(f, limits.OUTPUTS)), None)
+        form = next((f for f in forms if not demand.breaks(f, limits.OUTPUTS)), None)
     return form
 
 
 def _grouped(layer: Layer, demand: Demand) -> Layer | None:
-    each = layer.out_channels // layer.group
-    every = (layer.with_channels(n, n * each, n)
+    multiplier = layer.out_channels // layer.group
+    forms = (layer.with_channels(n, n * multiplier, n)
              for n in range(layer.group, layer.group + MOST_ADDED + 1))  # fmt: skip
-    return next((f for f in every if not demand.breaks(f, *_CHANNELS)), None)
+    return next((f for f in forms if not demand.breaks(f, *_CHANNELS)), None)
 
 
 def _zeros_added(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
     layer = piece.layer
-    grown = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
+    widths = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
     key = ("channels", form.weight, form.group)
-    weight = builder.weights(piece, key, partial(np.pad, pad_width=grown))
+    weight = builder.weights(piece, key, partial(np.pad, pad_width=widths))
     bias = piece.bias
     if bias is not None:
-        values, last = builder.bias_values(piece), grown[0]
+        values, last = builder.bias_values(piece), widths[0]
         bias = builder.biases(piece, key, lambda: np.pad(values, last))
     source = builder.pad(piece.source, {1: (0, form.in_channels - layer.in_channels)})
     result = emit(replace(piece, layer=form, source=source, weight=weight, bias=bias))

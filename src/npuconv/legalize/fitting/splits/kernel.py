@@ -25,10 +25,10 @@ from npuconv.legalize.fitting.proposal import (
     sizes,
     with_bias_once,
 )
-from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.legalize.fitting.splits.stride import fit_extents
 from npuconv.model.types import Tensor
 
-Taps = tuple[int, int, int]  # of one axis: first, how many, and how far apart
+Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
 Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 _LONGEST = 32  # taps along an axis that a kernel is enlarged to
@@ -44,36 +44,45 @@ def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterato
     """
     if layer.padded or max(layer.kernel) == 1 == max(layer.strides):
         return
-    if not demand.breaks(layer, *_ABOUT) and not _too_tall(layer, demand):
+    if not demand.breaks(layer, *_ABOUT) and not _is_too_tall(layer, demand):
         return
-    found = 0
-    for plan in _plans(layer, settings.most_convolutions):
+    options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
+    most, proposals = settings.most_convolutions, 0
+    for plan in sorted(product(*options), key=_part_count):
         sliced = _slices_stride(layer, plan, demand)
-        if not _is_nearer(layer, _part(layer, [axis[0] for axis in plan], sliced), demand):
-            continue
-        text = f"{times([len(a) for a in plan])} parts of the window"
-        yield _proposal(layer, plan, sliced, text)
-        found += 1
-        if found == settings.choices:
+        if proposals == settings.choices or _part_count(plan) > most:
             break
-    yield from _last_resort(layer, settings.most_convolutions)
+        if _is_nearer(layer, _part(layer, [axis[0] for axis in plan], sliced), demand):
+            text = f"{times([len(a) for a in plan])} parts of the window"
+            yield _proposal(layer, plan, sliced, text)
+            proposals += 1
+    # Single taps without stride: any device with a 1x1 convolution takes them.
+    taps = tuple(tuple((tap, 1, 1) for tap in range(k)) for k in layer.kernel)
+    sliced = tuple(stride > 1 for stride in layer.strides)
+    tap = _part(layer, [axis[0] for axis in taps], sliced)
+    if math.prod(layer.kernel) <= most and tap != replace(layer, bias=False):
+        yield _proposal(layer, taps, sliced, "single taps of the window")
+
+
+def _part_count(plan: Cuts) -> int:
+    return math.prod(map(len, plan))
 
 
 def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> Proposal:
-    kinds = [Counter((0, count, apart) for _, count, apart in axis) for axis in plan]
-    every = [
+    kinds = [Counter((0, count, distance) for _, count, distance in axis) for axis in plan]
+    unbiased = [
         Part(_part(layer, taps, sliced), *[math.prod(map(Counter.__getitem__, kinds, taps))] * 2)
         for taps in product(*kinds)
     ]
-    count = sum(part.count for part in every)
-    moved = sum(elements(part.layer.source) * part.count for part in every)
+    count = sum(part.count for part in unbiased)
+    moved = sum(elements(part.layer.source) * part.count for part in unbiased)
     build = partial(_build, plan=plan, sliced=sliced)
-    parts = with_bias_once(every, bias=layer.bias)
+    parts = with_bias_once(unbiased, bias=layer.bias)
     summed = elements(layer.output) * count if count > 1 else 0
     return Proposal("kernel", text, parts, build, moved, summed)
 
 
-def _too_tall(layer: Layer, demand: Demand) -> bool:
+def _is_too_tall(layer: Layer, demand: Demand) -> bool:
     """Return whether even a tile that makes one cell is more than the device takes."""
     if not demand.breaks(layer, limits.EXTENT) or not layer.sized:
         return False
@@ -85,28 +94,19 @@ def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
     about = _ABOUT if demand.breaks(layer, *_ABOUT) else (limits.KERNEL,)
     if demand.breaks(layer, limits.KERNEL) and form.kernel == layer.kernel:
         return False
-    return form != layer and not demand.breaks(form, *about) and not _too_tall(form, demand)
-
-
-def _plans(layer: Layer, most: int) -> list[Cuts]:
-    """Ways to cut the window into so many parts at most, those with few parts first."""
-    options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
-    plans = sorted(
-        ((math.prod(map(len, plan)), plan) for plan in product(*options)), key=itemgetter(0)
-    )
-    return [plan for count, plan in plans if count <= most]
+    return form != layer and not demand.breaks(form, *about) and not _is_too_tall(form, demand)
 
 
 def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
     """Ways to cut one axis: into runs, of each length the fewest, and into phases of the stride."""
-    found: dict[tuple[Taps, ...], None] = {}
+    cuts: dict[tuple[Taps, ...], None] = {}
     for size in sizes(kernel):
         runs = ((start, stop - start, 1) for start, stop in even(kernel, -(-kernel // size)))
-        found[tuple(sorted(runs, key=lambda run: -run[1]))] = None
+        cuts[tuple(sorted(runs, key=lambda run: -run[1]))] = None
     if stride > 1 and dilation == 1 and kernel > 1:
         phases = range(min(stride, kernel))
-        found[tuple((p, -(-(kernel - p) // stride), stride) for p in phases)] = None
-    return list(found)
+        cuts[tuple((p, -(-(kernel - p) // stride), stride) for p in phases)] = None
+    return list(cuts)
 
 
 def _slices_stride(layer: Layer, plan: Cuts, demand: Demand) -> tuple[bool, ...]:
@@ -124,64 +124,48 @@ def _slices_stride(layer: Layer, plan: Cuts, demand: Demand) -> tuple[bool, ...]
 def _part(layer: Layer, taps: Sequence[Taps], sliced: tuple[bool, ...]) -> Layer:
     kernel = [count for _, count, _ in taps]
     strides = [1 if cut else s for cut, s in zip(sliced, layer.strides, strict=True)]
-    one = [k == 1 or t[2] > 1 for k, t in zip(kernel, taps, strict=True)]
-    dilations = [1 if o else d for o, d in zip(one, layer.dilations, strict=True)]
+    dense = [k == 1 or t[2] > 1 for k, t in zip(kernel, taps, strict=True)]
+    dilations = [1 if d else dilation for d, dilation in zip(dense, layer.dilations, strict=True)]
     form = replace(
         layer.with_kernel(kernel), strides=tuple(strides), dilations=tuple(dilations), bias=False
     )
-    extents = [_needed(layer, form, axis) for axis in layer.axes]
-    return form.with_extents(extents)
-
-
-def _needed(layer: Layer, form: Layer, axis: int) -> int | None:
-    cells = layer.cells(axis)
-    return None if cells is None else (cells - 1) * form.strides[axis] + form.reach(axis)
-
-
-def _with_bias(form: Layer, layer: Layer, number: int) -> Layer:
-    return replace(form, bias=layer.bias and number == 0)
-
-
-def _last_resort(layer: Layer, most: int) -> Iterator[Proposal]:
-    """Single taps without stride: what any device with a 1x1 convolution takes."""
-    plan = tuple(tuple((tap, 1, 1) for tap in range(k)) for k in layer.kernel)
-    sliced = tuple(stride > 1 for stride in layer.strides)
-    one = _part(layer, [axis[0] for axis in plan], sliced)
-    if math.prod(layer.kernel) <= most and one != replace(layer, bias=False):
-        yield _proposal(layer, plan, sliced, "single taps of the window")
+    cells = [layer.cells(axis) for axis in layer.axes]
+    return form.with_extents(
+        [None if n is None else (n - 1) * strides[a] + form.reach(a) for a, n in enumerate(cells)]
+    )
 
 
 def _build(
     builder: Builder, piece: Piece, emit: Emit, *, plan: Cuts,
     sliced: tuple[bool, ...],
 ) -> Tensor:  # fmt: skip
-    layer, made = piece.layer, []
+    layer, sums = piece.layer, []
     for number, taps in enumerate(product(*plan)):
-        form = _with_bias(_part(layer, taps, sliced), layer, number)
+        form = replace(_part(layer, taps, sliced), bias=layer.bias and number == 0)
         bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
         cut = tuple(slice(first, first + count * step, step) for first, count, step in taps)
         weight = builder.weights(piece, ("taps", taps), itemgetter((..., *cut)))
         source = builder.slice(piece.source, bounds)
         bias = piece.bias if form.bias else None
         part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        summed = piece.summed or math.prod(map(len, plan)) > 1
-        made.append(emit(replace(part, first=piece.first and number == 0, summed=summed)))
-    return builder.add(made)
+        summed = piece.summed or _part_count(plan) > 1
+        sums.append(emit(replace(part, first=piece.first and number == 0, summed=summed)))
+    return builder.add(sums)
 
 
 def _bound(
     layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
 ) -> tuple[int, int, int, int]:
     """The cells that some taps meet."""
-    first, count, apart = taps
+    first, count, distance = taps
     start = first * layer.dilations[axis]
     step = layer.strides[axis] if sliced else 1
     needed = form.extents[axis]
     if needed is not None:
         return axis + 2, start, start + (needed - 1) * step + 1, step
-    last = (first + (count - 1) * apart) * layer.dilations[axis]
-    left = layer.reach(axis) - 1 - last
-    return axis + 2, start, -left if left else FOREVER, step
+    last = (first + (count - 1) * distance) * layer.dilations[axis]
+    margin = layer.reach(axis) - 1 - last
+    return axis + 2, start, -margin if margin else FOREVER, step
 
 
 def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -198,44 +182,36 @@ def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iter
     options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
     options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
     for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):
-        form = _enlarged(layer, kernel)
+        form = replace(layer.with_kernel(kernel), uniform=False)
+        growth = _growth(layer, form)
+        pads = tuple((b, e + more) for (b, e), more in zip(layer.pads, growth, strict=True))
+        form = replace(form, pads=pads)
         if kernel == layer.kernel or demand.breaks(form, limits.KERNEL):
             continue
         text = f"kernel {times(kernel)} with zeros"
         if not demand.breaks(form, limits.PADS):
             yield Proposal("zero taps", text, (Part(form),), partial(_build_enlarged, form=form))
-        outside = _outside(layer, form)
+        extents = zip(layer.extents, growth, strict=True)
+        larger = form.with_extents([None if e is None else e + more for e, more in extents])
+        outside = replace(larger, pads=layer.pads)
         moved = elements(outside.source)
         build = partial(_build_enlarged, form=outside)
         yield Proposal("zero taps", f"{text}, Pad in front", (Part(outside),), build, moved)
         return
 
 
-def _grown(layer: Layer, form: Layer) -> list[int]:
+def _growth(layer: Layer, form: Layer) -> list[int]:
     return [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
-
-
-def _enlarged(layer: Layer, kernel: tuple[int, ...]) -> Layer:
-    form = replace(layer.with_kernel(kernel), uniform=False)
-    more = _grown(layer, form)
-    pads = tuple((b, e + m) for (b, e), m in zip(layer.pads, more, strict=True))
-    return replace(form, pads=pads)
-
-
-def _outside(layer: Layer, form: Layer) -> Layer:
-    more = _grown(layer, form)
-    extents = [None if e is None else e + m for e, m in zip(layer.extents, more, strict=True)]
-    return replace(form.with_extents(extents), pads=layer.pads)
 
 
 def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
     source = piece.source
     if form.pads == piece.layer.pads:
-        more = _grown(piece.layer, form)
-        source = builder.pad(source, {axis + 2: (0, m) for axis, m in enumerate(more)})
+        growth = _growth(piece.layer, form)
+        source = builder.pad(source, {axis + 2: (0, more) for axis, more in enumerate(growth)})
     taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
-    grown = [(0, 0), (0, 0), *taps]
-    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=grown))
+    widths = [(0, 0), (0, 0), *taps]
+    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=widths))
     return emit(replace(piece, layer=form, source=source, weight=weight))
 
 
@@ -248,7 +224,9 @@ def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
     """
     if not demand.breaks(layer, limits.DILATION):
         return
-    dense = _dense(layer)
+    kernel = tuple(layer.reach(axis) for axis in layer.axes)
+    uniform = layer.uniform and kernel == layer.kernel
+    dense = replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=uniform)
     if dense != layer:
         text = f"kernel {times(dense.kernel)} with zeros between the taps"
         yield Proposal("dilation", text, (Part(dense),), partial(_zeros, form=dense))
@@ -263,18 +241,12 @@ def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
         yield Proposal("dilation", text, parts, partial(_phases, factors=factors), moved)
 
 
-def _dense(layer: Layer) -> Layer:
-    kernel = [layer.reach(axis) for axis in layer.axes]
-    same = layer.uniform and kernel == list(layer.kernel)
-    return replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=same)
-
-
 def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
     def spread(array: np.ndarray) -> np.ndarray:
         """Place the taps a dilation apart."""
         result = np.zeros(form.weight, array.dtype)
-        apart = tuple(slice(None, None, d) for d in piece.layer.dilations)
-        result[(slice(None), slice(None), *apart)] = array
+        positions = tuple(slice(None, None, d) for d in piece.layer.dilations)
+        result[(slice(None), slice(None), *positions)] = array
         return result
 
     weight = builder.weights(piece, ("spread", piece.layer.dilations), spread)
@@ -293,11 +265,11 @@ def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
 def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, ...]) -> Tensor:
     layer = piece.layer
     form = _phase(layer, factors)
-    wanted = [(e or 1) * f for e, f in zip(form.extents, factors, strict=True)]
-    source = fitted(builder, piece.source, wanted)
-    made = []
+    extents = [(e or 1) * f for e, f in zip(form.extents, factors, strict=True)]
+    source = fit_extents(builder, piece.source, extents)
+    phases = []
     for phase in product(*map(range, factors)):
         bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]
-        made.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
-    result = builder.from_channels(builder.concat(made, 1), factors)
+        phases.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
+    result = builder.from_channels(builder.concat(phases, 1), factors)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

@@ -18,7 +18,7 @@ _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, lim
 
 
 def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Pad in front of the convolution, or pad more evenly and cut off what is too much; exact.
+    """Pad in front of the convolution, or pad evenly and cut off the surplus; exact.
 
     A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
     first step of most other rewrites. Where the device only wants equal pads, the smaller
@@ -43,13 +43,13 @@ def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
     if not layer.padded or not demand.breaks(layer, limits.PADS):
         return
     largest = max(map(max, layer.pads))
-    each = tuple(max(pair) for pair in layer.pads)
-    for wanted in dict.fromkeys((each, (largest,) * len(each))):
-        even = replace(layer, pads=tuple((pad, pad) for pad in wanted))
+    by_axis = tuple(max(pair) for pair in layer.pads)
+    for pads in dict.fromkeys((by_axis, (largest,) * len(by_axis))):
+        even = replace(layer, pads=tuple((pad, pad) for pad in pads))
         if even == layer or demand.breaks(even, limits.PADS) or not _can_cut(layer, even):
             continue
         moved = elements(even.output) + elements(layer.output)
-        text = f"pads {times(wanted)}, then a Slice"
+        text = f"pads {times(pads)}, then a Slice"
         yield Proposal("pads", text, (Part(even),), partial(_cut, even=even), moved)
 
 

@@ -30,7 +30,7 @@ from npuconv.model.types import Tensor
 
 _MOST_IN_TURN = 32  # pools that one becomes
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
-_Tile = tuple[int, int, tuple[int, int]]  # of one axis: first cell read, the one behind, pads
+_Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
 def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -46,51 +46,46 @@ def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
         return
     for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
         pools = _in_turn(layer, count)
-        if any(demand.breaks(one, *_WINDOW) for one in pools):
+        if any(demand.breaks(pool, *_WINDOW) for pool in pools):
             continue
-        text = f"in turn {', '.join(times(one.kernel) for one in pools)}"
-        parts = tuple(Part(one) for one in dict.fromkeys(pools))
-        parts = tuple(replace(p, count=pools.count(p.layer)) for p in parts)
+        text = f"in turn {', '.join(times(pool.kernel) for pool in pools)}"
+        parts = tuple(Part(pool, pools.count(pool)) for pool in dict.fromkeys(pools))
         yield Proposal("in turn", text, parts, partial(_one_after_another, pools=pools))
         return
 
 
 def _in_turn(layer: Layer, count: int) -> list[Layer]:
     """Return so many pools, which together reach as far as the window."""
-    kernels = [[_reach(k, count, i) for k in layer.kernel] for i in range(count)]
+    # Each has one cell, and its share of the others.
+    shares = [divmod(kernel - 1, count) for kernel in layer.kernel]
+    kernels = [[1 + cells + (i < more) for cells, more in shares] for i in range(count)]
     begins, ends = (
         [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
         for side in (0, 1)
     )
-    extents, found = layer.extents, list[Layer]()
+    extents, pools = layer.extents, list[Layer]()
     for number, kernel in enumerate(kernels):
         pads = tuple((begins[a][number], ends[a][number]) for a in layer.axes)
         strides = layer.strides if number == count - 1 else (1,) * len(kernel)
-        one = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
-        extents = tuple(map(one.cells, one.axes))
-        found.append(one)
-    return found
-
-
-def _reach(kernel: int, count: int, number: int) -> int:
-    """Return the kernel of one of so many pools: one cell, and its share of the others."""
-    each, more = divmod(kernel - 1, count)
-    return 1 + each + (number < more)
+        pool = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
+        extents = tuple(map(pool.cells, pool.axes))
+        pools.append(pool)
+    return pools
 
 
 def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
-    """Divide the pads of one end, by what the kernels reach beyond one cell."""
-    found, room = [], sum(kernels) - len(kernels)
+    """Divide the pads of one end in proportion to the kernels minus one."""
+    shares, room = [], sum(kernels) - len(kernels)
     for kernel in kernels:
-        found.append(-(-pad * (kernel - 1) // max(room, 1)))
-        pad, room = pad - found[-1], room - (kernel - 1)
-    return found
+        shares.append(-(-pad * (kernel - 1) // max(room, 1)))
+        pad, room = pad - shares[-1], room - (kernel - 1)
+    return shares
 
 
 def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Layer]) -> Tensor:
     result = piece.source
-    for one in pools:
-        result = emit(piece.with_layer(one, result))
+    for pool in pools:
+        result = emit(piece.with_layer(pool, result))
     return result
 
 
@@ -113,11 +108,11 @@ def _fewer_channels(layer: Layer, size: int) -> Layer:
 
 
 def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    made = []
+    results = []
     for start, stop in chunks(piece.layer.in_channels, size):
         source = builder.slice(piece.source, [(1, start, stop, 1)])
-        made.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
-    return builder.concat(made, 1)
+        results.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
+    return builder.concat(results, 1)
 
 
 def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
@@ -145,24 +140,24 @@ def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
 def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
     """Return numbers of tiles along an axis that the largest extent of the device leaves."""
     side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    cells, found = layer.cells(axis) or 1, list[int]()
+    cells, counts = layer.cells(axis) or 1, list[int]()
     for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
         tiles = _tiles(layer, axis, count)
         largest = max(stop - start for start, stop, _ in tiles)
         if not demand.exceeds(f"in_{side}", largest):
-            found.append(count)
-    return found
+            counts.append(count)
+    return counts
 
 
 def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
-    """Return what each of so many tiles reads along an axis, and pads."""
+    """Return start, stop and pads of each tile along an axis."""
     extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
-    found = []
+    tiles = []
     for first, behind in even(layer.cells(axis) or 1, count):
         start, stop = first * stride - before, (behind - 1) * stride - before + layer.reach(axis)
         pads = max(-start, 0), max(stop - extent, 0)
-        found.append((max(start, 0), min(stop, extent), pads))
-    return found
+        tiles.append((max(start, 0), min(stop, extent), pads))
+    return tiles
 
 
 def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
@@ -177,6 +172,6 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]
             bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
             form = _tile(piece.layer, where)
             return emit(piece.with_layer(form, builder.slice(piece.source, bounds)))
-        return builder.concat([row(axis + 1, [*where, each]) for each in rows[axis]], axis + 2)
+        return builder.concat([row(axis + 1, [*where, tile]) for tile in rows[axis]], axis + 2)
 
     return row(0, [])

@@ -17,7 +17,7 @@ from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
-_MOST_PHASES = 4  # of the output along one axis
+_MOST_PHASES = 4  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 
@@ -30,7 +30,7 @@ def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
     if not demand.breaks(layer, limits.STRIDE):
         return
     options = [[d for d in range(s, 0, -1) if s % d == 0] for s in layer.strides]
-    found = 0
+    proposals = 0
     for strides in sorted(product(*options), key=lambda s: -s[0] * s[-1]):
         form = replace(layer, strides=strides)
         if strides == layer.strides or demand.breaks(form, limits.STRIDE):
@@ -38,8 +38,8 @@ def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         moved = elements(form.output) + elements(layer.output)
         text = f"stride {times(strides)}, then a Slice"
         yield Proposal("stride", text, (Part(form),), partial(_build, form=form), moved)
-        found += 1
-        if found == settings.choices:
+        proposals += 1
+        if proposals == settings.choices:
             return
 
 
@@ -62,7 +62,7 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
         return
     most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL) else 1
     options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
-    found = 0
+    proposals = 0
     for shares in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
         form = _form(layer, shares)
         if form.source[1] == layer.in_channels or demand.breaks(form, *_ABOUT):
@@ -70,8 +70,8 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
         moved = elements(layer.source) + elements(layer.output) * (max(shares) > 1)
         text = f"{times(_factors(layer, shares))} phases of the input as channels"
         yield Proposal("phases", text, (Part(form),), partial(_build_phases, shares=shares), moved)
-        found += 1
-        if found == settings.choices:
+        proposals += 1
+        if proposals == settings.choices:
             return
 
 
@@ -80,7 +80,6 @@ def _factors(layer: Layer, shares: _Factors) -> _Factors:
 
 
 def _form(layer: Layer, shares: _Factors) -> Layer:
-    """The convolution over phases."""
     kernel, cells = [], []
     for axis, q in enumerate(shares):
         last = (q - 1) * layer.strides[axis] + layer.reach(axis) - 1
@@ -98,8 +97,8 @@ def _form(layer: Layer, shares: _Factors) -> Layer:
 def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factors) -> Tensor:
     layer, factors = piece.layer, _factors(piece.layer, shares)
     form = _form(layer, shares)
-    wanted = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
-    source = fitted(builder, piece.source, wanted)
+    extents = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
+    source = fit_extents(builder, piece.source, extents)
     weight = builder.weights(piece, ("phases", shares), partial(_weights, layer, form, shares))
     bias = piece.bias
     if bias is not None:
@@ -113,10 +112,10 @@ def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factor
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
-def fitted(builder: Builder, source: Tensor, wanted: list[int]) -> Tensor:
+def fit_extents(builder: Builder, source: Tensor, targets: list[int]) -> Tensor:
     """The source with zeros behind it, or cut off, to these extents."""
     extents = builder.dims(source)[2:]
-    pairs = list(enumerate(zip(extents, wanted, strict=True), 2))
+    pairs = list(enumerate(zip(extents, targets, strict=True), 2))
     source = builder.pad(source, {axis: (0, max(w - (e or 0), 0)) for axis, (e, w) in pairs})
     return builder.slice(source, [(axis, 0, w, 1) for axis, (_, w) in pairs])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,13 +12,13 @@ from npuconv.legalize.fitting.builder import Builder, Piece
 from npuconv.legalize.fitting.layer import Layer, elements, times
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
-from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.legalize.fitting.splits.stride import fit_extents
 from npuconv.model.types import Tensor
 
 _ABOUT = (limits.EXTENT,)
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
-_FEW_EXTRA = 8  # the same for tiles
+_FEW_EXTRA = 8  # cells that a tile is enlarged by
 
 
 def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
@@ -33,9 +34,7 @@ def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
     if tile is None:
         return
     counts = [-(-(layer.cells(a) or 1) // (tile.cells(a) or 1)) for a in layer.axes]
-    number = 1
-    for count in counts:
-        number *= count
+    number = math.prod(counts)
     moved = number * elements(tile.source) + 2 * elements(layer.output)
     text = f"{times(counts)} tiles of {times(tile.extents)}"
     build = partial(_build, tile=tile, counts=counts)
@@ -43,7 +42,6 @@ def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
 
 
 def _tile(layer: Layer, cells: list[int]) -> Layer:
-    """The tile that makes so many cells."""
     return layer.with_extents(
         [(c - 1) * layer.strides[a] + layer.reach(a) for a, c in enumerate(cells)]
     )
@@ -52,7 +50,7 @@ def _tile(layer: Layer, cells: list[int]) -> Layer:
 def _best(layer: Layer, demand: Demand) -> Layer | None:
     """The largest tile that the device takes: each axis by itself, then both together."""
     options = [_sizes(layer, demand, axis) for axis in layer.axes]
-    cells = [next(each, 0) for each in options]
+    cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
     while min(cells) > 0:
         tile = _tile(layer, cells)
         if not demand.breaks(tile, *_ABOUT):
@@ -65,47 +63,32 @@ def _best(layer: Layer, demand: Demand) -> Layer | None:
 def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
     """Cells of a tile along an axis that no limit of that axis alone is against."""
     whole = [layer.cells(a) or 1 for a in layer.axes]
-    own = _facts_of(layer, axis)
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    facts = frozenset({f"in_{side}", f"out_{side}"})
+    most, reach, fewest = demand.most(f"in_{side}"), layer.reach(axis), 1
+    if most is not None and most >= reach:  # the largest tile has so many cells
+        fewest = -(-whole[axis] // ((most - reach) // layer.strides[axis] + 1))
     last = 0
-    for count in range(_fewest(layer, demand, axis), whole[axis] + 1):
+    for count in range(fewest, whole[axis] + 1):
         least = -(-whole[axis] // count)
         if least == last:
             continue
         last = least
         for cells in range(least, least + (_MOST_EXTRA if count == 1 else _FEW_EXTRA)):
             tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(whole)])
-            if not _is_refused(tile, demand, own):
+            faults = demand.broken_facts(tile)
+            if not any(fault & facts and not (fault & _EXTENTS) - facts for fault in faults):
                 yield cells
                 break
-
-
-def _fewest(layer: Layer, demand: Demand, axis: int) -> int:
-    """The fewest tiles along an axis that the largest extent of the device leaves room for."""
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    whole, most = layer.cells(axis) or 1, demand.most(f"in_{side}")
-    if most is None or most < layer.reach(axis):
-        return 1
-    return -(-whole // ((most - layer.reach(axis)) // layer.strides[axis] + 1))
-
-
-def _is_refused(tile: Layer, demand: Demand, own: frozenset[str]) -> bool:
-    """Return whether a broken limit is about one axis only."""
-    return any(fault & own and not (fault & _EXTENTS) - own for fault in demand.broken_facts(tile))
-
-
-def _facts_of(layer: Layer, axis: int) -> frozenset[str]:
-    """The extents of an axis as facts; height and width are the last two axes."""
-    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
-    return frozenset({f"in_{side}", f"out_{side}"})
 
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
     layer = piece.layer
     steps = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
-    wanted = [
+    extents = [
         (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
     ]
-    source = fitted(builder, piece.source, wanted)
+    source = fit_extents(builder, piece.source, extents)
 
     def row(axis: int, where: list[int]) -> Tensor:
         """The tiles from an axis on, put together."""
@@ -140,9 +123,8 @@ def _images(layer: Layer, size: int) -> Layer:
 
 
 def _one_by_one(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    """Slice, convolve, put together."""
-    made = []
+    results = []
     for start, stop in chunks(piece.layer.source[0] or 0, size):
         source = builder.slice(piece.source, [(0, start, stop, 1)])
-        made.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
-    return builder.concat(made, 0)
+        results.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
+    return builder.concat(results, 0)
