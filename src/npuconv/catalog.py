@@ -39,9 +39,22 @@ def explain(code_or_name: str, form: str = "text", width: int | None = None) -> 
     Raises:
         UsageError: there is none of that name; suggests the nearest.
     """
-    entry = _named(code_or_name)
+    entry = _find_entry(code_or_name)
     if entry is None:
-        return _several(_beginning(code_or_name), form, width)
+        start = code_or_name.lower()
+        matches = [
+            entry
+            for entry in (*rules(), *passes())
+            if any(str(entry.get(key, "")).lower().startswith(start) for key in ("code", "name"))
+        ]
+        if not matches:
+            known = [r.code for r in RULES] + RULES.names() + PASSES.names()
+            near = difflib.get_close_matches(code_or_name, known, 1) or difflib.get_close_matches(
+                code_or_name.upper(), known, 1
+            )
+            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
+            raise UsageError(f"no rule or pass is called {code_or_name!r}", hint=hint)
+        return _render_entries(matches, form, width)
     if form == "json":
         return json.dumps(entry, indent=2) + "\n"
     return _markdown(entry) if form == "markdown" else _text(entry)
@@ -51,7 +64,7 @@ def explain_all(form: str = "text") -> str:
     """Return all rules and passes, one after the other."""
     entries = [*rules(), *passes()]
     if form == "json":
-        return _several(entries, form)
+        return _render_entries(entries, form)
     render = _markdown if form == "markdown" else _text
     return "\n".join(render(entry) for entry in entries)
 
@@ -76,11 +89,11 @@ def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
     return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
 
 
-def _several(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
+def _render_entries(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
     if form == "json":
         kinds = {"rules": "rule", "passes": "pass"}
-        found = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
-        return json.dumps(found, indent=2) + "\n"
+        groups = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
+        return json.dumps(groups, indent=2) + "\n"
     return "\n".join(map(_markdown, entries)) if form == "markdown" else _lines(entries, width)
 
 
@@ -96,35 +109,15 @@ def passes() -> list[dict[str, Any]]:
     return [_pass_entry(item) for item in ordered]
 
 
-def _named(name: str) -> dict[str, Any] | None:
+def _find_entry(name: str) -> dict[str, Any] | None:
     rule, item = find(name), PASSES.get(name)
     if rule is not None:
         return _rule_entry(rule)
     return None if item is None else _pass_entry(item)
 
 
-def _beginning(start: str) -> list[dict[str, Any]]:
-    """Return all rules and passes whose code or name begins so."""
-    found = [entry for entry in (*rules(), *passes()) if _begins(entry, start.lower())]
-    if not found:
-        raise _unknown(start)
-    return found
-
-
-def _begins(entry: dict[str, Any], start: str) -> bool:
-    return any(str(entry.get(key, "")).lower().startswith(start) for key in ("code", "name"))
-
-
-def _unknown(name: str) -> UsageError:
-    known = [r.code for r in RULES] + RULES.names() + PASSES.names()
-    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
-        name.upper(), known, 1
-    )
-    hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
-    return UsageError(f"no rule or pass is called {name!r}", hint=hint)
-
-
 def _rule_entry(rule: Rule) -> dict[str, Any]:
+    example = rule.example
     return {
         "kind": "rule",
         "code": rule.code,
@@ -132,19 +125,13 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "severity": str(rule.severity),
         "summary": rule.summary,
         "sections": {title: rule.section(title) for title in SECTIONS},
-        "example": _example(rule),
+        "example": {
+            "fires": {"model": example.fires, "target": example.device},
+            "silent": {"model": example.silent, "target": example.other or example.device},
+        },
         "message": rule.message,
         "limits": list(rule.limits),
         "checked": _CHECKED[rule.at],
-    }
-
-
-def _example(rule: Rule) -> dict[str, dict[str, str]]:
-    """Return the example of a rule: a model on which it fires and one on which it does not."""
-    shown = rule.example
-    return {
-        "fires": {"model": shown.fires, "target": shown.device},
-        "silent": {"model": shown.silent, "target": shown.other or shown.device},
     }
 
 

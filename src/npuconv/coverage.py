@@ -16,7 +16,6 @@ from npuconv.fleet import FleetShapes, Shapes
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total, total_macs
-from npuconv.schemas.report import Rewrite
 from npuconv.target import Target, builtin_names
 
 SCHEMA_VERSION = 1
@@ -131,9 +130,10 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
     chosen = make_options({"verify": False, **options, "target": target})
     report = check_with(model, chosen, runs=False)
     unknown = tuple(one.limit for one in report.unknown_limits if one.values)
-    fits = [one for one in report.rewrites if one.pass_name == FIT]
+    fits = [rewrite for rewrite in report.rewrites if rewrite.pass_name == FIT]
     device = report.device
     moved = [device.to_device.bytes, device.to_host.bytes] if device is not None else []
+    before, after = total(fit.macs_before for fit in fits), total(one.macs_after for one in fits)
     return Cell(
         model=model,
         target=target,
@@ -144,16 +144,10 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
         unknown_limits=unknown,
         obstacles=tuple(_obstacle(g) for g in standing(report) if g.severity == Severity.ERROR),
         fitted=len(fits),
-        extra_macs=_extra(fits),
+        extra_macs=None if before is None or after is None else after - before,
         crossings=report.summary.transitions,
         crossing_bytes=total(moved),
     )
-
-
-def _extra(fits: Sequence[Rewrite]) -> int | None:
-    """Return the multiply-accumulates that rewrites add."""
-    before, after = total(one.macs_before for one in fits), total(one.macs_after for one in fits)
-    return None if before is None or after is None else after - before
 
 
 def _obstacle(group: Group) -> Obstacle:

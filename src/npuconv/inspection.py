@@ -91,14 +91,14 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
-    found = summarize(read(source, input_shape))
-    return replace(found, calibration=_calibration(source, input_shape or {}))
+    inspection = summarize(read(source, input_shape))
+    return replace(inspection, calibration=_calibration(source, input_shape or {}))
 
 
 def _calibration(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
 ) -> str:
-    """Return what a conversion would be calibrated on; nothing where there is none."""
+    """Return the samples that a conversion would assume; empty if there are none."""
     from npuconv.calibration.builtin import choose_builtin
     from npuconv.legalize.legal import legalize
 
@@ -130,7 +130,18 @@ def summarize(model: Model) -> Inspection:
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
-    convolutions, worst = tuple(_rows(model)), plan.peak(model)
+    windows = ((node, as_float(node)) for node in model.nodes())
+    convolutions = tuple(
+        _row(model, node, win)
+        for node, plain in windows
+        if plain.op in query.CONVOLUTIONS and (win := window(plain)) is not None
+    )
+    worst = plan.peak(model)
+    results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
+    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
+    shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
+    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
+    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
     return Inspection(
         path=model.name,
         sha256=model.sha256,
@@ -142,34 +153,19 @@ def summarize(model: Model) -> Inspection:
         operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
         nodes=len(nodes),
         in_subgraphs=inside,
-        parameters=_parameters(model, nodes),
-        macs=_total(model),
+        parameters=sum(math.prod(shape) for shape in shapes_of),
+        macs=total(plan.macs(node) for node in model.nodes()),
         peak_bytes=worst.bytes if worst else None,
         peak_int8_bytes=worst.int8_bytes if worst else None,
         peak_node=worst.node if worst else "",
-        attributes=_histogram(convolutions),
+        attributes={
+            name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
+            for name, count in counts.items()
+            if count
+        },
         convolutions=convolutions,
         steps=tuple(_step(model, node) for node in model.nodes()),
     )
-
-
-def _parameters(model: Model, nodes: list[Node]) -> int:
-    """Elements of all constants, also of those that nodes make."""
-    made = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
-    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
-    shapes_of += [query.static_shape(tensor) or (0,) for tensor in made]
-    return sum(math.prod(shape) for shape in shapes_of)
-
-
-def _histogram(convolutions: tuple[Convolution, ...]) -> dict[str, dict[str, int]]:
-    """Return how often each value of each attribute occurs, the most frequent first."""
-    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
-    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
-    return {
-        name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
-        for name, count in counts.items()
-        if count
-    }
 
 
 def _step(model: Model, node: Node) -> Step:
@@ -181,20 +177,6 @@ def _step(model: Model, node: Node) -> Step:
         parameters=plan.parameters(node),
         macs=plan.macs(node),
     )
-
-
-def _total(model: Model) -> int | None:
-    return total(plan.macs(node) for node in model.nodes())
-
-
-def _rows(model: Model) -> list[Convolution]:
-    found = [(node, _window(node)) for node in model.nodes()]
-    return [_row(model, node, win) for node, win in found if win is not None]
-
-
-def _window(node: Node) -> Window | None:
-    plain = as_float(node)
-    return window(plain) if plain.op in query.CONVOLUTIONS else None
 
 
 def _row(model: Model, node: Node, win: Window) -> Convolution:
@@ -246,7 +228,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models, and what differs."""
+    """Two models and their differences."""
 
     before: Inspection
     after: Inspection
@@ -272,12 +254,8 @@ def compare(
     old, new = summarize(source), summarize(read(after, input_shape))
     names = sorted({*old.operators, *new.operators})
     counts = {op: Counts(old.operators.get(op, 0), new.operators.get(op, 0)) for op in names}
-    return Comparison(old, new, counts, _matches(_operators(source), old, new))
-
-
-def _operators(model: Model) -> dict[str, str]:
-    """Return every top-level node's name with its operator."""
-    return {model.label(node): node.op for node in model.nodes()}
+    operators = {source.label(node): node.op for node in source.nodes()}
+    return Comparison(old, new, counts, _matches(operators, old, new))
 
 
 def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:
@@ -294,11 +272,11 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
 
 
 def _by_name(
-    found: Iterable[Convolution], key: Callable[[str], str]
+    convolutions: Iterable[Convolution], key: Callable[[str], str]
 ) -> dict[str, list[Convolution]]:
     groups: dict[str, list[Convolution]] = {}
-    for one in found:
-        groups.setdefault(key(one.name), []).append(one)
+    for convolution in convolutions:
+        groups.setdefault(key(convolution.name), []).append(convolution)
     return groups
 
 
@@ -315,20 +293,20 @@ def _match(name: str, op: str, before: list[Convolution], after: list[Convolutio
     return Match(name, tuple(before), tuple(after), differs)
 
 
-def _described(found: list[Convolution], op: str) -> dict[str, str]:
+def _described(convolutions: list[Convolution], op: str) -> dict[str, str]:
     """Return the properties to compare, as text; of several convolutions all values that occur."""
-    ops = _values(one.op for one in found) or op
+    ops = _values(one.op for one in convolutions) or op
     return {
-        "operator": f"{len(found)} {ops}" if len(found) > 1 else ops,
-        "input": _values(one.input for one in found),
-        "output": _values(one.output for one in found),
-        "kernel": _values(one.kernel for one in found),
-        "strides": _values(one.strides for one in found),
-        "dilations": _values(one.dilations for one in found),
-        "group": _values(str(one.group) for one in found),
-        "pads": _values(one.pads for one in found),
-        "weights": _sum(one.parameters for one in found),
-        "MACs": _sum(one.macs for one in found),
+        "operator": f"{len(convolutions)} {ops}" if len(convolutions) > 1 else ops,
+        "input": _values(one.input for one in convolutions),
+        "output": _values(one.output for one in convolutions),
+        "kernel": _values(one.kernel for one in convolutions),
+        "strides": _values(one.strides for one in convolutions),
+        "dilations": _values(one.dilations for one in convolutions),
+        "group": _values(str(one.group) for one in convolutions),
+        "pads": _values(one.pads for one in convolutions),
+        "weights": _sum(one.parameters for one in convolutions),
+        "MACs": _sum(one.macs for one in convolutions),
     }
 
 

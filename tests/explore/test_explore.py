@@ -14,8 +14,8 @@ from npuconv.explore import (
     Exploration,
     ExploreSettings,
     Point,
-    _thinned,
-    _transposed,
+    _pick_evenly,
+    _transpose,
     explore,
     page,
 )
@@ -68,7 +68,7 @@ def test_a_bias_is_there_or_not(models):
 def test_height_and_width_cost_the_same_of_images_turned_around(models):
     """Each is planned once."""
     one = layer((4, 8, 7, 3), cells=9, strides=(2, 1), pads=((1, 2), (3, 4)))
-    assert _transposed(_transposed(one)) == one
+    assert _transpose(_transpose(one)) == one
     found = curves(explore(models))
     assert found["stride_h"].points == found["stride_w"].points
 
@@ -104,8 +104,8 @@ def test_a_shape_is_for_the_models_that_have_its_input(models, tmp_path):
 
 def test_few_of_many_values():
     """Both ends among them."""
-    assert _thinned([1, 2, 3], 7) == [3, 2, 1]
-    found = _thinned(list(range(1, 101)), 5)
+    assert _pick_evenly([1, 2, 3], 7) == [3, 2, 1]
+    found = _pick_evenly(list(range(1, 101)), 5)
     assert (found[0], found[-1], len(found)) == (100, 1, 5)
 
 

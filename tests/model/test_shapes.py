@@ -134,7 +134,7 @@ def test_infer_leaves_alone_what_is_known(monkeypatch):
     """Inference does not run if all shapes are known."""
     model = convolution(8, 9)
     shapes.infer(model)
-    monkeypatch.setattr(shapes, "_inferred", lambda _proto: pytest.fail("asked"))
+    monkeypatch.setattr(shapes, "_run_inference", lambda _proto: pytest.fail("asked"))
     shapes.infer_unknown(model)
 
 

@@ -229,12 +229,12 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
         has none: the job calibrates what is missing, and reports errors.
     """
     try:
-        outcome, written = _run_task(request, results)
+        outcome, contents = _run_task(request, results)
     except OSError as error:
         if request["job"]["block"] is None:
             raise
-        outcome, written = Outcome("failed", str(error)), {}
-    return {"outcome": vars(outcome), "files": written}
+        outcome, contents = Outcome("failed", str(error)), {}
+    return {"outcome": vars(outcome), "files": contents}
 
 
 def _run_task(

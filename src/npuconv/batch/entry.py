@@ -140,7 +140,7 @@ class Batch:
         return {job.name: differences.get(job.name, again) for job in self.jobs}
 
     def missing(self) -> dict[str, str]:
-        """Return what a job lacks to run, by its name: calibration samples, or Vela.
+        """Return the reason why a job cannot run, by its name: no calibration samples, or no Vela.
 
         Raises:
             UsageError: the jobs are for a cluster, and Dask is not installed.

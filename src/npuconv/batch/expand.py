@@ -299,7 +299,12 @@ class _Expansion:
     def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
         """Add all jobs of one entry."""
         try:
-            self._add(at, self._models(at, entry), entry)
+            matches = self._matches((*at, "model"), entry.pop("model"))
+            excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+            models = [match for path, match in matches.items() if path not in excluded]
+            if matches and not models:
+                raise self._error((*at, "exclude"), "excludes every model of this entry")
+            self._add(at, models, entry)
         except ConfigError as error:
             self.errors.append(error)
 
@@ -357,14 +362,6 @@ class _Expansion:
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
 
-    def _models(self, at: KeyPath, entry: dict[str, Any]) -> list[Match]:
-        matches = self._matches((*at, "model"), entry.pop("model"))
-        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
-        models = [match for path, match in matches.items() if path not in excluded]
-        if matches and not models:
-            raise self._error((*at, "exclude"), "excludes every model of this entry")
-        return models
-
     def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
         matches: dict[str, Match] = {}
         for number, pattern in enumerate(patterns):
@@ -378,7 +375,6 @@ class _Expansion:
         return matches
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
-        """Yield options for each target and format."""
         lists = [keys.get(key, (getattr(Options(), key),)) for key in MULTIPLIED]
         for values in product(*lists):
             chosen = dict(zip(MULTIPLIED, values, strict=True))

@@ -15,7 +15,6 @@ import re
 import signal
 import sys
 import warnings
-from pathlib import Path
 
 import click
 
@@ -128,30 +127,26 @@ def run(arguments: list[str]) -> int:
         SIGTERM.
     """
     with files.noted() as written:
-        return _run(arguments, written)
+        try:
+            result = cli.main(arguments, prog_name="npuconv", standalone_mode=False)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+            return 2
+        except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
+            return _fail(_cause(error), 2)
+        except (KeyboardInterrupt, click.Abort) as error:
+            return _fail(screen.interrupted(written), guard.signal_exit_code(error))
+        except OSError as error:  # a full disk, a name too long, a folder that may not be entered
+            fault = error.strerror or type(error).__name__
+            return _fail(f"{error.filename or 'the output'}: {fault}", 2)
+        except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
+            return 0
+        except Exception as error:
+            return _print_error(error)
+        return result if isinstance(result, int) else 0
 
 
-def _run(arguments: list[str], written: list[Path]) -> int:
-    try:
-        result = cli.main(arguments, prog_name="npuconv", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
-        return 2
-    except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
-        return _fail(_cause(error), 2)
-    except (KeyboardInterrupt, click.Abort) as error:
-        return _fail(screen.interrupted(written), guard.signal_exit_code(error))
-    except OSError as error:  # a full disk, a name too long, a folder that may not be entered
-        what = error.strerror or type(error).__name__
-        return _fail(f"{error.filename or 'the output'}: {what}", 2)
-    except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
-        return 0
-    except Exception as error:
-        return _failed(error)
-    return result if isinstance(result, int) else 0
-
-
-def _failed(error: Exception) -> int:
+def _print_error(error: Exception) -> int:
     """Print an error and return its exit code: the user's, lack of memory, or a bug."""
     if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
         for line in error.each[:-1]:
@@ -194,11 +189,11 @@ def _nearest_choice(error: click.BadParameter) -> str:
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
-    """Return a question for what was meant: a value as an option, a longer or the nearest name."""
+    """Return a question with the likely option: of this value, a longer or the nearest name."""
     parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
     takers = [one for one in parameters if value in getattr(one.type, "choices", ())]
-    meant = [f"{one.opts[0]} {value}" for one in takers]
-    options = [name for one in parameters for name in one.opts]
+    meant = [f"{taker.opts[0]} {value}" for taker in takers]
+    options = [name for parameter in parameters for name in parameter.opts]
     if "--report" in options and FORMATS.get(value):
         meant.append(f"--report FILE{FORMATS[value]}")
     meant = meant or [name for name in options if name.startswith(option)][:1]

@@ -26,7 +26,6 @@ from npuconv.report.escape import plain
 from npuconv.report.job_names import shown_names
 from npuconv.report.json import dumps
 from npuconv.report.words import count
-from npuconv.schemas.batch import BatchReport
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -40,7 +39,7 @@ _RUN_FLAGS = (
 _SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
 
-def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Check a quantity here, so that the message names the flag."""
     try:
         if value is not None:
@@ -65,13 +64,13 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "--timeout",
     metavar="TIME",
-    callback=_checked,
+    callback=_check_quantity,
     help="time limit of a job: 90, 10m, 2h; JOBS.yaml may override it",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
-    callback=_checked,
+    callback=_check_quantity,
     help="memory limit of a job: 512MiB, 4GiB; JOBS.yaml may override it",
 )
 @click.option(
@@ -153,20 +152,29 @@ def batch(
         return _show_plan(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in _SUMMARY)
     _check_summaries(work, written, config)
-    with _terminable():
+    with _handle_termination():
         try:
             with watching(work.jobs, quiet) as watcher:
                 found = work.run(watcher)
         except KeyboardInterrupt as error:
             screen.fail("interrupted; the same command goes on where it stopped")
             return signal_exit_code(error)
-    _write(found, written, work.root)
-    _show(found, output_format, quiet, verbose, no_color)
+    for summary in written:
+        base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
+        files.write(summary, render_batch(found, format_of(summary), base))
+    from npuconv.report import text
+
+    if output_format != "text":
+        click.echo(render_batch(found, output_format), nl=False)
+    elif not quiet:
+        color, width = screen.wants_color(no_color), screen.width()
+        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
+        click.echo(shown, nl=False)
     return found.summary.exit_code
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _handle_termination() -> Iterator[None]:
     """Handle SIGTERM as Ctrl-C within a with statement: no job is left running."""
 
     def interrupt(*_: object) -> None:
@@ -189,16 +197,10 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in made or place.parent.is_dir():  # else the batch makes it
-            check_destinations([path], _inputs(work, config))
+            check_destinations([path], _input_files(work, config))
 
 
-def _write(found: BatchReport, written: tuple[str, ...], root: Path) -> None:
-    for summary in written:
-        base = Path(os.path.relpath(root, Path(summary).resolve().parent)).as_posix()
-        files.write(summary, render_batch(found, format_of(summary), base))
-
-
-def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
+def _input_files(work: Batch, config: str | None) -> Iterator[Input]:
     """Yield the files a batch reads that a summary could overwrite."""
     yield work.expanded.file, "the jobs file"
     if config is not None:
@@ -208,19 +210,6 @@ def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
             yield work.root / options.calibration, "the calibration samples"
         if options.baseline:
             yield work.root / options.baseline, "the baseline"
-
-
-def _show(
-    found: BatchReport, output_format: str, quiet: bool, verbose: bool, no_color: bool
-) -> None:
-    from npuconv.report import text
-
-    if output_format != "text":
-        click.echo(render_batch(found, output_format), nl=False)
-    elif not quiet:
-        color, width = screen.wants_color(no_color), screen.width()
-        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
-        click.echo(shown, nl=False)
 
 
 def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:

@@ -64,7 +64,7 @@ def check(
     from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
-    options, renewal = _prepared(config, flags, write_baseline)
+    options, renewal = _prepare_options(config, flags, write_baseline)
     for path in reports:
         format_of(path)
     paths = expand(models)
@@ -77,14 +77,18 @@ def check(
         for failure in failures:  # below the bar
             screen.fail(failure.message)
     found, many = list(by_path.values()), len(paths) > 1
-    rendered = partial(_rendered, found, failures, many=many)
+    rendered = partial(_render, found, failures, many=many)
     for path in reports:
         files.write(path, rendered(format_of(path)))
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
     elif found and not quiet:  # stderr has the unreadable models
-        following = "" if many else after_check(found[0], paths[0], config, flags)
-        _show(by_path, models, following, verbose=verbose, no_color=no_color)
+        names = names_of(list(by_path), models)
+        if len(found) > 1:
+            show_many(found, names, verbose=verbose, no_color=no_color)
+        else:
+            following = "" if many else after_check(found[0], paths[0], config, flags)
+            show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0
@@ -94,7 +98,7 @@ def check(
     return 2 if failures else worst
 
 
-def _rendered(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
+def _render(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
     return render_many(found, name, failures) if many or not found else render(found[0], name)
 
 
@@ -117,17 +121,17 @@ def _check_all(
     if len(paths) > 1:
         expected = (ModelError, UsageError, CalibrationError)
 
-    found = {}
+    by_path = {}
     for number, (path, name) in enumerate(zip(paths, names_of(paths, ()), strict=True)):
         bar(name, number, len(paths))
         try:
-            found[path] = check_with(path, options, options.calibration, timings=timings)
+            by_path[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
             message, name = str(error), display_name(path)
             named = message.startswith((path, name))
             failures.append(Unreadable(path, message if named else f"{name}: {message}"))
         bar(name, number + 1, len(paths))
-    return found
+    return by_path
 
 
 def expand(models: tuple[str, ...]) -> list[str]:
@@ -154,7 +158,7 @@ def expand(models: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def _prepared(
+def _prepare_options(
     config: str | None, flags: dict[str, Any], write_baseline: bool
 ) -> tuple[Options, str]:
     """Return the options of the run, and the path of the baseline to write after it, if any."""
@@ -167,19 +171,3 @@ def _prepared(
     path = options.baseline or DEFAULT_BASELINE
     files.check_writable(path)
     return options.model_copy(update={"baseline": None}), path
-
-
-def _show(
-    by_path: dict[str, Report],
-    given: tuple[str, ...],
-    following: str,
-    *,
-    verbose: bool,
-    no_color: bool,
-) -> None:
-    """Print one report with the command that follows, or several without."""
-    names, found = names_of(list(by_path), given), list(by_path.values())
-    if following or len(found) == 1:
-        show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
-    else:
-        show_many(found, names, verbose=verbose, no_color=no_color)

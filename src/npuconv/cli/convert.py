@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,15 @@ def convert(
     told = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
-            result = convert_with(
-                model, options, options.calibration, _announcing(bar, quiet), timings=timings
-            )
+
+            def step(stage: str, done: int, total: int) -> None:
+                """Print an assumption, or update the bar of a stage."""
+                if stage.startswith("assumed: "):
+                    screen.say(stage.removeprefix("assumed: "), quiet=quiet)
+                else:
+                    bar(stage, done, total)
+
+            result = convert_with(model, options, options.calibration, step, timings=timings)
     except UnsupportedModelError as error:
         _write(error.report, written)
         following = after_convert(error.report, model, str(destination), config, told)
@@ -75,28 +80,25 @@ def convert(
     with files.together():
         result.save(destination)
         _write(result.report, written)
-    compiling = _compiling(result, destination)
+    compiling = ""  # the command that compiles the file for the chip
+    if _is_tflite(result, destination):
+        compiling = result.next_command.format(model=shlex.quote(str(destination)))
     following = compiling if result.report.calibration is None else ""
     following = following or after_convert(result.report, model, str(destination), config, told)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
-    _say_ends(result, destination, quiet)
+    _say_inputs_and_outputs(result, destination, quiet)
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
     compiling = "" if compiling == following else compiling
-    _say_commands(compiling, _splitting(result, destination, options.target), quiet)
+    if compiling:
+        screen.say("compile it with:", command=compiling, quiet=quiet)
+    if splitting := _splitting_command(result, destination, options.target):
+        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
     return 0
 
 
-def _say_commands(compiling: str, splitting: str, quiet: bool) -> None:
-    """Print what can be done with the model besides, where there is something."""
-    if compiling:
-        screen.say("compile it with:", command=compiling, quiet=quiet)
-    if splitting:
-        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
-
-
-def _splitting(result: Conversion, destination: Path, target: str) -> str:
+def _splitting_command(result: Conversion, destination: Path, target: str) -> str:
     """Return the command that writes the parts of the device and of the host, if it has any."""
     quantized = result.report.quantization
     if _is_tflite(result, destination) or quantized is None or not quantized.layers:
@@ -106,18 +108,11 @@ def _splitting(result: Conversion, destination: Path, target: str) -> str:
     return shlex.join(["npuconv", "split", str(destination), "-o", str(folder), *device])
 
 
-def _compiling(result: Conversion, destination: Path) -> str:
-    """Return the command that compiles what was written for the chip; empty if there is none."""
-    if not _is_tflite(result, destination):
-        return ""
-    return result.next_command.format(model=shlex.quote(str(destination)))
-
-
 def _is_tflite(result: Conversion, destination: Path) -> bool:
     return result.tflite is not None and destination.suffix != ".onnx"
 
 
-def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
+def _say_inputs_and_outputs(result: Conversion, destination: Path, quiet: bool) -> None:
     """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
     if result.tflite is None or not _is_tflite(result, destination):
         return
@@ -126,47 +121,20 @@ def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
             screen.say(f"{kind} {line}", quiet=quiet)
 
 
-def _announcing(
-    bar: Callable[[str, int, int], None], quiet: bool
-) -> Callable[[str, int, int], None]:
-    """Return a progress function that prints assumptions and passes stages to the bar."""
-
-    def step(stage: str, done: int, total: int) -> None:
-        """Print an assumption, or update the bar of a stage."""
-        if stage.startswith("assumed: "):
-            screen.say(stage.removeprefix("assumed: "), quiet=quiet)
-        else:
-            bar(stage, done, total)
-
-    return step
-
-
 def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the paths of the result and of its reports, which can be written."""
-    suffix = suffix_of(options.format)
-    place = Path(output) if output is not None else _beside(Path(model), suffix)
-    beside = (str(_beside(place, f".report.{kind}")) for kind in ("json", "html"))
+    """Return the paths of the result and of its reports; refuse those that cannot be written."""
+    default = _path_beside(Path(model), suffix_of(options.format))
+    destination = default if output is None else Path(output)
+    beside = (str(_path_beside(destination, f".report.{kind}")) for kind in ("json", "html"))
     written = reports or tuple(beside)
-    _check(model, place, written, options, config)
-    return place, written
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
-
-
-def _check(
-    model: str, destination: Path, reports: tuple[str, ...], options: Options, config: str | None
-) -> None:
-    """Refuse destinations that cannot be written, before any work is done."""
-    for report in reports:
+    for report in written:
         format_of(report)
         if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
     if os.path.lexists(model):  # else loading it reports that
-        check_destinations((destination, *reports), input_files([model], options, config))
+        check_destinations((destination, *written), input_files([model], options, config))
     suffix, form = destination.suffix, options.format
     if suffix not in (".onnx", ".tflite"):
         hint = "a model is written as .onnx, or as .tflite with --format tflite"
@@ -174,6 +142,11 @@ def _check(
     if suffix == ".tflite" and form != "tflite":
         hint = "add --format tflite, or name the file .onnx"
         raise UsageError(f"-o {destination}: --format {form} is written as ONNX", hint=hint)
+    return destination, written
+
+
+def _path_beside(path: Path, suffix: str) -> Path:
+    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
 
 
 def _write(report: Report, written: tuple[str, ...]) -> None:

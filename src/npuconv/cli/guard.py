@@ -55,7 +55,7 @@ def guarded(command: Command) -> Command:
     command = click.option(
         "--max-memory",
         metavar="SIZE",
-        callback=_with_memory,
+        callback=_apply_memory,
         expose_value=False,
         help="memory of this process: 512MiB, 4GiB  [default: 90 % of what there is]",
     )(command)
@@ -63,7 +63,7 @@ def guarded(command: Command) -> Command:
         "--max-seconds",
         type=click.IntRange(1),
         metavar="N",
-        callback=_with_time,
+        callback=_apply_time,
         expose_value=False,
         help="seconds; exit code 2 after so many",
     )(command)
@@ -78,7 +78,7 @@ def limited(command: Command) -> Command:
             flag(name),
             name,
             type=click.IntRange(0),
-            callback=_with_limit,
+            callback=_apply_limit,
             expose_value=False,
             help=text,
         )
@@ -86,12 +86,12 @@ def limited(command: Command) -> Command:
     return command
 
 
-def _with_limit(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+def _apply_limit(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
     if value is not None and parameter.name:
         context.with_resource(applied(replace(present(), **{parameter.name: value})))
 
 
-def _with_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
+def _apply_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
     try:
         size = parse_size(value) if value else int(_memory_bytes() * _DEFAULT_SHARE)
         if value and size < _MIN_BYTES:
@@ -103,11 +103,11 @@ def _with_memory(context: click.Context, _: click.Parameter, value: str | None) 
 
 def _memory_bytes() -> int:
     """Return the memory of the machine, or of the container."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for place in _CONTAINER_LIMITS:
         with contextlib.suppress(OSError, ValueError):
-            found = min(found, int(Path(place).read_text()))
-    return found
+            size = min(size, int(Path(place).read_text()))
+    return size
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def _memory_limit(size: int) -> Iterator[None]:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    least = min((one for one in before if one != resource.RLIM_INFINITY), default=size)
+    least = min((bound for bound in before if bound != resource.RLIM_INFINITY), default=size)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (min(size, least), before[1]))
     try:
@@ -128,7 +128,7 @@ def _memory_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _with_time(context: click.Context, _: click.Parameter, value: int | None) -> None:
+def _apply_time(context: click.Context, _: click.Parameter, value: int | None) -> None:
     if value is not None:
         context.with_resource(_time_limit(value))
 
@@ -167,9 +167,9 @@ def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Inpu
         OutputError: a folder does not exist or is not writable, or it is a directory.
     """
     paths = [Path(destination) for destination in destinations]
-    given = list(inputs) if any(map(os.path.exists, paths)) else []
+    sources = list(inputs) if any(map(os.path.exists, paths)) else []
     for destination in paths:
-        for path, role in given:
+        for path, role in sources:
             if _is_same(destination, path):
                 hint = "give another name"
                 raise UsageError(f"{destination}: would overwrite {role}", hint=hint)

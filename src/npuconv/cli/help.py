@@ -50,10 +50,10 @@ class BriefOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return flags and text of the option; None if it is hidden."""
-        found = super().get_help_record(ctx)
-        if found is None or ctx.meta.get(SHOWS_ALL):
-            return found
-        flags, text = found
+        record = super().get_help_record(ctx)
+        if record is None or ctx.meta.get(SHOWS_ALL):
+            return record
+        flags, text = record
         kind = self.type
         if isinstance(kind, click.Choice):
             flags = f"{flags.partition(' ')[0]} NAME"
@@ -65,8 +65,8 @@ class _PrintedOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return flags and text of the option under its one name."""
-        found = super().get_help_record(ctx)
-        return found and (found[0].replace(", --format", ""), found[1])
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace(", --format", ""), record[1])
 
 
 def printed_option(*formats: str, text: str = "what is printed") -> Callable[[Command], Command]:
@@ -92,10 +92,10 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
         text: up to a semicolon what the option does; ``[default: X]`` at its end.
         kind: of the values.
     """
-    said, _, default = text.partition("  [default: ")
-    first = said.partition(";")[0].strip()
+    clause, _, default = text.partition("  [default: ")
+    first = clause.partition(";")[0].strip()
     default = default.rstrip("]")
-    if isinstance(kind, click.Choice) and not all(str(one) in first for one in kind.choices):
+    if isinstance(kind, click.Choice) and not all(str(choice) in first for choice in kind.choices):
         names = [f"{one} (default)" if one == default else str(one) for one in kind.choices]
         return f"{first}: {', '.join(names)}"
     return f"{first}  [{default}]" if default else first
@@ -117,7 +117,7 @@ class GroupedCommand(click.Command):
         for title, options in self._groups(ctx).items():
             if not shows_all and title in self.brief_without:
                 continue
-            shown = [one for one in options if shows_all or one.name not in _RARE]
+            shown = [option for option in options if shows_all or option.name not in _RARE]
             rows = [row for one in shown if (row := one.get_help_record(ctx)) is not None]
             if rows and not shows_all:  # so that the texts of all groups begin in one column
                 rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])

@@ -88,7 +88,21 @@ def inspect(
 def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """Return the text of an inspection: totals, convolutions, and every node when verbose."""
     view = View(color, width)
-    blocks = [_head(found, view)]
+    operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
+    lines = [("model", f"{found.path} (sha256 {found.sha256[:12]})")]
+    lines.append(
+        ("opset", f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}")
+    )
+    lines += _label_first("inputs", found.inputs) + _label_first("outputs", found.outputs)
+    lines += [
+        ("nodes", f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"),
+        ("parameters", f"{found.parameters:,}"),
+        ("MACs", "unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"),
+        ("activations", _peak(found)),
+        ("operators", operators),
+    ]
+    lines += [("calibration", found.calibration)] if found.calibration else []
+    blocks = [[line for label, text in lines for line in _line(label, text, view)]]
     if found.convolutions:
         blocks += [_attributes(found, view), _convolutions(found, view)]
     if verbose:
@@ -96,29 +110,11 @@ def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _head(found: Inspection, view: View) -> list[str]:
-    operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
-    lines = [("model", f"{found.path} (sha256 {found.sha256[:12]})")]
-    lines.append(
-        ("opset", f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}")
-    )
-    lines += _several("inputs", found.inputs) + _several("outputs", found.outputs)
-    lines += [
-        ("nodes", f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"),
-        ("parameters", f"{found.parameters:,}"),
-        ("MACs", _macs(found.macs)),
-        ("activations", _peak(found)),
-        ("operators", operators),
-    ]
-    lines += [("calibration", found.calibration)] if found.calibration else []
-    return [line for label, text in lines for line in _line(label, text, view)]
+def _label_first(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(label if not at else "", _space_dimensions(text)) for at, text in enumerate(texts)]
 
 
-def _several(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(label if not at else "", _spaced(text)) for at, text in enumerate(texts)]
-
-
-def _spaced(text: str) -> str:
+def _space_dimensions(text: str) -> str:
     """Return a tensor with blanks between its dimensions if these are long, or have long names."""
     head, _, shape = text.rpartition(" ")
     fits = cells(shape) <= 2 * _LABEL_WIDTH and _short(shape) == shape
@@ -132,10 +128,6 @@ def _line(label: str, text: str, view: View) -> list[str]:
         view.paint(first, "bold") + line[len(first) :] if line.startswith(first) and label else line
         for line in lines
     ]
-
-
-def _macs(number: int | None) -> str:
-    return "unknown (dynamic shape)" if number is None else f"{number:,}"
 
 
 def _peak(found: Inspection) -> str:
@@ -192,7 +184,7 @@ def show_diff(found: Comparison, console: Console) -> None:
 
     both = (found.before, found.after)
     width = max((console.width - _DIFF_LABELS_WIDTH) // 2, _MIN_PATH_WIDTH)
-    paths = [Text(screen.fold_path(visible(one.path), width)) for one in both]
+    paths = [Text(screen.fold_path(visible(side.path), width)) for side in both]
     totals = zip(*map(_diff_totals, both), strict=True)
     rows = [("model", *paths), *((what, old, new) for (what, old), (_, new) in totals)]
     screen.print_rows(console, ("", "before", "after"), rows)
@@ -202,7 +194,7 @@ def show_diff(found: Comparison, console: Console) -> None:
     ]
     head = ("operator", "before", "after", "change")
     screen.print_rows(console, head, operators, "operators")
-    different = [one for one in found.convolutions if one.differs]
+    different = [convolution for convolution in found.convolutions if convolution.differs]
     if different:
         title = f"convolutions: {len(different)} of {len(found.convolutions)} differ"
         head = ("name", "what", "before", "after")

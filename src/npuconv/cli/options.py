@@ -94,11 +94,11 @@ def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
     """Return the configuration to read: the one given, or the nearest; named on stderr."""
     if config is not None:
         return None if config == NO_CONFIG else config
-    found = find_config()
-    if found is None:
+    nearest = find_config()
+    if nearest is None:
         return None
-    screen.say(f"options of {found} (--config none leaves them out)", quiet=quiet)
-    return str(found)
+    screen.say(f"options of {nearest} (--config none leaves them out)", quiet=quiet)
+    return str(nearest)
 
 
 def collect(
@@ -114,9 +114,9 @@ def collect(
         UsageError: a flag's value is.
     """
     refuse_empty({"config": config})
-    told = given(flags)
-    named = {} if config is None else _read(config, [key for key in read if key not in told])
-    return make_options(merge(named, told), _named)
+    by_flag = given(flags)
+    by_key = {} if config is None else _read(config, [key for key in read if key not in by_flag])
+    return make_options(merge(by_key, by_flag), _flag_of_path)
 
 
 def _read(config: str, read: Collection[str]) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
     Raises:
         NpuconvError: the configuration file or a flag is wrong.
     """
-    found = collect(config, flags, read=("calibration",))
-    return found.calibration, {
-        "preprocess": found.preprocess.model_dump(exclude_defaults=True),
-        "input_shape": found.input_shape,
-        "calibration_key": found.calibration_key,
-        "seed": found.seed,
+    options = collect(config, flags, read=("calibration",))
+    return options.calibration, {
+        "preprocess": options.preprocess.model_dump(exclude_defaults=True),
+        "input_shape": options.input_shape,
+        "calibration_key": options.calibration_key,
+        "seed": options.seed,
     }
 
 
@@ -147,14 +147,14 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
         UsageError: a flag is empty, or its value has not the form that it should.
     """
     refuse_empty(flags)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in flags.items():
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
         parsed = _parse(name, value)
-        (found.setdefault(parent, {}) if parent else found)[key] = parsed
-    return found
+        (values.setdefault(parent, {}) if parent else values)[key] = parsed
+    return values
 
 
 def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
@@ -179,7 +179,7 @@ def refuse_empty(flags: dict[str, Any]) -> None:
         raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")
 
 
-def _named(path: tuple[str, ...]) -> str:
+def _flag_of_path(path: tuple[str, ...]) -> str:
     """Return the flag of an option; the file has been read, so that no key of it is wrong."""
     name, *inner = path
     if name == "preprocess" and inner:
@@ -267,16 +267,15 @@ _NUMBERS = {  # form of the value, and the maximum count of numbers
 
 
 def _numbers(key: str, text: str) -> Any:
-    """Return one number, or a list of several."""
     form, max_count = _NUMBERS[f"preprocess__{key}"]
     kind = int if max_count else float
     try:
-        found = [kind(part) for part in text.split(",")]
-        if max_count and len(found) > max_count:
+        numbers = [kind(part) for part in text.split(",")]
+        if max_count and len(numbers) > max_count:
             raise ValueError
     except ValueError:
         raise UsageError(f"--{key} takes {form}, not {text!r}") from None
-    return found if len(found) > 1 else found[0]
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def parse_shapes(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:

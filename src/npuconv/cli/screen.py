@@ -64,8 +64,8 @@ def say(text: str, *, command: str = "", quiet: bool = False) -> None:
     """
     if quiet or sys.stderr is None:
         return
-    said = f"npuconv: {text} {command}" if command else f"npuconv: {text}"
-    safe = shortened(plain(" ".join(said.split())), _MAX_MESSAGE)
+    line = f"npuconv: {text} {command}" if command else f"npuconv: {text}"
+    safe = shortened(plain(" ".join(line.split())), _MAX_MESSAGE)
     if is_terminal(sys.stderr):
         columns = shutil.get_terminal_size().columns
         safe = continued(safe, columns) if command else broken(safe, columns)

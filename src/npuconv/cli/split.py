@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npuconv.evaluate.run_parts import Ran
-    from npuconv.evaluate.split import Emit, Split
+    from npuconv.evaluate.split import Emit
 
 _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them fit 80 columns
 
@@ -56,23 +56,19 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
 
     found = write(model, output, target=target, emit=emit)
     if not quiet:
-        _print(found)
+        manifest = found.manifest
+        device = [part for part in manifest.parts if part.side == "device"]
+        host = len(manifest.parts) - len(device)
+        click.echo(
+            f"{count(len(device), 'part')} for the device, {host} for the host, "
+            f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
+            f"in {visible(str(found.directory))}"
+        )
+        for part in manifest.parts:
+            read, made = (_names(tensors) for tensors in (part.inputs, part.outputs))
+            click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {read} -> {made}")
+        click.echo(f"next: npuconv run {visible(str(found.directory))} --data SAMPLES")
     return 0
-
-
-def _print(found: Split) -> None:
-    manifest = found.manifest
-    device = [part for part in manifest.parts if part.side == "device"]
-    host = len(manifest.parts) - len(device)
-    click.echo(
-        f"{count(len(device), 'part')} for the device, {host} for the host, "
-        f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
-        f"in {visible(str(found.directory))}"
-    )
-    for part in manifest.parts:
-        read, made = (_names(tensors) for tensors in (part.inputs, part.outputs))
-        click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {read} -> {made}")
-    click.echo(f"next: npuconv run {visible(str(found.directory))} --data SAMPLES")
 
 
 def _names(tensors: Sequence[str]) -> str:

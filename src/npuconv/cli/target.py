@@ -19,7 +19,6 @@ from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from npuconv.coverage import Cell, Coverage, Obstacle
     from npuconv.explore import Curve, Exploration, Point
@@ -151,20 +150,6 @@ def coverage(
 
 
 def _print(found: Coverage, console: Console, *, verbose: bool) -> None:
-    screen.print_table(console, _table(found, console.width))
-    lines = ["", *hang(_legend(found), console.width)]
-    if found.refusals and not verbose:
-        lines += ["", "-v says what stops the models that are refused."]
-    for cell in found.refusals if verbose else ():
-        lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
-        for obstacle in cell.obstacles:
-            lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")
-            for text in (_reason(obstacle), obstacle.source):
-                lines += hang(visible(text), console.width, first="      ", rest="        ")
-    click.echo("\n".join(lines))
-
-
-def _table(found: Coverage, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -172,7 +157,7 @@ def _table(found: Coverage, width: int) -> Table:
 
     heads = [visible(Path(name).name) for name in found.targets]
     others = sum(max(len(head), _CELL_WIDTH) + _GAP for head in heads)
-    name_width = max(width - others, _MIN_NAME_WIDTH)
+    name_width = max(console.width - others, _MIN_NAME_WIDTH)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     table.add_column("model", overflow="fold")
     for head in heads:
@@ -183,7 +168,17 @@ def _table(found: Coverage, width: int) -> Table:
         table.add_row(Text(screen.fold_path(visible(name), name_width)), *verdicts)
         for label, texts in _figures(cells):
             table.add_row(f"  {label}", *texts)
-    return table
+    screen.print_table(console, table)
+    lines = ["", *hang(_legend(found), console.width)]
+    if found.refusals and not verbose:
+        lines += ["", "-v says what stops the models that are refused."]
+    for cell in found.refusals if verbose else ():
+        lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
+        for obstacle in cell.obstacles:
+            lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")
+            for text in (_reason(obstacle), obstacle.source):
+                lines += hang(visible(text), console.width, first="      ", rest="        ")
+    click.echo("\n".join(lines))
 
 
 def _verdict(cell: Cell) -> str:

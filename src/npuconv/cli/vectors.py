@@ -62,20 +62,16 @@ def vectors(
             model, output, data, layers=layers, samples=samples, target=target,
             progress=bar, **keywords,
         )  # fmt: skip
-    if not quiet:
-        _print(found)
-    return 0
-
-
-def _print(found: Any) -> None:
-    rows = found.manifest["layers"]
-    others = found.manifest.get("operators", ())
-    also = f" and {count(len(others), 'operator')}" if others else ""
-    click.echo(f"{count(len(rows), 'layer')}{also} written to {found.directory}")
-    if data := found.manifest["source"]:
-        click.echo(f"on {count(found.manifest['samples'], 'sample')}: {visible(data)}")
+    if quiet:
+        return 0
+    operators = found.manifest.get("operators", ())
+    also = f" and {count(len(operators), 'operator')}" if operators else ""
+    written = f"{count(len(found.manifest['layers']), 'layer')}{also}"
+    click.echo(f"{written} written to {found.directory}")
+    if source := found.manifest["source"]:
+        click.echo(f"on {count(found.manifest['samples'], 'sample')}: {visible(source)}")
     for name, number in found.mismatches.items():
-        total = count(number, "integer")
-        click.echo(f"onnxruntime differs: {visible(name)}: {total}")
+        click.echo(f"onnxruntime differs: {visible(name)}: {count(number, 'integer')}")
     if not found.mismatches:
         click.echo("onnxruntime makes the same integers")
+    return 0

@@ -24,20 +24,20 @@ def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
     A ``model.onnx`` is named by its folder, unless two models then had the same name.
     """
     folders = [Path(one) for one in given if Path(one).is_dir()]
-    full = [_from_argument(Path(path), folders) for path in paths]
-    short = [_named_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
+    full = [_relative_to_argument(Path(path), folders) for path in paths]
+    short = [_name_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
     times = Counter(short)
     return [name if times[name] == 1 else path for path, name in zip(paths, short, strict=True)]
 
 
-def _from_argument(path: Path, folders: Sequence[Path]) -> str:
+def _relative_to_argument(path: Path, folders: Sequence[Path]) -> str:
     for folder in folders:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return path.name if path.is_absolute() else path.as_posix()
 
 
-def _named_by_folder(path: Path, name: str) -> str:
+def _name_by_folder(path: Path, name: str) -> str:
     if path.name != files.UNNAMED:
         return name
     above = Path(name).parent.as_posix()
@@ -55,7 +55,10 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
         shown = brief.render(report, name, color=color, width=width)
     if following:
         shown += f"\n{screen.continued(f'next: {following}', width)}\n"
-    if _scrolls(shown):
+    height = brief.SCREEN_LINES
+    if screen.is_terminal(sys.stdout):
+        height = shutil.get_terminal_size((80, height)).lines
+    if shown.count("\n") >= height:
         shown += "\n" + brief.last_line([report], color=color, width=width)
     click.echo(shown, nl=False)
 
@@ -76,7 +79,7 @@ def show_many(
 
 
 def after_check(report: Report, path: str, config: str | None, flags: dict[str, Any]) -> str:
-    """Return the command to run after a check: a conversion, or what explains the refusal."""
+    """Return the command to run after a check: a conversion, or an explanation of the refusal."""
     if not report.ok:
         return _explain(report)
     words = ["npuconv", "convert", path, *command_words(config, flags)]
@@ -111,17 +114,7 @@ def after_convert(
 
 
 def _explain(report: Report) -> str:
-    """Return the command that explains the first error."""
     from npuconv.report import groups
 
     found = groups.standing(report)
     return f"npuconv explain {found[0].code}" if found else ""
-
-
-def _scrolls(shown: str) -> bool:
-    """Return whether the first line is off the screen once all is printed."""
-    from npuconv.report.brief import SCREEN_LINES
-
-    terminal = screen.is_terminal(sys.stdout)
-    height = shutil.get_terminal_size((80, SCREEN_LINES)).lines if terminal else SCREEN_LINES
-    return shown.count("\n") >= height

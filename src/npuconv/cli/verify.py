@@ -131,13 +131,31 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
     warnings = (
         hang(visible(w), console.width, first="warning: ", rest="  ") for w in found.warnings
     )
-    for line in (*map(visible, _head(found, console.width)), *(one for w in warnings for one in w)):
+    sqnr, cosine, largest = _numbers(found.total)
+    lines = [
+        f"float  {found.float_model.path}  (sha256 {found.float_model.sha256[:12]})",
+        f"int8   {found.int8_model.path}  (sha256 {found.int8_model.sha256[:12]})",
+        *hang(
+            f"{count(found.samples, 'sample')}: {found.source}",
+            console.width,
+            first="on     ",
+            rest="       ",
+        ),
+        f"SQNR {sqnr}, cosine {cosine}, largest error {largest}",
+    ]
+    right = found.labelled
+    if right is not None:
+        lines.append(
+            f"right on {right.samples} labelled samples: float {percent(right.float_top1)}, "
+            f"int8 {percent(right.int8_top1)} (output {right.output})"
+        )
+    for line in (*map(visible, lines), *(one for w in warnings for one in w)):
         console.print(line)
     outputs = sorted(found.outputs, key=lambda one: one.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
-    rows = [row for one in shown_outputs for row in _rows(one)]
+    rows = [row for shown_output in shown_outputs for row in _rows(shown_output)]
     head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
-    if all(one.top1_agreement is None for one in outputs):
+    if all(output.top1_agreement is None for output in outputs):
         head, rows = head[:-1], [row[:-1] for row in rows]
     title = "outputs"
     if len(shown_outputs) < len(outputs):
@@ -164,28 +182,6 @@ def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     yield output.name, sqnr, *errors, part_of(output.top1_agreement, output.positions)
     for part in output.parts:
         yield f"  part {part.name}", *_numbers(part), "-"
-
-
-def _head(found: VerifyReport, width: int) -> list[str]:
-    sqnr, cosine, largest = _numbers(found.total)
-    lines = [
-        f"float  {found.float_model.path}  (sha256 {found.float_model.sha256[:12]})",
-        f"int8   {found.int8_model.path}  (sha256 {found.int8_model.sha256[:12]})",
-        *hang(
-            f"{count(found.samples, 'sample')}: {found.source}",
-            width,
-            first="on     ",
-            rest="       ",
-        ),
-        f"SQNR {sqnr}, cosine {cosine}, largest error {largest}",
-    ]
-    right = found.labelled
-    if right is not None:
-        lines.append(
-            f"right on {right.samples} labelled samples: float {percent(right.float_top1)}, "
-            f"int8 {percent(right.int8_top1)} (output {right.output})"
-        )
-    return lines
 
 
 def _unmatched(found: VerifyReport, verbose: bool) -> str:

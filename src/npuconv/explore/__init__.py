@@ -126,13 +126,15 @@ def _open_limits(chip: Target) -> list[str]:
 
 
 class _Base:
-    """The fleet, and what it costs while the limits are open."""
+    """The fleet, and its cost while the limits are open."""
 
     def __init__(self, chip: Target, fleet: Fleet, settings: ExploreSettings) -> None:
         self.chip, self.fleet, self.settings = chip, fleet, settings
         planner = Planner(chip)
         self.plans = {layer: planner.leaf(layer) for layer in fleet.layers}
-        self.facts = {layer: _facts(layer) for layer in fleet.layers}
+        self.facts = {
+            layer: {**of_window(layer.window()), "bias": layer.bias} for layer in fleet.layers
+        }
         self.even = _is_even(chip)
         self._planners: dict[tuple[str, int | bool], Planner] = {}
 
@@ -151,30 +153,25 @@ class _Base:
         Where the target says the same of height and width, a plan for the width is that for
         the height of the image turned around, which costs the same.
         """
-        other = _turned(fact) if self.even else fact
-        planner = self._planner(other, value)
-        found = _plan(planner, layer if other == fact else _transposed(layer))
-        return None if found is None else replace(found, layer=layer)
-
-    def _planner(self, fact: str, value: int | bool) -> Planner:
-        key = (fact, value)
+        other = _fact_of_height(fact) if self.even else fact
+        key = (other, value)
         if key not in self._planners:
-            answer = f"Conv.{fact}={str(value).lower()}"
+            answer = f"Conv.{other}={str(value).lower()}"
             small = replace(DEFAULT, most_layers=self.settings.layers)
             exact = self.chip.activations.accumulate == "int32"
             chip = self.chip.assuming([answer])
             self._planners[key] = Planner(chip, settings=small, exact_sums=exact)
-        return self._planners[key]
-
-
-def _facts(layer: Layer) -> dict[str, Any]:
-    return {**of_window(layer.window()), "bias": layer.bias}
+        planner, turned = self._planners[key], layer if other == fact else _transpose(layer)
+        assert planner.demand is not None
+        fits = planner.demand.fits(turned)
+        plan = planner.leaf(turned) if fits else planner.plan(turned)[0]
+        return None if plan is None else replace(plan, layer=layer)
 
 
 def _curve(base: _Base, fact: str) -> Curve | None:
     """The cost for every value of a limit; None where no model has the fact."""
-    found = {lookup(facts, fact) for facts in base.facts.values()} - {None}
-    needed = sorted(value for value in found if isinstance(value, int))
+    values = {lookup(facts, fact) for facts in base.facts.values()} - {None}
+    needed = sorted(value for value in values if isinstance(value, int))
     if not needed:
         return None
     points = tuple(_point(base, fact, value) for value in _values(base, fact, needed))
@@ -184,11 +181,11 @@ def _curve(base: _Base, fact: str) -> Curve | None:
 
 
 def _values(base: _Base, fact: str, needed: list[int]) -> list[int | bool]:
-    """Values from what the models need down to one, few where there are many."""
+    """Values from the largest that the models need down to 1, few where there are many."""
     if FACTS[fact].kind == "bool":
         return [True, False]
     least = 0 if fact.startswith("pad") else 1
-    return _thinned(sorted({*needed, *_halves(needed[-1], least)}), base.settings.points)
+    return _pick_evenly(sorted({*needed, *_halves(needed[-1], least)}), base.settings.points)
 
 
 def _halves(largest: int, least: int) -> Iterator[int]:
@@ -199,7 +196,7 @@ def _halves(largest: int, least: int) -> Iterator[int]:
     yield least
 
 
-def _thinned(values: list[int], count: int) -> list[int | bool]:
+def _pick_evenly(values: list[int], count: int) -> list[int | bool]:
     """Return so many of the values, from the largest down, with both ends."""
     values = values[::-1]
     if len(values) <= count:
@@ -219,8 +216,9 @@ def _point(base: _Base, fact: str, value: int | bool) -> Point:
         else:
             plans[layer] = plan
     changed = {layer for layer, plan in plans.items() if plan.proposal is not None}
-    added, sums = Price(), 0
+    added, sums, macs = Price(), 0, 0
     for member in base.fleet.members:
+        macs += sum(layer.macs() * count for layer, count in member.layers.items())
         for layer in changed & member.layers.keys():
             count = member.layers[layer]
             added = added.plus(plans[layer].price, count).plus(base.plans[layer].price, -count)
@@ -228,10 +226,10 @@ def _point(base: _Base, fact: str, value: int | bool) -> Point:
     members = base.fleet.members
     refused = sum(any(layer not in plans for layer in m.layers) for m in members)
     rewritten = sum(not changed.isdisjoint(m.layers) for m in members)
-    kept = base.sum({layer: base.plans[layer] for layer in plans})
+    unchanged = base.sum({layer: base.plans[layer] for layer in plans})
     return Point(
-        value, rewritten, refused, added.macs, added.macs / _macs(base), added.moved,
-        added.convolutions, sums, base.sum(plans) / kept - 1 if kept else 0.0,
+        value, rewritten, refused, added.macs, added.macs / max(1, macs), added.moved,
+        added.convolutions, sums, base.sum(plans) / unchanged - 1 if unchanged else 0.0,
     )  # fmt: skip
 
 
@@ -242,12 +240,12 @@ def _is_beyond(needed: object, value: int | bool) -> bool:
     return isinstance(needed, int) and needed > value
 
 
-_TURNED = {"pad_left": "pad_top", "pad_right": "pad_bottom"}
+_PADS_OF_HEIGHT = {"pad_left": "pad_top", "pad_right": "pad_bottom"}
 
 
-def _turned(fact: str) -> str:
+def _fact_of_height(fact: str) -> str:
     """Return the fact of the height that corresponds to one of the width."""
-    return _TURNED.get(fact) or (f"{fact[:-2]}_h" if fact.endswith("_w") else fact)
+    return _PADS_OF_HEIGHT.get(fact) or (f"{fact[:-2]}_h" if fact.endswith("_w") else fact)
 
 
 def _is_even(chip: Target) -> bool:
@@ -255,28 +253,16 @@ def _is_even(chip: Target) -> bool:
     operator = chip.operator("Conv")
     if operator is None or operator.require or operator.modes:
         return False
-    said = {name: limit.text() for name, limit in operator.limits.items()}
-    return all(said.get(_turned(name)) == text for name, text in said.items())
+    texts = {name: limit.text() for name, limit in operator.limits.items()}
+    return all(texts.get(_fact_of_height(name)) == text for name, text in texts.items())
 
 
-def _transposed(layer: Layer) -> Layer:
+def _transpose(layer: Layer) -> Layer:
     return replace(
         layer, source=(*layer.source[:2], *layer.extents[::-1]), pads=layer.pads[::-1],
         weight=(*layer.weight[:2], *layer.kernel[::-1]), strides=layer.strides[::-1],
         dilations=layer.dilations[::-1],
     )  # fmt: skip
-
-
-def _plan(planner: Planner, layer: Layer) -> Plan | None:
-    demand = planner.demand
-    assert demand is not None
-    return planner.leaf(layer) if demand.fits(layer) else planner.plan(layer)[0]
-
-
-def _macs(base: _Base) -> int:
-    return max(1, sum(
-        layer.macs() * n for member in base.fleet.members for layer, n in member.layers.items()
-    ))  # fmt: skip
 
 
 Progress = Callable[[str, int, int], None]
@@ -315,11 +301,16 @@ def gather(models: Sequence[str], target: str, progress: Progress, **options: An
     for done, path in enumerate(models, 1):
         try:
             legal = given.apply(partial(_legalized, path, chosen))
-            refused = _refused(legal)
+            refused = _find_error(legal)
             if refused:
                 left_out[path] = refused
             else:
-                members.append(Member(path, _layers(legal)))
+                counts: Counter[Layer] = Counter()
+                for node in legal.plan.device:
+                    layer = layer_of(node)
+                    if not isinstance(layer, str):
+                        counts[layer] += 1
+                members.append(Member(path, counts))
         except ModelError as error:
             left_out[path] = str(error)
         progress("reading", done, len(models))
@@ -331,18 +322,9 @@ def _legalized(path: str, options: Options, shapes: Shapes) -> LegalModel:
     return legalize(path, options.model_copy(update={"input_shape": shapes}))
 
 
-def _refused(legal: LegalModel) -> str:
-    """Return what already stops a model, or ''."""
+def _find_error(legal: LegalModel) -> str:
+    """Return the first error of a model, or ''."""
     for finding in legal.findings.every:
         if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
             return f"{finding.code} {finding.node}: {finding.message}"
     return ""
-
-
-def _layers(legal: LegalModel) -> Counter[Layer]:
-    found: Counter[Layer] = Counter()
-    for node in legal.plan.device:
-        layer = layer_of(node)
-        if not isinstance(layer, str):
-            found[layer] += 1
-    return found

@@ -34,11 +34,11 @@ def removal(win: Window) -> Removal | None:
     Channels are free, a merge is one Reshape, a batch takes Transposes as well.
     """
     axes = range(win.axes or 0)
-    found = [r for axis in axes if (r := _as_channels(win, axis))]
+    removals = [r for axis in axes if (r := _as_channels(win, axis))]
     # The last two first: they can be merged whatever the extents before them are.
-    found += [r for axis in reversed(axes) if (r := _merged(win, axis))]
-    found += [r for axis in axes if (r := _as_batch(win, axis))]
-    return found[0] if found else None
+    removals += [r for axis in reversed(axes) if (r := _as_merge(win, axis))]
+    removals += [r for axis in axes if (r := _as_batch(win, axis))]
+    return removals[0] if removals else None
 
 
 def slicing(win: Window) -> Removal | None:
@@ -64,7 +64,7 @@ def moved_by(win: Window, way: Removal) -> int:
 
 
 def offer(win: Window) -> str:
-    """Return what ``--prefer slices`` would do where no axis can be removed, and what it copies."""
+    """Return the effect of ``--prefer slices`` where no axis can be removed, with its copies."""
     way = slicing(win)
     if way is None or win.kernel is None:
         return ""
@@ -76,10 +76,10 @@ def obstacles(win: Window) -> list[str]:
     """Return a description of every axis if none can be removed; empty if one can."""
     if removal(win):
         return []
-    return [f"axis {axis + 2} ({_described(win, axis)})" for axis in range(win.axes or 0)]
+    return [f"axis {axis + 2} ({_describe(win, axis)})" for axis in range(win.axes or 0)]
 
 
-def _described(win: Window, axis: int) -> str:
+def _describe(win: Window, axis: int) -> str:
     kernel = win.kernel[axis] if win.kernel else "?"
     parts = [f"kernel {kernel}", f"stride {win.strides[axis]}"]
     if any(win.pads[axis]):
@@ -131,7 +131,7 @@ def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
     return explicit and padded and steps and win.kernel is not None and win.kernel[axis] == 1
 
 
-def _merged(win: Window, axis: int) -> Removal | None:
+def _as_merge(win: Window, axis: int) -> Removal | None:
     """Return the merge of this axis with the one before it; None if they cannot be merged."""
     if axis == 0 or not (_is_pointwise(win, axis) and _is_pointwise(win, axis - 1)):
         return None

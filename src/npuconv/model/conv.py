@@ -154,6 +154,7 @@ def _window(
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
         return None
+    shape = _ints(given["output_shape"])  # of a wrong length: attribute-contradicts-weight
     return Window(
         op=op,
         kernel=kernel,
@@ -166,7 +167,7 @@ def _window(
         input=read,
         output=_channels_first(result, last),
         output_padding=_ints(given["output_padding"]) or (0,) * axes,
-        output_shape=_output_shape(given["output_shape"], axes),
+        output_shape=shape if shape and len(shape) == axes else None,
     )
 
 
@@ -221,11 +222,6 @@ def _pads(values: Any, axes: int) -> Pairs:
     if len(flat) != 2 * axes:
         return ((0, 0),) * axes  # attribute-contradicts-weight reports it
     return tuple(zip(flat[:axes], flat[axes:], strict=True))
-
-
-def _output_shape(values: Any, axes: int) -> tuple[int, ...] | None:
-    shape = _ints(values)
-    return shape if shape and len(shape) == axes else None  # else attribute-contradicts-weight
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:

@@ -79,7 +79,7 @@ class Model:
         if not ops:
             return list(self.graph.nodes)
         index = self._by_op()
-        groups = [found for op in dict.fromkeys(ops) if (found := index.get((op, domain)))]
+        groups = [members for op in dict.fromkeys(ops) if (members := index.get((op, domain)))]
         listed = groups[0] if len(groups) == 1 else sorted(chain(*groups))
         return [node for _, node in listed]
 
@@ -188,14 +188,23 @@ def with_inner(node: Node) -> Iterator[Node]:
 def sweep(model: Model) -> int:
     """Remove unused nodes and sort the others topologically; return the count removed."""
     nodes = list(model.graph.nodes)
-    dead = _unused(model, nodes)
-    _detach(list(dead.values()))
-    kept = [n for n in nodes if id(n) not in dead]
-    model.settle(_ordered(kept))
-    return len(nodes) - len(kept)
+    dead = _find_unused(model, nodes)
+    detached = [inner for node in dead.values() for inner in with_inner(node)]
+    ids = {id(n) for n in detached}
+    # One walk over each list of readers: a shared constant has thousands.
+    for tensor in {id(t): t for n in detached for t in n.inputs}.values():
+        readers = [reader for reader in tensor.outputs if id(reader) not in ids]
+        list.clear(tensor.outputs)
+        list.extend(tensor.outputs, readers)
+    for node in detached:
+        list.clear(node.inputs)
+        node.outputs.clear()
+    used = [n for n in nodes if id(n) not in dead]
+    model.settle(_sort_nodes(used))
+    return len(nodes) - len(used)
 
 
-def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
+def _find_unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     """Return nodes by id whose outputs are read by none, or only by other unused nodes."""
     members = {id(n) for n in nodes}
     readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
@@ -214,20 +223,7 @@ def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     return dead
 
 
-def _detach(nodes: list[Node]) -> None:
-    """Disconnect nodes and their subgraphs, with one walk over each list of readers."""
-    nodes = [one for node in nodes for one in with_inner(node)]
-    gone = {id(n) for n in nodes}
-    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
-        left = [reader for reader in tensor.outputs if id(reader) not in gone]
-        list.clear(tensor.outputs)
-        list.extend(tensor.outputs, left)
-    for node in nodes:
-        list.clear(node.inputs)
-        node.outputs.clear()
-
-
-def _ordered(nodes: list[Node]) -> list[Node]:
+def _sort_nodes(nodes: list[Node]) -> list[Node]:
     """Sort depth first from the present order, so that few nodes move."""
     if _is_ordered(nodes):
         return nodes
@@ -263,10 +259,10 @@ def _is_ordered(nodes: list[Node]) -> bool:
 
 
 def _dependencies(node: Node) -> list[Node]:
-    found = [maker for tensor in node.inputs for maker in tensor.inputs]
+    makers = [maker for tensor in node.inputs for maker in tensor.inputs]
     for _, graph in subgraphs(node):
-        found.extend(_outer_dependencies(graph))
-    return found
+        makers.extend(_outer_dependencies(graph))
+    return makers
 
 
 def _outer_dependencies(graph: Graph) -> Iterator[Node]:

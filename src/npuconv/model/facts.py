@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
@@ -53,7 +53,9 @@ def of_window(win: Window) -> Measured:
 
 def _of_tensors(node: Node) -> Measured:
     """Return rank, extents and attributes of an operator without a kernel."""
-    source = _largest_input(node)
+    # The largest input determines the shape of an operator with broadcasting.
+    operands = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
+    source = max(operands, key=_size, default=None)
     dims = query.shape(source)
     if dims is None:
         return {}
@@ -76,11 +78,13 @@ def considered(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measure
 
 
 def _attributes(node: Node, rank: int) -> Measured:
-    """Return what an operator of the standard domain is told by attributes and constants."""
+    """Return the facts in attributes and constants of an operator of the standard domain."""
     facts: Measured = {}
     if node.op in ("Gemm", "MatMul"):
         facts["weight_constant"] = query.constant_input(node, 1) is not None
-        facts["depth"] = _depth(node)
+        dims = query.shape(node.inputs[0])
+        depth = dims[0 if query.attribute(node, "transA", 0) else -1] if dims else None
+        facts["depth"] = depth if isinstance(depth, int) else None
     for name in ("alpha", "beta"):
         if (number := query.attribute(node, name, _NUMBERS.get((node.op, name)))) is not None:
             facts[name] = f"{float(number):.4g}"
@@ -98,19 +102,15 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def _depth(node: Node) -> int | None:
-    dims = query.shape(node.inputs[0])
-    depth = dims[0 if query.attribute(node, "transA", 0) else -1] if dims else None
-    return depth if isinstance(depth, int) else None
-
-
 def _along(node: Node, rank: int) -> Measured:
     """Return the axes that an operator works along, and how."""
     facts: Measured = {}
     if node.op == "Transpose":
         perm = query.attribute(node, "perm") or range(rank)[::-1]
         facts["perm"] = ",".join(str(int(one)) for one in perm)
-        facts["all_but_two"] = _all_but_two(query.shape(node.inputs[0]))
+        dims = query.shape(node.inputs[0])
+        lengths = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
+        facts["all_but_two"] = None if dims is None else math.prod(lengths[2:])
     elif node.op.startswith("Reduce"):
         axes = query.reduced_axes(node)
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
@@ -130,12 +130,6 @@ def _along(node: Node, rank: int) -> Measured:
     return facts
 
 
-def _all_but_two(dims: Sequence[object] | None) -> int | None:
-    """Return the product of the longest axes; an open length is 1 at least."""
-    known = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
-    return None if dims is None else math.prod(known[2:])
-
-
 # Operators with an axis, and the one they have where none is written.
 _AXIS = {
     "Softmax": -1, "LogSoftmax": -1, "LayerNormalization": -1, "Split": 0, "Gather": 0,
@@ -146,24 +140,18 @@ _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 
 def _broadcast(node: Node) -> str | None:
     """Return the axes of the result along which some input has only one value; none of rank 5."""
-    made = query.shape(node.outputs[0]) if len(node.outputs) else None
-    given = [query.shape(tensor) for tensor in node.inputs]
-    if made is None or None in given or len(made) > len(_DIMS):
+    result = query.shape(node.outputs[0]) if len(node.outputs) else None
+    shapes = [query.shape(tensor) for tensor in node.inputs]
+    if result is None or None in shapes or len(result) > len(_DIMS):
         return None
-    if any(len(dims or ()) > len(made) for dims in given):
+    if any(len(dims or ()) > len(result) for dims in shapes):
         return None  # which no broadcast makes: shapes contradict each other
-    names, found = _DIMS[-len(made) :] if made else (), set[str]()
-    for dims in given:
-        aligned = (1,) * (len(made) - len(dims or ())) + (dims or ())
-        ends = zip(names, aligned, made, strict=True)
-        found |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
-    return "".join(name for name in names if name in found) or "none"
-
-
-def _largest_input(node: Node) -> Tensor | None:
-    """Return the input that determines the shape of an operator with broadcasting."""
-    known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
-    return max(known, key=_size, default=None)
+    names, broadcast = _DIMS[-len(result) :] if result else (), set[str]()
+    for dims in shapes:
+        aligned = (1,) * (len(result) - len(dims or ())) + (dims or ())
+        ends = zip(names, aligned, result, strict=True)
+        broadcast |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
+    return "".join(name for name in names if name in broadcast) or "none"
 
 
 def _size(tensor: Tensor) -> tuple[int, int]:

@@ -40,7 +40,12 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     if isinstance(source, onnx.ModelProto):
         name = source.graph.name or "model"
         untrusted.check(source, name)
-        return from_proto(source, name=name, sha256=_digest(source, name))
+        try:
+            data = source.SerializeToString(deterministic=True)
+        except EncodeError:
+            hint = "save it with external data and give the path"
+            raise ModelError(f"{name}: over 2 GB, too large for one piece", hint=hint) from None
+        return from_proto(source, name=name, sha256=hashlib.sha256(data).hexdigest())
     path = Path(source)
     external_data.check_file(path)
     large = _read_large(path)
@@ -48,8 +53,8 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     own = path.resolve() if large else None
     tensors = untrusted.check(proto, str(path))
     external_data.check(tensors, str(path), path.parent, own)
-    kept = _load_external(proto, path, own)
-    return from_proto(proto, name=display_name(source), sha256=digest, kept=kept)
+    weights = _load_external(proto, path, own)
+    return from_proto(proto, name=display_name(source), sha256=digest, kept=weights)
 
 
 def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
@@ -68,14 +73,6 @@ def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
     except (OSError, ValueError):
         return None
     return _parse(data, path), digest
-
-
-def _digest(proto: onnx.ModelProto, name: str) -> str:
-    try:
-        return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
-    except EncodeError:
-        hint = "save it with external data and give the path"
-        raise ModelError(f"{name}: over 2 GB, too large for one piece", hint=hint) from None
 
 
 def display_name(path: str | Path) -> str:
@@ -99,7 +96,18 @@ def from_proto(
     Raises:
         ModelError: the graph contradicts itself.
     """
-    _check_header(proto, name)
+    if not proto.HasField("graph"):
+        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
+    if not proto.graph.node:
+        raise ModelError(f"{name}: the graph has no nodes")
+    standard = _standard_opset(proto)
+    if standard is not None and not 1 <= standard <= MAX_OPSET:
+        raise ModelError(
+            f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
+            if standard > MAX_OPSET
+            else f"{name}: opset {standard} does not exist",
+            hint="upgrade the onnx package" if standard > MAX_OPSET else "",
+        )
     validate.check_proto(proto, name)
     proto = dense(inlined(proto))
     try:
@@ -110,7 +118,7 @@ def from_proto(
     graph.opset = _standard_opset(proto) or 1
     model = Model(graph, _header(proto), name, sha256, store=kept)
     if kept is not None:
-        _map(graph, kept)
+        _map_weights(graph, kept)
     _register(model, graph, list(proto.graph.node), {})
     return model
 
@@ -141,46 +149,27 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
     try:
         return onnx.load_model_from_string(data)
     except (DecodeError, ValueError):
-        kind = "a text file" if _looks_like_text(data) else "truncated, or another format"
+        is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in data[:512])
+        kind = "a text file" if is_text else "truncated, or another format"
         kind = "a TFLite file" if data[4:8] == _TFLITE else kind
         raise ModelError(f"{path}: is not an ONNX model ({kind})") from None
-
-
-def _looks_like_text(data: bytes) -> bool:
-    head = data[:512]
-    return all(byte >= 32 or byte in b"\t\r\n" for byte in head)
 
 
 def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> store.Store | None:
     """Read external data; where it is large, leave references and return their store."""
     tensors = proto.graph.initializer
     try:
-        left = external_data.references(tensors, path, own)
-        for index in left:
+        references = external_data.references(tensors, path, own)
+        for index in references:
             tensors[index].ClearField("data_location")
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
     except Exception as error:  # checker, OS and value errors alike
         raise ModelError(f"{path}: external data: {_first_line(error)}") from None
     for tensor in tensors:
         tensor.ClearField("data_location")  # the data has been read
-    for index, reference in left.items():
+    for index, reference in references.items():
         tensors[index].CopyFrom(reference)
-    return store.Store() if left else None
-
-
-def _check_header(proto: onnx.ModelProto, name: str) -> None:
-    if not proto.HasField("graph"):
-        raise ModelError(f"{name}: is not an ONNX model (it has no graph)")
-    if not proto.graph.node:
-        raise ModelError(f"{name}: the graph has no nodes")
-    standard = _standard_opset(proto)
-    if standard is not None and not 1 <= standard <= MAX_OPSET:
-        raise ModelError(
-            f"{name}: opset {standard} is newer than this onnx package knows ({MAX_OPSET})"
-            if standard > MAX_OPSET
-            else f"{name}: opset {standard} does not exist",
-            hint="upgrade the onnx package" if standard > MAX_OPSET else "",
-        )
+    return store.Store() if references else None
 
 
 def _standard_opset(proto: onnx.ModelProto) -> int | None:
@@ -188,7 +177,7 @@ def _standard_opset(proto: onnx.ModelProto) -> int | None:
     return versions.get("", versions.get("ai.onnx"))
 
 
-def _map(graph: Graph, kept: store.Store) -> None:
+def _map_weights(graph: Graph, kept: store.Store) -> None:
     """Make constants views of the files that hold them."""
     for tensor in graph.tensors().values():
         proto = getattr(getattr(tensor, "_values", None), "tensor", None)
@@ -288,9 +277,9 @@ def dense(proto: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     del copy.graph.sparse_initializer[:]
-    copy.graph.initializer.extend(map(_written_out, proto.graph.sparse_initializer))
+    copy.graph.initializer.extend(map(_make_dense, proto.graph.sparse_initializer))
     for node in filter(_sparse, copy.graph.node):
-        value = _written_out(node.attribute[0].sparse_tensor)
+        value = _make_dense(node.attribute[0].sparse_tensor)
         del node.attribute[:]
         node.attribute.append(onnx.helper.make_attribute("value", value))
     return copy
@@ -301,7 +290,7 @@ def _sparse(node: onnx.NodeProto) -> bool:
     return node.op_type == "Constant" and any(a.name == "sparse_value" for a in node.attribute[:1])
 
 
-def _written_out(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+def _make_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     values = onnx.numpy_helper.to_array(sparse.values)
     where = onnx.numpy_helper.to_array(sparse.indices)
     array = np.zeros(tuple(sparse.dims), values.dtype)

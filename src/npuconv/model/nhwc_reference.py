@@ -82,13 +82,15 @@ def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
     for offset in itertools.product(*map(range, kernel)):
         place = zip(offset, dilations, strides, x.shape[1:-1], strict=True)
         where = tuple(slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, s, n in place)
-        y[(slice(None), *where)] += _mix(x, w[(slice(None), slice(None), *offset)], maps)
+        y[(slice(None), *where)] += _multiply_channels(
+            x, w[(slice(None), slice(None), *offset)], maps
+        )
     ends = zip(pads, full, strict=True)
     y = y[(slice(None), *(slice(begin, n - end) for (begin, end), n in ends))]
     return y if bias is None else y + bias
 
 
-def _mix(x: np.ndarray, w: np.ndarray, maps: int) -> np.ndarray:
+def _multiply_channels(x: np.ndarray, w: np.ndarray, maps: int) -> np.ndarray:
     """Multiply the channels of every group by its weights, C x M/group."""
     group = maps // w.shape[1]
     parts = zip(np.split(x, group, axis=-1), np.split(w, group), strict=True)
@@ -124,7 +126,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
     beyond = [0] * axes
     if attrs.get("ceil_mode", 0):
         extents = zip(x.shape[1:-1], reach, strides, pads, strict=True)
-        beyond = [_beyond(n, e, s, pair) for n, e, s, pair in extents]
+        beyond = [_count_cells_of_ceil_mode(n, e, s, pair) for n, e, s, pair in extents]
     # Neither data nor padding: no effect on a maximum, and no cell of a mean.
     empty = -np.inf if fill == -np.inf else 0.0
     ends = [(0, 0), *((0, more) for more in beyond), (0, 0)]
@@ -134,7 +136,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
     return cells[(*steps, *(slice(None, None, d) for d in dilations))]
 
 
-def _beyond(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
+def _count_cells_of_ceil_mode(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
     """Return the cells that ceil_mode adds; a window must begin before the end padding."""
     count = -(-(extent + sum(pads) - reach) // stride)
     if count * stride >= extent + pads[0]:
@@ -145,7 +147,7 @@ def _beyond(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
 def _pads(extents: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> Pairs:
     mode, axes = _text(attrs.get("auto_pad")), len(kernel)
     if mode in ("", "NOTSET"):
-        return _written(attrs, axes)
+        return _explicit(attrs, axes)
     rows = zip(extents, kernel, *_steps(attrs, axes), strict=True)
     pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in rows]
     return [pair for pair in pairs if pair is not None]
@@ -158,7 +160,7 @@ def _transposed_pads(
     extra = list(attrs.get("output_padding") or [0] * axes)
     wanted = list(attrs.get("output_shape") or [])[-axes:]
     if mode == "NOTSET" and not wanted:
-        return _written(attrs, axes), extra
+        return _explicit(attrs, axes), extra
     steps = _steps(attrs, axes)
     rows = zip(extents, kernel, *steps, extra, wanted or [None] * axes, strict=True)
     found = [conv.transpose_pads(mode, n, k, s, d, o, out) for n, k, s, d, o, out in rows]
@@ -166,13 +168,12 @@ def _transposed_pads(
     return [(begin, end) for begin, end, _ in known], [more for *_, more in known]
 
 
-def _written(attrs: Attrs, axes: int) -> Pairs:
+def _explicit(attrs: Attrs, axes: int) -> Pairs:
     flat = list(attrs.get("pads") or [0] * (2 * axes))
     return list(zip(flat[:axes], flat[axes:], strict=True))
 
 
 def _steps(attrs: Attrs, axes: int) -> tuple[list[int], list[int]]:
-    """Return strides and dilations."""
     strides, dilations = (attrs.get(name) or [1] * axes for name in ("strides", "dilations"))
     return list(map(int, strides)), list(map(int, dilations))
 

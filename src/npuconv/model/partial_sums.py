@@ -34,7 +34,7 @@ class Part:
     dilations: tuple[int, ...]
 
     def bounds(self) -> list[tuple[int, int, int, int]]:
-        """Return axis, start, stop and step of what it reads; nothing where it reads all."""
+        """Return axis, start, stop and step of the slices that it reads; empty for all."""
         read = [(axis, own) for axis, own in enumerate(self.cells, 1) if own is not None]
         return [(axis, own.start, own.stop, own.step) for axis, own in read]
 
@@ -78,7 +78,7 @@ class PartialSum:
         return list(found.values())[::-1]
 
     def joined(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Put together what the convolutions have of each weight."""
+        """Put together the parts of each weight."""
         import numpy as np
 
         whole = np.zeros(self.weight, arrays[0].dtype)
@@ -124,7 +124,7 @@ def partial_sum(model: Model, total: Tensor, op: str = "Conv") -> PartialSum | N
 def _collect(
     model: Model, tensor: Tensor, op: str, convs: list[Node], constants: list[np.ndarray]
 ) -> bool:
-    """Add up what makes a tensor; return whether it is convolutions and constants alone."""
+    """Collect the terms of a sum; return whether they are convolutions and constants alone."""
     maker = query.producer(tensor)
     if maker is None or maker.op not in (op, *SUMS):
         return False
@@ -211,12 +211,12 @@ class _Axis:
 def _axis(terms: Sequence[_Term], axis: int) -> _Axis | None:
     """Return the window of the whole along an axis; None where there is none."""
     offsets, strides = list[range](), set[int]()
-    for one in terms:
-        read = one.cells[axis + 1] or range(1)
-        apart = one.win.dilations[axis] * read.step
-        last = read.start + apart * (one.weight[axis + 2] - 1)
+    for term in terms:
+        read = term.cells[axis + 1] or range(1)
+        apart = term.win.dilations[axis] * read.step
+        last = read.start + apart * (term.weight[axis + 2] - 1)
         offsets.append(range(read.start, last + 1, apart))
-        strides.add(one.win.strides[axis] * read.step)
+        strides.add(term.win.strides[axis] * read.step)
     every = {offset for own in offsets for offset in own}
     if len(strides) > 1 or min(every) > 0:
         return None
@@ -237,7 +237,7 @@ def _parts(
     axes = [axis for axis in found if axis is not None]
     if len(axes) < len(found) or not _makes(terms, axes, dims, result):
         return None
-    rows = [one.cells[0] or range(channels // first.group) for one in terms]
+    rows = [term.cells[0] or range(channels // first.group) for term in terms]
     parts = tuple(
         Part(
             one.cells,

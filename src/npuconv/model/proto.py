@@ -74,14 +74,16 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
     Returns:
         Nodes in the order of the proto; values are loaded on first use.
     """
-    source = _copied(proto.graph)
-    tensors = _known(source)
+    source = _copy_with_separate_scopes(proto.graph)
+    tensors = _import_stated_tensors(source)
     initializers = {tensor.name for tensor in source.initializer}
-    inputs = [_tensor(info, tensors) for info in source.input if info.name not in initializers]
-    outputs = [_tensor(info, tensors) for info in source.output]
+    inputs = [
+        _import_tensor(info, tensors) for info in source.input if info.name not in initializers
+    ]
+    outputs = [_import_tensor(info, tensors) for info in source.output]
     opset, domains = OnnxImporter.get_opset(proto), OnnxImporter.get_import_domains(proto)
     return Graph(
-        nodes=[_node(node, tensors, opset, domains) for node in source.node],
+        nodes=[_import_node(node, tensors, opset, domains) for node in source.node],
         inputs=inputs,
         outputs=outputs,
         name=source.name,
@@ -95,14 +97,14 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
     )
 
 
-def _copied(graph: onnx.GraphProto) -> onnx.GraphProto:
+def _copy_with_separate_scopes(graph: onnx.GraphProto) -> onnx.GraphProto:
     """Return a copy of a graph with branches: the exporter names the constants in these."""
     if not any(part.HasField("g") for node in graph.node for part in node.attribute):
         return graph
-    made = onnx.GraphProto()
-    made.CopyFrom(graph)
-    _separate_scopes(made, set(), {}, set(all_names(made)))
-    return made
+    copy = onnx.GraphProto()
+    copy.CopyFrom(graph)
+    _separate_scopes(copy, set(), {}, set(all_names(copy)))
+    return copy
 
 
 def _separate_scopes(
@@ -134,81 +136,85 @@ def _separate_scopes(
             _separate_scopes(inner, outer | defined, renamed, taken)
 
 
-def _known(source: onnx.GraphProto) -> _Tensors:
+def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
     """Return constants, and tensors with a stated type; two statements complete each other."""
     tensors: _Tensors = {}
     for initializer in source.initializer:
         if initializer.name not in tensors:
-            tensors[initializer.name] = _constant(initializer)
-    ends = {one.name for one in source.output if one.type.tensor_type.HasField("shape")}
+            tensors[initializer.name] = _import_constant(initializer)
+    ends = {output.name for output in source.output if output.type.tensor_type.HasField("shape")}
     for info in source.value_info:
         if info.name in ends:
             continue  # said once more, or otherwise: the interface of the model is what counts
-        known = tensors.get(info.name)
+        tensor = tensors.get(info.name)
         stated = OnnxImporter.import_tensor(info)
-        if known is None:
+        if tensor is None:
             tensors[info.name] = stated
-        elif not query.is_constant(known):
-            known.dtype, known.shape = known.dtype or stated.dtype, known.shape or stated.shape
+        elif not query.is_constant(tensor):
+            tensor.dtype, tensor.shape = tensor.dtype or stated.dtype, tensor.shape or stated.shape
     return tensors
 
 
-def _tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
+def _import_tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
     if info.name not in tensors:
         tensors[info.name] = OnnxImporter.import_tensor(info)
     return tensors[info.name]
 
 
-def _constant(proto: onnx.TensorProto) -> Constant:
-    made = Constant.__new__(Constant)
+def _import_constant(proto: onnx.TensorProto) -> Constant:
+    constant = Constant.__new__(Constant)
     # Not by ``__setattr__``, which would look for lists that do not exist yet.
-    part = made.__dict__
-    part["name"], part["_values"], part["_export_dtype"] = proto.name, LazyValues(proto), None
-    part["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
-    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
-    return made
+    fields = constant.__dict__
+    fields["name"], fields["_values"], fields["_export_dtype"] = proto.name, LazyValues(proto), None
+    fields["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
+    fields["inputs"], fields["outputs"] = (
+        _synchronized_list(constant, "outputs"),
+        _synchronized_list(constant, "inputs"),
+    )
+    return constant
 
 
-def _variable(name: str) -> Variable:
-    made = Variable.__new__(Variable)
-    part = made.__dict__
-    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
-    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
-    return made
-
-
-def _list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
+def _synchronized_list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
     """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
-    made = SynchronizedList.__new__(SynchronizedList)
-    list.extend(made, items)
-    made.parent_obj, made.field_name = owner, field
-    return made
+    result = SynchronizedList.__new__(SynchronizedList)
+    list.extend(result, items)
+    result.parent_obj, result.field_name = owner, field
+    return result
 
 
-def _node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
-    made = Node.__new__(Node)
-    part = made.__dict__
-    part["op"], part["name"] = proto.op_type, proto.name
-    part["domain"] = proto.domain if proto.HasField("domain") else None
+def _import_node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
+    node = Node.__new__(Node)
+    fields = node.__dict__
+    fields["op"], fields["name"] = proto.op_type, proto.name
+    fields["domain"] = proto.domain if proto.HasField("domain") else None
     if (attrs := _attributes(proto)) is None:
         attrs = dict(OnnxImporter.import_attributes(proto.attribute, {}, tensors, opset, domains))
-    part["attrs"] = attrs
-    inputs = [tensors.get(name) or _unknown(name, tensors) for name in proto.input]
-    outputs = [tensors.get(name) or _unknown(name, tensors) for name in proto.output]
-    part["inputs"], part["outputs"] = _list(made, "outputs", inputs), _list(made, "inputs", outputs)
+    fields["attrs"] = attrs
+    inputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.input]
+    outputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.output]
+    fields["inputs"], fields["outputs"] = (
+        _synchronized_list(node, "outputs", inputs),
+        _synchronized_list(node, "inputs", outputs),
+    )
     for tensor in inputs:
-        list.append(tensor.outputs, made)
+        list.append(tensor.outputs, node)
     for tensor in outputs:
-        list.append(tensor.inputs, made)
-    return made
+        list.append(tensor.inputs, node)
+    return node
 
 
-def _unknown(name: str, tensors: _Tensors) -> Tensor:
+def _add_untyped_tensor(name: str, tensors: _Tensors) -> Tensor:
     """Return a new tensor without type; each one without a name is a separate tensor."""
-    found = _variable(name)
+    variable = Variable.__new__(Variable)
+    part = variable.__dict__
+    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
+    part["inputs"], part["outputs"] = (
+        _synchronized_list(variable, "outputs"),
+        _synchronized_list(variable, "inputs"),
+    )
     if name:
-        tensors[name] = found
-    return found
+        tensors[name] = variable
+    return variable
 
 
 _READERS: dict[int, Any] = {
@@ -222,13 +228,13 @@ _READERS: dict[int, Any] = {
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
     """Return the attributes by name; None if one is neither numbers nor text."""
-    found = {}
+    values = {}
     for attribute in proto.attribute:
         read = _READERS.get(attribute.type)
         if read is None or attribute.ref_attr_name:
             return None
-        found[attribute.name] = read(attribute)
-    return found
+        values[attribute.name] = read(attribute)
+    return values
 
 
 def node_proto(node: Node) -> onnx.NodeProto:
@@ -276,11 +282,11 @@ class NodeCopy(NamedTuple):
 def copy_node(node: Node) -> NodeCopy:
     """Return a copy of the node as it is now; later changes of the node do not affect it."""
     inputs, outputs = [t.name for t in node.inputs], [t.name for t in node.outputs]
-    attrs = {key: _frozen(key, value) for key, value in node.attrs.items()}
+    attrs = {key: _freeze_attribute(key, value) for key, value in node.attrs.items()}
     return NodeCopy(node.op, node.name, node.domain or "", tuple(inputs), tuple(outputs), attrs)
 
 
-def _frozen(name: str, value: Any) -> Any:
+def _freeze_attribute(name: str, value: Any) -> Any:
     kind = type(value)
     if kind is list and set(map(type, value)) == {int}:
         return tuple(value)
@@ -307,8 +313,8 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.name, into.s, into.type = name, value.encode(), AttributeProto.STRING
     else:
         # The exporter gives a tensor its name, and the tensor may be the caller's own.
-        own = deepcopy(value) if isinstance(value, Message | Constant) else value
-        into.CopyFrom(OnnxExporter.export_attributes({name: own})[0])
+        copy = deepcopy(value) if isinstance(value, Message | Constant) else value
+        into.CopyFrom(OnnxExporter.export_attributes({name: copy})[0])
 
 
 @dataclass(frozen=True)

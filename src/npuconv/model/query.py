@@ -179,7 +179,18 @@ def pad_amounts(node: Node) -> Pairs | None:
         return None
     half = len(flat) // 2
     pairs = tuple(zip(flat[:half], flat[half:], strict=True))
-    return _on_all_axes(node, pairs)
+    if input_of(node, 3) is None:
+        return pairs
+    axes, count = constant_input(node, 3), rank(node.inputs[0])
+    if axes is None or count is None or axes.size != len(pairs):
+        return None
+    places = [int(axis) for axis in axes.reshape(-1)]
+    if any(not -count <= axis < count for axis in places):
+        return None
+    result = [(0, 0)] * count
+    for axis, pair in zip(places, pairs, strict=True):
+        result[axis] = pair
+    return tuple(result)
 
 
 def pad_fill(node: Node) -> float | None:
@@ -207,30 +218,15 @@ def _flat_amounts(node: Node) -> list[int] | None:
     return None if array is None else [int(v) for v in array.reshape(-1)]
 
 
-def _on_all_axes(node: Node, pairs: Pairs) -> Pairs | None:
-    if input_of(node, 3) is None:
-        return pairs
-    axes, count = constant_input(node, 3), rank(node.inputs[0])
-    if axes is None or count is None or axes.size != len(pairs):
-        return None
-    places = [int(axis) for axis in axes.reshape(-1)]
-    if any(not -count <= axis < count for axis in places):
-        return None
-    result = [(0, 0)] * count
-    for axis, pair in zip(places, pairs, strict=True):
-        result[axis] = pair
-    return tuple(result)
-
-
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
     """Return the axes of a reduction, counted from the front and sorted.
 
     Returns:
         None where all are meant, or where they or the rank are not known.
     """
-    given, count = attribute(node, "axes"), rank(node.inputs[0])
-    if given is None and (array := constant_input(node, 1)) is not None:
-        given = array.reshape(-1)
-    if given is None or not count:
+    axes, count = attribute(node, "axes"), rank(node.inputs[0])
+    if axes is None and (array := constant_input(node, 1)) is not None:
+        axes = array.reshape(-1)
+    if axes is None or not count:
         return None
-    return tuple(sorted(int(axis) % count for axis in given))
+    return tuple(sorted(int(axis) % count for axis in axes))

@@ -44,9 +44,14 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
     ``metadata`` are entries of ``metadata_props`` to add or replace.
     """
+    used = {node.domain or "" for node, _ in model.walk()}
+    others = {o.domain: o.version for o in model.graph.import_domains or ()}
+    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
+    imports = [helper.make_opsetid("", model.opset)]
+    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
     proto = helper.make_model(
         _graph(model),
-        opset_imports=_opsets(model),
+        opset_imports=imports + [helper.make_opsetid(d, others[d]) for d in domains],
         functions=[OnnxExporter.export_function(f) for f in model.graph.functions],
         ir_version=ir_version(model.header.ir_version, model.opset),
     )
@@ -61,8 +66,8 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
 def add_metadata(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
     """Add entries to the metadata, in place of those that the source has; empty ones are none."""
-    there = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, there | {key: text for key, text in notes.items() if text})
+    entries = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, entries | {key: text for key, text in notes.items() if text})
 
 
 def ir_version(source: int, opset: int) -> int:
@@ -102,26 +107,12 @@ def _write_weights(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         digest.update(piece)
     name = f"{path.name}.{digest.hexdigest()[:_DIGITS]}.data"
     files.write(path.with_name(name), _pieces(tensors))
-    return _with_references(proto, name)
-
-
-def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
-    """Remove files of weights of earlier versions of the model."""
-    used = {e.value for t in proto.graph.initializer for e in t.external_data}
-    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * _DIGITS}.data"):
-        if old.name not in used:
-            with contextlib.suppress(OSError):
-                old.unlink()
-
-
-def _with_references(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Return the model with its weights in a file of that name, without copying a byte of them."""
-    made = onnx.ModelProto()
-    _copy_fields(proto, made, "graph")
-    _copy_fields(proto.graph, made.graph, "initializer")
+    copy = onnx.ModelProto()  # of everything but the bytes of the weights
+    _copy_fields(proto, copy, "graph")
+    _copy_fields(proto.graph, copy.graph, "initializer")
     offset = 0
     for tensor in proto.graph.initializer:
-        new = made.graph.initializer.add()
+        new = copy.graph.initializer.add()
         if not _is_moved(tensor):
             new.CopyFrom(tensor)
             continue
@@ -131,7 +122,16 @@ def _with_references(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
         )
         new.external_data[0].value = name
         offset += -(-size // _PAGE) * _PAGE
-    return made
+    return copy
+
+
+def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
+    """Remove files of weights of earlier versions of the model."""
+    used = {e.value for t in proto.graph.initializer for e in t.external_data}
+    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * _DIGITS}.data"):
+        if old.name not in used:
+            with contextlib.suppress(OSError):
+                old.unlink()
 
 
 def _copy_fields(source: Any, into: Any, excluded: str) -> None:
@@ -166,14 +166,19 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
+    constants = {t.name: t for t in skeleton.constants(graph)}
+    # An output may be a constant that no node reads.
+    constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
+    # A branch of an If that is never taken may contradict the shapes around it.
+    has_branches = any(path for _, path in model.walk())
     proto = helper.make_graph(
         [_node(model, node) for node in graph.nodes],
         graph.name,
         [OnnxExporter.export_value_info_proto(t, True) for t in graph.inputs],
         [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
-        [_initializer(model, t) for t in _initializers(model)],
+        [_initializer(model, t) for t in constants.values()],
         doc_string=graph.doc_string,
-        value_info=[skeleton.value_info(t) for t in _known(model)],
+        value_info=[] if has_branches else list(map(skeleton.value_info, skeleton.typed(graph))),
     )
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
@@ -181,33 +186,17 @@ def _graph(model: Model) -> onnx.GraphProto:
     return proto
 
 
-def _initializers(model: Model) -> list[Tensor]:
-    found = {t.name: t for t in skeleton.constants(model.graph)}
-    # An output may be a constant that no node reads.
-    found |= {t.name: t for t in model.graph.outputs if query.is_constant(t)}
-    return list(found.values())
-
-
 def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     """Return a constant with its values, or with their place in a file."""
-    kept, values = model.store, getattr(tensor, "_values", None)
+    weights, values = model.store, getattr(tensor, "_values", None)
     if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # loaded text
         return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
     if is_packed(tensor.dtype):  # the exporter takes a byte for each element
         return onnx.numpy_helper.from_array(tensor.values, tensor.name)
-    if kept is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
+    if weights is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
         return OnnxExporter.export_tensor_proto(tensor)
-    tensor.values = kept.keep(values)
-    return kept.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
-
-
-def _known(model: Model) -> list[Tensor]:
-    """Return tensors of known shape; none in a model with subgraphs.
-
-    A branch of an If that is never taken may contradict the shapes around it.
-    """
-    nested = any(path for _, path in model.walk())
-    return [] if nested else skeleton.typed(model.graph)
+    tensor.values = weights.keep(values)
+    return weights.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:
@@ -218,12 +207,3 @@ def _node(model: Model, node: Node) -> onnx.NodeProto:
         for key, text in meta.metadata:
             proto.metadata_props.add(key=key, value=text)
     return proto
-
-
-def _opsets(model: Model) -> list[onnx.OperatorSetIdProto]:
-    used = {node.domain or "" for node, _ in model.walk()}
-    others = {o.domain: o.version for o in model.graph.import_domains or ()}
-    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
-    imports = [helper.make_opsetid("", model.opset)]
-    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
-    return imports + [helper.make_opsetid(d, others[d]) for d in domains]

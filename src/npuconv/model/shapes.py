@@ -42,9 +42,9 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
             )
             error.name = name
             raise error
-        held = query.shape(inputs[name])
-        _check_fits(name, held, dims)
-        if held != tuple(dims):
+        old = query.shape(inputs[name])
+        _check_fits(name, old, dims)
+        if old != tuple(dims):
             inputs[name].shape, changed = list(dims), True
     if _fix_channels(model) or changed:
         forget(model)
@@ -86,10 +86,10 @@ def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple
 
 def forget(model: Model) -> None:
     """Drop all shapes but those of inputs, so that they are inferred anew."""
-    keep = {id(t) for t in model.graph.inputs}
+    inputs = {id(t) for t in model.graph.inputs}
     for node in model.nodes():
         for tensor in node.outputs:
-            if id(tensor) not in keep and not query.is_constant(tensor):
+            if id(tensor) not in inputs and not query.is_constant(tensor):
                 tensor.shape = None
 
 
@@ -101,9 +101,9 @@ def infer(model: Model) -> str:
     Returns:
         The contradiction between shapes, in ONNX's words; '' if there is none.
     """
-    said = value_info.set_aside(model)
+    stated = value_info.set_aside(model)
     contradiction = _infer_corrected(model, model.nodes())
-    if value_info.fill(model, said):
+    if value_info.fill(model, stated):
         contradiction = _infer_corrected(model, model.nodes())
     if contradiction:  # runtimes ignore stated shapes of results
         forget(model)
@@ -124,7 +124,7 @@ def for_inputs(
             given.type.tensor_type.shape.dim, lengths.get(given.name, ()), strict=False
         ):
             dim.dim_value = length
-    inferred, _ = _inferred(proto)
+    inferred, _ = _run_inference(proto)
     graph = (inferred or proto).graph
     found = {}
     for info in (*graph.input, *graph.value_info, *graph.output):
@@ -140,20 +140,16 @@ def infer_unknown(model: Model) -> None:
     Inference covers nodes with an output without a type or with an unknown extent, and the
     producers of integers that these read, which may be a shape.
     """
-    nodes = _with_unknown_outputs(model)
+    ids: set[int] = set()
+    for node in reversed(model.nodes()):
+        if id(node) in ids or not all(map(_is_known, node.outputs)):
+            ids.add(id(node))
+            ids.update(id(t.inputs[0]) for t in node.inputs if t.inputs and _may_be_shape(t))
+    nodes = [node for node in model.nodes() if id(node) in ids]
     if any(subgraphs(node) for node in nodes):
         nodes = model.nodes()
     if nodes:
         _infer_corrected(model, nodes)
-
-
-def _with_unknown_outputs(model: Model) -> list[Node]:
-    wanted: set[int] = set()
-    for node in reversed(model.nodes()):
-        if id(node) in wanted or not all(map(_is_known, node.outputs)):
-            wanted.add(id(node))
-            wanted.update(id(t.inputs[0]) for t in node.inputs if t.inputs and _may_be_shape(t))
-    return [node for node in model.nodes() if id(node) in wanted]
 
 
 def _is_known(tensor: Tensor) -> bool:
@@ -170,44 +166,40 @@ def _infer_corrected(model: Model, nodes: Sequence[Node]) -> str:
     """Infer, and correct wrong shapes until no correction is left; return the contradiction."""
     contradiction = _infer(model, nodes, frozenset())
     settled: set[int] = set()
-    while found := wrong_shapes(model, settled):
-        for node, shape in found:
+    while corrections := wrong_shapes(model, settled):
+        for node, shape in corrections:
             settled.add(id(node))
-            _forget_downstream(node)
+            # The shapes of all tensors that depend on the node are unknown again.
+            waiting, seen = [node], {id(node)}
+            while waiting:
+                for tensor in waiting.pop().outputs:
+                    tensor.shape = None
+                    readers = [n for n in tensor.outputs if id(n) not in seen]
+                    seen.update(id(n) for n in readers)
+                    waiting.extend(readers)
             node.outputs[0].shape = shape
         nodes = model.nodes()
         contradiction = _infer(model, nodes, settled)
     return contradiction
 
 
-def _forget_downstream(node: Node) -> None:
-    """Drop the shapes of all tensors that depend on a node."""
-    waiting, seen = [node], {id(node)}
-    while waiting:
-        for tensor in waiting.pop().outputs:
-            tensor.shape = None
-            readers = [n for n in tensor.outputs if id(n) not in seen]
-            seen.update(id(n) for n in readers)
-            waiting.extend(readers)
-
-
 def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str:
     """Infer once with ONNX; settled nodes keep their shapes. Return the contradiction."""
-    inferred, contradiction = _inferred(skeleton(model, nodes, settled))
+    inferred, contradiction = _run_inference(skeleton(model, nodes, settled))
     if inferred is None:
         return contradiction
-    known = {info.name: info for info in inferred.graph.value_info}
-    known |= {info.name: info for info in inferred.graph.output}
+    infos = {info.name: info for info in inferred.graph.value_info}
+    infos |= {info.name: info for info in inferred.graph.output}
     types = Types()
     for node in nodes:
         for tensor in node.outputs:
-            info = known.get(tensor.name)
+            info = infos.get(tensor.name)
             if info is not None and not query.is_constant(tensor):
                 _update(tensor, types.read(info))
     return contradiction
 
 
-def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
+def _run_inference(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
     """Infer strictly if possible, else leniently; return the result and the strict error."""
     if (partial := before_slices(proto)) is not None:
         return partial, ""  # a rule reports what leaves no cells
@@ -223,14 +215,14 @@ def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return None, reason
 
 
-def _update(tensor: Tensor, found: TensorType) -> None:
+def _update(tensor: Tensor, inferred: TensorType) -> None:
     if tensor.dtype is None:
-        tensor.dtype = found.dtype
-    if found.shape is None or (found.exact and tensor.shape == found.shape):
+        tensor.dtype = inferred.dtype
+    if inferred.shape is None or (inferred.exact and tensor.shape == inferred.shape):
         return
-    old, new = query.shape(tensor), found.dims
+    old, new = query.shape(tensor), inferred.dims
     if old is None or new is None or len(old) != len(new):
-        tensor.shape = list(found.shape)
+        tensor.shape = list(inferred.shape)
         return
     # Of two statements take the number before the name, the name before none.
     pairs = zip(old, new, strict=True)
@@ -244,18 +236,18 @@ def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
 
     Nodes whose ids are in ``settled`` have been corrected.
     """
-    found: list[tuple[Node, Dims]] = []
+    corrections: list[tuple[Node, Dims]] = []
     downstream: set[int] = set()  # ids of tensors
     for node in model.nodes():
         if downstream and any(id(t) in downstream for one in with_inner(node) for t in one.inputs):
             downstream.update(map(id, node.outputs))
-        elif (right := None if id(node) in settled else _corrected(node)) is not None:
-            found.append((node, right))
+        elif (right := None if id(node) in settled else _correct_shape(node)) is not None:
+            corrections.append((node, right))
             downstream.update(map(id, node.outputs))
-    return found
+    return corrections
 
 
-def _corrected(node: Node) -> Dims | None:
+def _correct_shape(node: Node) -> Dims | None:
     """Return the right shape of a node's output; None if it has it, or none is known."""
     if node.op not in ("ConvTranspose", *query.POOLS):
         return None
@@ -272,8 +264,8 @@ def _shape(node: Node) -> Dims | None:
         return None
     if not win.is_consistent or min((*win.strides, *win.dilations), default=0) < 1:
         return None  # rules report it
-    found = [_extent(win, axis) for axis in range(win.axes)]
-    kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(found)]
+    extents = [_extent(win, axis) for axis in range(win.axes)]
+    kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(extents)]
     # What a file states of batch and channels may be left over from another export.
     first, channels = (query.shape(node.inputs[0]) or (None,))[0], win.out_channels
     return [dims[0] if first is None else first, dims[1] if channels is None else channels, *kept]
@@ -283,23 +275,14 @@ def _extent(win: Window, axis: int) -> int | None:
     extent = win.extent(axis)
     if extent is None or win.kernel is None:
         return None
-    parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis])
-    if win.op == "ConvTranspose":
-        found = _transposed(win, axis, parts)
+    stride, transposes = win.strides[axis], win.op == "ConvTranspose"
+    parts = (extent, win.kernel[axis], stride, win.dilations[axis], win.pads[axis])
+    if transposes and win.output_shape:
+        result = win.output_shape[axis]
+    elif win.auto_pad in SAME:
+        result = extent * stride if transposes else -(-extent // stride)
+    elif transposes:
+        result = transpose_output(*parts, win.output_padding[axis])
     else:
-        found = _pooled(win, axis, parts)
-    return found if found > 0 else None
-
-
-def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
-    if win.output_shape:
-        return win.output_shape[axis]
-    if win.auto_pad in SAME:
-        return parts[0] * win.strides[axis]
-    return transpose_output(*parts, win.pads[axis], win.output_padding[axis])
-
-
-def _pooled(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
-    if win.auto_pad in SAME:
-        return -(-parts[0] // win.strides[axis])
-    return pool_output(*parts, win.pads[axis], ceil=True)
+        result = pool_output(*parts, ceil=True)
+    return result if result > 0 else None

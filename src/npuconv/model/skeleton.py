@@ -47,12 +47,23 @@ def skeleton(
     proto, types = onnx.ModelProto(), Types()
     out = proto.graph
     out.name = "skeleton"
-    for tensor in _inputs(model, nodes):
+    inputs = {t.name: t for t in model.graph.inputs}
+    if len(nodes) < len(model.graph.nodes):  # tensors of nodes that are left out are inputs
+        producers = {id(node) for node in nodes}
+        read = (t for node in nodes for t in node.inputs if t.inputs)
+        inputs.update((t.name, t) for t in read if id(t.inputs[0]) not in producers)
+    for tensor in inputs.values():
         types.write(tensor, out.input.add())
-    _write_constants(nodes, types, out)
+    for constant in _constants(nodes):
+        if math.prod(constant.shape) > MAX_SHAPE_VALUES:
+            types.write(constant, out.input.add())
+        else:
+            types.write_constant(constant, out.initializer.add())
     for node in nodes:
         if id(node) not in settled:
-            _write_node(node, model.opset, out)
+            write_node(node, out.node.add())
+            if _is_misread(node, model.opset):
+                out.node.extend(_substitutes(node, out.node.pop(), model.opset))
             continue
         for tensor in node.outputs:
             types.write(tensor, out.input.add())
@@ -64,24 +75,6 @@ def skeleton(
     return proto
 
 
-def _inputs(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
-    """Return the inputs of the graph, and tensors read from nodes that are left out."""
-    fed = {t.name: t for t in model.graph.inputs}
-    if len(nodes) < len(model.graph.nodes):
-        made = {id(node) for node in nodes}
-        read = (t for node in nodes for t in node.inputs if t.inputs)
-        fed.update((t.name, t) for t in read if id(t.inputs[0]) not in made)
-    return list(fed.values())
-
-
-def _write_constants(nodes: Iterable[Node], types: Types, out: onnx.GraphProto) -> None:
-    for constant in _constants(nodes):
-        if math.prod(constant.shape) > MAX_SHAPE_VALUES:
-            types.write(constant, out.input.add())
-        else:
-            types.write_constant(constant, out.initializer.add())
-
-
 def _write_types(
     model: Model,
     nodes: Sequence[Node],
@@ -89,20 +82,14 @@ def _write_types(
     types: Types,
     out: onnx.GraphProto,
 ) -> None:
-    made = {id(t) for node in nodes for t in node.outputs}
+    results = {id(t) for node in nodes for t in node.outputs}
     whole = len(nodes) == len(model.graph.nodes)
     for tensor in model.graph.outputs:
-        if whole or id(tensor) in made:
+        if whole or id(tensor) in results:
             types.write(tensor, out.output.add())
     for tensor in typed(model.graph, nodes):
         if not tensor.inputs or id(tensor.inputs[0]) not in settled:
             types.write(tensor, out.value_info.add())
-
-
-def _write_node(node: Node, source: int, out: onnx.GraphProto) -> None:
-    write_node(node, out.node.add())
-    if _is_misread(node, source):
-        out.node.extend(_substitutes(node, out.node.pop(), source))
 
 
 def typed(graph: Graph, nodes: Iterable[Node] | None = None) -> list[Tensor]:
@@ -129,20 +116,20 @@ def constants(graph: Graph) -> list[Tensor]:
 
 
 def _constants(nodes: Iterable[Node]) -> list[Tensor]:
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for node in nodes:
         for tensor in _read_by(node):
             if query.is_constant(tensor):
-                found.setdefault(tensor.name, tensor)
-    return list(found.values())
+                by_name.setdefault(tensor.name, tensor)
+    return list(by_name.values())
 
 
 def _read_by(node: Node) -> list[Tensor]:
-    read = list(node.inputs)
+    tensors = list(node.inputs)
     for _, inner in subgraphs(node):
-        own = {id(t) for n in inner.nodes for t in n.outputs}
-        read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
-    return read
+        results = {id(t) for n in inner.nodes for t in n.outputs}
+        tensors += [t for n in inner.nodes for t in _read_by(n) if id(t) not in results]
+    return tensors
 
 
 def _opset(source: int, nodes: Sequence[Node]) -> int:

@@ -18,7 +18,7 @@ _WINDOWS = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", *qu
 
 
 def before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Infer up to each Slice of what a window makes, which may be of negative extent.
+    """Infer up to each Slice of the result of a window, whose extent may be negative.
 
     Returns:
         The result where an extent is negative; else None.
@@ -27,23 +27,23 @@ def before_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
         ModelError: an extent in the body of a node is negative, which no rule looks into.
     """
     bare = _without_inner_slices(proto)
-    found = _before_own_slices(bare)
-    if found is not None or bare is proto:
-        return found
+    inferred = _infer_to_outer_slices(bare)
+    if inferred is not None or bare is proto:
+        return inferred
     try:
-        found = onnx.shape_inference.infer_shapes(bare, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True)
     except Exception:
         return None
-    if _negative(found.graph):
-        return found
-    for body in _bodies(found.graph):
+    if _find_negative_extents(inferred.graph):
+        return inferred
+    for body in _bodies(inferred.graph):
         _refuse_negative(body)
     return None
 
 
 def _refuse_negative(body: onnx.GraphProto) -> None:
     """Raise ModelError for the first node of a body that makes a tensor of negative extent."""
-    negative = _negative(body)
+    negative = _find_negative_extents(body)
     for node in body.node:
         if not negative.isdisjoint(node.output):
             called = f"{node.op_type} {node.name!r}" if node.name else node.op_type
@@ -55,7 +55,7 @@ def _refuse_negative(body: onnx.GraphProto) -> None:
 
 
 def _without_inner_slices(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model without the Slices in bodies, if these may read what a window makes."""
+    """Return the model without the Slices in bodies, if these may read the result of a window."""
     bodies = list(_bodies(proto.graph))
     nodes = [node for graph in (proto.graph, *bodies) for node in graph.node]
     sliced = any(node.op_type == "Slice" for body in bodies for node in body.node)
@@ -78,48 +78,48 @@ def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
             yield from _bodies(body)
 
 
-def _negative(graph: onnx.GraphProto) -> set[str]:
+def _find_negative_extents(graph: onnx.GraphProto) -> set[str]:
     """Return the tensors of negative extent."""
     infos = (*graph.value_info, *graph.output)
     shapes = ((info.name, info.type.tensor_type.shape) for info in infos)
     return {name for name, one in shapes if any(d.dim_value < 0 for d in one.dim)}
 
 
-def _before_own_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
+def _infer_to_outer_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
     """Infer up to Slices outside of bodies: once more for each that has such windows before it."""
-    known: set[str] = set()  # tensors of no negative extent
+    settled: set[str] = set()  # tensors of no negative extent
     while any(node.op_type == "Slice" for node in proto.graph.node):
-        kept = _safe(proto, known)
-        if len(kept) == len(proto.graph.node):
+        nodes = _drop_doubtful_slices(proto, settled)
+        if len(nodes) == len(proto.graph.node):
             return None
         partial = onnx.ModelProto()
         partial.CopyFrom(proto)
         del partial.graph.node[:]
-        partial.graph.node.extend(kept)
+        partial.graph.node.extend(nodes)
         try:
             found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
         except Exception:
             return None
-        if _negative(found.graph):
+        if _find_negative_extents(found.graph):
             return found
         types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
-        new = {name for name, one in types.items() if one.HasField("shape")} - known
+        new = {name for name, one in types.items() if one.HasField("shape")} - settled
         if not new:
             return None
-        known |= new
+        settled |= new
     return None
 
 
-def _safe(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
+def _drop_doubtful_slices(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
     """Return the nodes but for each Slice that may read a negative extent."""
-    kept, doubtful = list[onnx.NodeProto](), set[str]()
+    nodes, doubtful = list[onnx.NodeProto](), set[str]()
     for node in proto.graph.node:
         behind = not doubtful.isdisjoint(node.input)
         if behind or _may_leave_nothing(node):
             doubtful.update(name for name in node.output if name not in known)
         if not behind or node.op_type != "Slice":
-            kept.append(node)
-    return kept
+            nodes.append(node)
+    return nodes
 
 
 def _may_leave_nothing(node: onnx.NodeProto) -> bool:

@@ -121,16 +121,16 @@ class Store:
         first = array.__array_interface__["data"][0]
         if not array.flags.c_contiguous or not array.flags.aligned:
             return None
-        for start, end, one in self._maps:
+        for start, end, mapped in self._maps:
             if start <= first and first + array.nbytes <= end:
-                return one.path, first - start
+                return mapped.path, first - start
         return None
 
     def _map(self, path: Path, length: int = 0) -> None:
-        one = files.MappedFile(path, length)
-        self._by_path[path] = one
-        start = np.frombuffer(one.memory, np.uint8).__array_interface__["data"][0]
-        self._maps.append((start, start + len(one.memory), one))
+        mapped = files.MappedFile(path, length)
+        self._by_path[path] = mapped
+        start = np.frombuffer(mapped.memory, np.uint8).__array_interface__["data"][0]
+        self._maps.append((start, start + len(mapped.memory), mapped))
 
     def _write(self, array: Array) -> tuple[Path, int]:
         """Append an array to the scratch files."""
@@ -158,12 +158,12 @@ def reference(
     name: str, code: int, dims: Iterable[int], path: Path, offset: int, size: int
 ) -> onnx.TensorProto:
     """Return an initializer whose bytes lie in a file."""
-    made = onnx.TensorProto(name=name, data_type=code, dims=dims)
-    made.data_location = onnx.TensorProto.EXTERNAL
+    tensor = onnx.TensorProto(name=name, data_type=code, dims=dims)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
     place = {"location": os.path.relpath(path, ROOT), "offset": str(offset), "length": str(size)}
     for key, text in place.items():
-        made.external_data.add(key=key, value=text)
-    return made
+        tensor.external_data.add(key=key, value=text)
+    return tensor
 
 
 def is_stored(tensor: onnx.TensorProto) -> bool:
@@ -189,8 +189,8 @@ def _return_freed_memory() -> None:
 def initializer(name: str, array: Array) -> onnx.TensorProto:
     """Return the array as an initializer, by reference if it lies in a file."""
     if array.nbytes >= LARGE_TENSOR:
-        for one in list(_stores):
-            if (found := one.tensor(name, array)) is not None:
+        for store in list(_stores):
+            if (found := store.tensor(name, array)) is not None:
                 return found
     return numpy_helper.from_array(array, name)
 
@@ -226,29 +226,29 @@ def size(proto: onnx.ModelProto) -> int:
 
 def digest(proto: onnx.ModelProto) -> bytes:
     """Return the SHA-256 digest of the whole model, weights in files included."""
-    found, light = hashlib.sha256(), proto
+    sha256, light = hashlib.sha256(), proto
     if has_stored(proto):
         light = onnx.ModelProto()
         light.CopyFrom(proto)
         for tensor in filter(is_stored, light.graph.initializer):
-            found.update(array(tensor).data)
+            sha256.update(array(tensor).data)
             del tensor.external_data[:]
-    found.update(light.SerializeToString(deterministic=True))
-    return found.digest()
+    sha256.update(light.SerializeToString(deterministic=True))
+    return sha256.digest()
 
 
 def whole(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with all its weights in it, if one file can hold them."""
     if not has_stored(proto) or size(proto) > MAX_INLINE:
         return proto
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    for tensor in filter(is_stored, made.graph.initializer):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in filter(is_stored, copy.graph.initializer):
         values = array(tensor)
         del tensor.external_data[:]
         tensor.ClearField("data_location")
         tensor.raw_data = values.tobytes()
-    return made
+    return copy
 
 
 class _Field(NamedTuple):
@@ -276,22 +276,22 @@ def _rewritten(data: mmap, start: int, end: int, path: Path, inner: tuple[int, .
         if field.number != inner[0] or field.end - field.value < LARGE_TENSOR:
             continue
         if len(inner) > 1:
-            made = _rewritten(data, field.value, field.end, path, inner[1:])
+            replacement = _rewritten(data, field.value, field.end, path, inner[1:])
         else:
-            made = _own_reference(data, field, path)
-        if made:
+            replacement = _own_reference(data, field, path)
+        if replacement:
             pieces += [data[copied : field.start], _varint(inner[0] << 3 | _BYTES)]
-            pieces += [_varint(len(made)), made]
+            pieces += [_varint(len(replacement)), replacement]
             copied = field.end
     return b"".join([*pieces, data[copied:end]])
 
 
 def _own_reference(data: mmap, field: _Field, path: Path) -> bytes:
     """Return a reference to an initializer; no bytes if it must stay."""
-    found = [f for f in _fields(data, field.value, field.end) if f.number == _RAW_DATA]
-    if len(found) != 1:
+    raw_fields = [f for f in _fields(data, field.value, field.end) if f.number == _RAW_DATA]
+    if len(raw_fields) != 1:
         return b""
-    raw = found[0]
+    raw = raw_fields[0]
     size = raw.end - raw.value
     tensor = onnx.TensorProto()
     try:
@@ -337,21 +337,21 @@ def _fields(data: mmap, start: int, end: int) -> Iterator[_Field]:
 
 
 def _read_varint(data: mmap, position: int, end: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while position < end and shift < 64:
         byte = data[position]
         position += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found, position
+            return number, position
         shift += 7
     raise ValueError("a number without an end")
 
 
 def _varint(number: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    made.append(number)
-    return bytes(made)
+    encoded.append(number)
+    return bytes(encoded)

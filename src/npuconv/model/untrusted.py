@@ -71,7 +71,17 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
     tensors: list[TensorProto] = []
     try:
         _check_text(proto, graphs)
-        _check_size(proto, graphs, name)
+        limit = limits.present()
+        deepest = max(depth for _, depth in graphs)
+        if deepest > limit.depth:
+            text = f"{name}: has subgraphs {deepest} deep, over {limit.depth}"
+            raise ModelError(text, hint=limits.hint("depth"))
+        count = sum(len(graph.node) for graph, _ in graphs)
+        if proto.functions:
+            count += _count_called_nodes(proto, graphs, name, limit.nodes)
+        if count > limit.nodes:
+            text = f"{name}: has {count} nodes, over {limit.nodes}"
+            raise ModelError(text, hint=limits.hint("nodes"))
         for graph, depth in graphs:
             tensors += _check_graph(graph, name, inside=depth > 0)
         for function in proto.functions:
@@ -121,20 +131,6 @@ def _names_of(nodes: Nodes) -> list[str | bytes]:
     return found
 
 
-def _check_size(proto: onnx.ModelProto, graphs: Graphs, name: str) -> None:
-    limit = limits.present()
-    depth = max(depth for _, depth in graphs)
-    if depth > limit.depth:
-        text = f"{name}: has subgraphs {depth} deep, over {limit.depth}"
-        raise ModelError(text, hint=limits.hint("depth"))
-    count = sum(len(graph.node) for graph, _ in graphs)
-    if proto.functions:
-        count += _called(proto, graphs, name, limit.nodes)
-    if count > limit.nodes:
-        text = f"{name}: has {count} nodes, over {limit.nodes}"
-        raise ModelError(text, hint=limits.hint("nodes"))
-
-
 def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
     """Yield a graph and all graphs inside of it with their depth of nesting."""
     yield graph, depth
@@ -143,7 +139,7 @@ def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.Graph
             yield from _graphs(inner, depth + 1)
 
 
-def _called(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:
+def _count_called_nodes(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:
     """Return the number of nodes that all function calls expand to.
 
     Raises:
@@ -180,7 +176,11 @@ def _check_graph(graph: onnx.GraphProto, name: str, inside: bool) -> list[Tensor
     for sparse in graph.sparse_initializer:
         check_sparse(sparse, name)
     for info in (*graph.input, *graph.output, *graph.value_info):
-        _check_info(info, name)
+        kind = info.type
+        if kind.HasField("map_type") or kind.HasField("sparse_tensor_type"):
+            raise ModelError(f"{name}: {info.name!r} is no tensor; only tensors are read")
+        fixed = [d.dim_value for d in kind.tensor_type.shape.dim if d.dim_value > 0]
+        check_shape(fixed, f"{name}: {info.name!r}", _size_of(kind.tensor_type.elem_type) or 1)
     _check_attributes(graph.node, name, inside)
     return tensors
 
@@ -233,7 +233,12 @@ def check_tensor(tensor: TensorProto, name: str) -> None:
     if tensor.data_location == TensorProto.EXTERNAL:
         return
     if tensor.HasField("raw_data"):
-        _check_bytes(tensor, where)
+        if tensor.data_type == TensorProto.STRING:
+            raise ModelError(f"{where}: text cannot be given as bytes")
+        wanted, held = byte_size(tensor), len(tensor.raw_data)
+        if wanted != held:
+            text = f"{where} says shape {shown(tensor.dims)} ({wanted} bytes)"
+            raise ModelError(f"{text} but holds {held} bytes")
     else:
         _check_values(tensor, where, count)
 
@@ -300,15 +305,6 @@ def check_sparse(sparse: onnx.SparseTensorProto, name: str) -> None:
         raise ModelError(f"{where}: a place lies outside of shape {shown(shape)}")
 
 
-def _check_info(info: onnx.ValueInfoProto, name: str) -> None:
-    """Refuse an input, output or intermediate result that is no tensor, or too large."""
-    kind = info.type
-    if kind.HasField("map_type") or kind.HasField("sparse_tensor_type"):
-        raise ModelError(f"{name}: {info.name!r} is no tensor; only tensors are read")
-    fixed = [d.dim_value for d in kind.tensor_type.shape.dim if d.dim_value > 0]
-    check_shape(fixed, f"{name}: {info.name!r}", _size_of(kind.tensor_type.elem_type) or 1)
-
-
 def _item_size(tensor: TensorProto, where: str) -> int:
     size = _size_of(tensor.data_type)
     if not size:
@@ -325,15 +321,6 @@ def _size_of(kind: int) -> int:
         return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
     except (KeyError, ValueError, TypeError):
         return 0
-
-
-def _check_bytes(tensor: TensorProto, where: str) -> None:
-    if tensor.data_type == TensorProto.STRING:
-        raise ModelError(f"{where}: text cannot be given as bytes")
-    wanted, held = byte_size(tensor), len(tensor.raw_data)
-    if wanted != held:
-        text = f"{where} says shape {shown(tensor.dims)} ({wanted} bytes)"
-        raise ModelError(f"{text} but holds {held} bytes")
 
 
 def _check_values(tensor: TensorProto, where: str, count: int) -> None:

@@ -48,7 +48,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
         return  # the checker would print a warning about them to stdout
     fault = _fault(proto)
     if any(text in fault for text in _HARMLESS):
-        fault = _fault(_repaired(proto))
+        fault = _fault(_repair(proto))
     if unknown := _UNKNOWN.search(fault):
         raise _unknown_operator(name, *unknown.groups())
     if fault:
@@ -56,7 +56,6 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
 
 
 def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> ModelError:
-    """Return the error of a node whose operator is not in its domain."""
     schemas = onnx.defs.get_all_schemas_with_history()
     versions = (s.since_version for s in schemas if s.name == op and s.domain == "")
     first = min(versions, default=0)
@@ -91,7 +90,7 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _repair(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy without the harmless faults, to find others."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -107,32 +106,35 @@ def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> None:
-    known = set(outer) | {i.name for i in graph.input} | {""}
-    known |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    names = set(outer) | {i.name for i in graph.input} | {""}
+    names |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.HasField("optional_type"):
             raise ModelError(f"{name}: {info.name!r} is an optional; only tensors are read")
-    made = {output: node for node in graph.node for output in node.output}
+    producers = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
-        _check_node(node, known, made, name)
+        _check_node(node, names, producers, name)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                _check_graph(attribute.g, frozenset(known), name)
-        known.update(node.output)  # which no body of the node can read
+                _check_graph(attribute.g, frozenset(names), name)
+        names.update(node.output)  # which no body of the node can read
     for info in graph.output:
-        if info.name not in known:
+        if info.name not in names:
             raise ModelError(f"{name}: output {info.name!r} is made by no node")
 
 
 def _check_node(
-    node: onnx.NodeProto, known: set[str], made: dict[str, onnx.NodeProto], name: str
+    node: onnx.NodeProto, names: set[str], producers: dict[str, onnx.NodeProto], name: str
 ) -> None:
     where = f"{name}: node {node.name or node.op_type!r} ({node.op_type})"
     for tensor_name in node.input:
-        if tensor_name not in known:
-            raise ModelError(f"{where}: {_missing(tensor_name, made)}")
+        if tensor_name not in names:
+            reason = "which no node makes and which is no input or initializer"
+            if tensor_name in producers:
+                reason = "which is only made later: a cycle, or nodes out of order"
+            raise ModelError(f"{where}: reads {tensor_name!r}, {reason}")
     for output in node.output:
-        if output and output in known:
+        if output and output in names:
             raise ModelError(f"{where}: output {output!r} is already made by another node")
     if node.op_type in query.POOLS and node.domain in query.STANDARD_DOMAINS:
         _check_pads(node, where)
@@ -140,24 +142,18 @@ def _check_node(
 
 def _check_pads(node: onnx.NodeProto, where: str) -> None:
     """Refuse a pool with a window of padding only, which has no value; runtimes refuse it too."""
-    given = {a.name: a for a in node.attribute}
-    if "auto_pad" in given and given["auto_pad"].s != b"NOTSET":
+    attributes = {a.name: a for a in node.attribute}
+    if "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET":
         return  # pads say nothing then
-    if "kernel_shape" not in given or "pads" not in given:
+    if "kernel_shape" not in attributes or "pads" not in attributes:
         return
-    kernel, pads = list(given["kernel_shape"].ints), list(given["pads"].ints)
+    kernel, pads = list(attributes["kernel_shape"].ints), list(attributes["pads"].ints)
     if len(pads) == 2 * len(kernel) and any(map(operator.ge, pads, 2 * kernel)):
         raise ModelError(
             f"{where}: pads {pads} are not all smaller than kernel_shape {kernel}",
             hint="a window of padding only has no value, and onnxruntime refuses the node: "
             "export the model with smaller pads, or with a Pad in front of the pool",
         )
-
-
-def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
-    if tensor in made:
-        return f"reads {tensor!r}, which is only made later: a cycle, or nodes out of order"
-    return f"reads {tensor!r}, which no node makes and which is no input or initializer"
 
 
 def check_model(model: Model, *, after: str) -> None:
@@ -171,35 +167,31 @@ def check_model(model: Model, *, after: str) -> None:
 
 
 def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
-    known = outer | {id(t) for t in graph.inputs}
+    ids = outer | {id(t) for t in graph.inputs}
     for node in graph.nodes:
         if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
-            if id(tensor) not in known and not _is_given(tensor, known):
+            if id(tensor) not in ids and not _needs_no_producer(tensor, ids):
                 yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
-            yield from _problems(model, inner, known)
-        known.update(map(id, node.outputs))
-    yield from _made_twice(graph)
-    for tensor in graph.outputs:
-        if id(tensor) not in known and not query.is_constant(tensor):
-            yield f"output {tensor.name!r} is made by no node"
-
-
-def _is_given(tensor: Tensor, known: set[int]) -> bool:
-    """Return whether the tensor needs no node to make it; add a constant to ``known``."""
-    if query.is_constant(tensor):
-        known.add(id(tensor))
-        return True
-    return not tensor.name  # an input that is left out
-
-
-def _made_twice(graph: Graph) -> Iterable[str]:
+            yield from _problems(model, inner, ids)
+        ids.update(map(id, node.outputs))
     names = [tensor.name for node in graph.nodes for tensor in node.outputs if tensor.name]
     if len(set(names)) < len(names):
         twice = (name for name, number in Counter(names).items() if number > 1)
         yield from (f"tensor {name!r} is made twice" for name in twice)
+    for tensor in graph.outputs:
+        if id(tensor) not in ids and not query.is_constant(tensor):
+            yield f"output {tensor.name!r} is made by no node"
+
+
+def _needs_no_producer(tensor: Tensor, ids: set[int]) -> bool:
+    """Return whether the tensor needs no node to make it; add a constant to ``known``."""
+    if query.is_constant(tensor):
+        ids.add(id(tensor))
+        return True
+    return not tensor.name  # an input that is left out
 
 
 def check_types(model: Model) -> None:
@@ -237,10 +229,10 @@ def _type_variables(node: Node, opset: int) -> Iterable[str]:
     except onnx.defs.SchemaError:
         return  # an operator that the opset does not have, or no longer
     for index in range(len(node.inputs)):
-        one = formal[min(index, len(formal) - 1)] if formal else None
-        if one is None or (index >= len(formal) and not one.is_homogeneous):
+        parameter = formal[min(index, len(formal) - 1)] if formal else None
+        if parameter is None or (index >= len(formal) and not parameter.is_homogeneous):
             return
-        yield one.type_str
+        yield parameter.type_str
 
 
 def check_tensor_sizes(model: Model) -> None:

@@ -55,22 +55,20 @@ def _name_open(tensor: Tensor) -> list[str]:
 
 
 def fill(model: Model, said: Stated) -> bool:
-    """Give tensors what was stated of them and is not inferred; leave open what was named for it.
+    """Fill unknown shapes from value_info; remove the temporary names of open dimensions.
 
     Returns:
-        Whether there was something to give.
+        Whether any shape was filled.
     """
-    is_open = any(not isinstance(d, int) for t in model.graph.inputs for d in _batch(t))
+    is_open = any(
+        not isinstance(d, int) for t in model.graph.inputs for d in (query.shape(t) or ())[:1]
+    )
     filled = [_fill(tensor, dims, said.names, is_open) for tensor, dims in said.shapes]
     tensors = (t for node in model.nodes() for t in node.outputs)
     for tensor in (*model.graph.inputs, *tensors) if said.made else ():
         if tensor.shape is not None and not said.made.isdisjoint(map(str, tensor.shape)):
             tensor.shape = [None if d in said.made else d for d in tensor.shape]
     return any(filled)
-
-
-def _batch(tensor: Tensor) -> tuple[int | str | None, ...]:
-    return (query.shape(tensor) or ())[:1]
 
 
 def _fill(tensor: Tensor, stated: Dims, names: frozenset[str], is_open: bool) -> bool:

@@ -53,13 +53,14 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
         Text that ends in one newline.
     """
     view = View(color, max(width, _NARROWEST))
+    stages = ", ".join(f"{timing.stage} {timing.seconds:.2f} s" for timing in report.timings or ())
     text = ""
     for shown in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
         blocks = [
             _verdict(report, view),
             _rows(report, name, view),
             *_issue_blocks(report, view, shown),
-            _timings(report, view),
+            view.hang(f"timings: {stages}", "", "  ") if stages else [],
         ]
         text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
         if text.count("\n") <= SCREEN_LINES:
@@ -105,7 +106,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         line = elide(headline(reports[0]), view.width)
         return view.paint(line, "bold", style(reports[0])) + "\n"
     failed = sum(map(_fails, reports))
-    warned = sum(not _fails(one) and one.is_doubtful for one in reports)
+    warned = sum(not _fails(report) and report.is_doubtful for report in reports)
     parts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
     counted = ", ".join([count(len(reports), "model"), *filter(None, parts)])
     worst = "red" if failed else "yellow" if warned else "green"
@@ -166,6 +167,11 @@ def _in_brief(issue: Issue) -> str:
 
 def rows(report: Report, name: str) -> list[tuple[str, str]]:
     """Return label and text of the numbers: device, accuracy, crossings, samples, limits."""
+    notes = sum(len(g.findings) for g in groups.standing(report) if g.severity is Severity.NOTE)
+    parts = [count(notes, "note")] if notes else []
+    parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
+    accepted = report.summary.accepted
+    parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
     found = [
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
@@ -176,7 +182,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("samples", _samples(report)),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),
-        ("more", _left_out(report)),
+        ("more", f"{', '.join(parts)}; -v shows them" if parts else ""),
     ]
     return [(label, text) for label, text in found if text]
 
@@ -195,7 +201,7 @@ def _rows(report: Report, name: str, view: View) -> Block:
 
 
 def _device(report: Report) -> str:
-    places = {one.name: one for one in groups.places(report)}
+    places = {place.name: place for place in groups.places(report)}
     nodes = sum(one.nodes for one in places.values())
     there = places.get("device")
     if there is None:
@@ -215,9 +221,9 @@ def _accuracy(report: Report) -> str:
         what = "all is" if report.quantization is None else "activations are"
         return f"not measured: {what} float" if converted else ""
     text = words.scores(found, brief=True)
-    for one in found.outputs:
-        if one.name == found.worst_output:
-            text += f"; worst output {one.name} {words.sqnr(one.sqnr_db, one.cosine)}"
+    for output in found.outputs:
+        if output.name == found.worst_output:
+            text += f"; worst output {output.name} {words.sqnr(output.sqnr_db, output.cosine)}"
     return text
 
 
@@ -229,18 +235,13 @@ def _crossings(report: Report) -> str:
     there, back = device.to_device.bytes, device.to_host.bytes
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
-        moved = _missing_shapes(report)
+        flags = []
+        for one in report.model.inputs:
+            dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
+            flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
+        advice = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
+        moved = f"bytes unknown{advice}"
     return f"{report.summary.transitions}; {moved}"
-
-
-def _missing_shapes(report: Report) -> str:
-    """Return why bytes are unknown, with the flags that give the extents."""
-    flags = []
-    for one in report.model.inputs:
-        dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
-        flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
-    given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
-    return f"bytes unknown{given}"
 
 
 def _samples(report: Report) -> str:
@@ -258,44 +259,24 @@ def _limits(report: Report) -> str:
     return f"{count(needed, 'undocumented limit')}{kernel}; -v lists them" if needed else ""
 
 
-def _left_out(report: Report) -> str:
-    """Return the number of notes and rewrites, which are shown with ``-v``."""
-    notes = sum(len(g.findings) for g in groups.standing(report) if g.severity is Severity.NOTE)
-    parts = [count(notes, "note")] if notes else []
-    parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
-    accepted = report.summary.accepted
-    parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
-    return f"{', '.join(parts)}; -v shows them" if parts else ""
-
-
-def _timings(report: Report, view: View) -> Block:
-    """Return the time of each stage, if it was asked for."""
-    said = ", ".join(f"{one.stage} {one.seconds:.2f} s" for one in report.timings or ())
-    return view.hang(f"timings: {said}", "", "  ") if said else []
-
-
 def _issue_blocks(report: Report, view: View, most: int = _MAX_FINDINGS) -> Iterator[Block]:
     """Yield the worst issues, and the number of those left out."""
     found = issues(report)
     for issue in found[:most]:
-        yield _issue(issue, view)
+        title = issue.title or issue.message
+        heading = view.hang(f"{issue.label}: {title}", "", "  ")
+        heading = _clipped(heading, 1 if issue.title else _MAX_LINES["message"], view)
+        lines = [view.accent(line, issue.label, LABEL_STYLE[issue.label]) for line in heading]
+        if issue.title:
+            lines += _clipped(view.hang(issue.message), _MAX_LINES["message"], view)
+        if issue.more:
+            lines.append(view.paint(f"  and {issue.more} more", "dim"))
+        if issue.fix:
+            lines += _clipped(view.hang(issue.fix, "  fix: ", "       "), _MAX_LINES["fix"], view)
+        yield lines
     hidden = len(found) - most
     if hidden > 0:
         yield [view.paint(f"... and {hidden} more; -v shows them", "dim")]
-
-
-def _issue(issue: Issue, view: View) -> Block:
-    title = issue.title or issue.message
-    heading = view.hang(f"{issue.label}: {title}", "", "  ")
-    heading = _clipped(heading, 1 if issue.title else _MAX_LINES["message"], view)
-    lines = [view.accent(line, issue.label, LABEL_STYLE[issue.label]) for line in heading]
-    if issue.title:
-        lines += _clipped(view.hang(issue.message), _MAX_LINES["message"], view)
-    if issue.more:
-        lines.append(view.paint(f"  and {issue.more} more", "dim"))
-    if issue.fix:
-        lines += _clipped(view.hang(issue.fix, "  fix: ", "       "), _MAX_LINES["fix"], view)
-    return lines
 
 
 def _clipped(lines: Block, limit: int, view: View) -> Block:

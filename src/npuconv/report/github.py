@@ -30,7 +30,7 @@ def render(report: Report) -> str:
     level = "error" if summary.exit_code else "notice"
     lines = [_annotation("warning", path, "not judged", [one]) for one in summary.not_judged]
     lines += [_annotation(level, path, verdict(report), [headline])]
-    lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]
+    lines += [_annotation("warning", path, "npuconv", [warning]) for warning in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]
     return "".join(lines)
 
@@ -65,7 +65,7 @@ def _rule(group: Group, path: str) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    names = [one.node or "the model" for one in entry.findings]
+    names = [finding.node or "the model" for finding in entry.findings]
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"{', '.join(names[:_MAX_NAMES])}{more}: {entry.text}"
 

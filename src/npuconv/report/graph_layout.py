@@ -257,15 +257,11 @@ def draw(layers: Layers) -> Drawing:
     """Fold the layers into columns and draw the lines."""
     if not layers.rows:
         return Drawing(0, 0, (), {}, ())
-    cuts = _cuts(layers)
+    most = max(1, min(_MAX_COLUMNS, len(layers.rows) // _MIN_COLUMN))
+    # The first layer of every column, and behind them the number of layers.
+    cuts = max((_cut(layers, count) for count in range(1, most + 1)), key=lambda c: _fit(layers, c))
     shift(layers, cuts)
     return _Columns(layers, cuts).drawing()
-
-
-def _cuts(layers: Layers) -> list[int]:
-    """Return the first layer of every column, and behind them the number of layers."""
-    most = max(1, min(_MAX_COLUMNS, len(layers.rows) // _MIN_COLUMN))
-    return max((_cut(layers, count) for count in range(1, most + 1)), key=lambda c: _fit(layers, c))
 
 
 def _cut(layers: Layers, columns: int) -> list[int]:
@@ -309,11 +305,6 @@ class _Columns:
         self.rows = max(b - a for a, b in pairwise(cuts))
         self.gutter: dict[int, float] = {}
         self.shift: list[float] = []
-        self.width = round(self._place(cuts))
-        self.height = 2 * self.top + (self.rows - 1) * _PITCH + HEIGHT
-
-    def _place(self, cuts: Sequence[int]) -> float:
-        """Put the columns side by side; return the width of all."""
         right = float(_MARGIN)
         for first, last in pairwise(cuts):
             rows = self.layers.rows[first:last]
@@ -324,7 +315,8 @@ class _Columns:
             if last in self.lanes:
                 self.gutter[last] = right
                 right += _LANE * len(self.lanes[last]) + _MARGIN
-        return right
+        self.width = round(right)
+        self.height = 2 * self.top + (self.rows - 1) * _PITCH + HEIGHT
 
     def _left(self, slot: int) -> float:
         return self.layers.x[slot] - self.layers.width(slot) / 2

@@ -100,7 +100,7 @@ class Group:
 
     @property
     def tally(self) -> str:
-        """Number of findings, with what the label lacks: ``3 findings, was error``."""
+        """Number of findings, and the severity if the label lacks it: ``3 findings, was error``."""
         number = count(len(self.findings), "finding")
         if self.status is Status.REWRITTEN:
             return f"{number}, was {self.severity.value}"
@@ -109,12 +109,12 @@ class Group:
     @property
     def fixes(self) -> tuple[str, ...]:
         """Fixes of the findings, each once."""
-        return unique(one.fix for one in self.findings)
+        return unique(finding.fix for finding in self.findings)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Sources of the limits, each once."""
-        return unique(one.source for one in self.findings)
+        return unique(finding.source for finding in self.findings)
 
 
 def anchor(one: Group | FindingInfo) -> str:
@@ -126,8 +126,8 @@ def anchor(one: Group | FindingInfo) -> str:
 
 def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
     """Return the findings grouped by rule, the most severe rules first."""
-    found = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
-    groups = (Group(*key, members) for key, members in found.items())
+    members_by_rule = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
+    groups = (Group(*key, members) for key, members in members_by_rule.items())
     return tuple(sorted(groups, key=lambda g: (-g.severity.rank, g.code, g.name, g.status)))
 
 
@@ -138,7 +138,7 @@ def standing(report: Report) -> tuple[Group, ...]:
 
 def accepted(report: Report) -> tuple[Group, ...]:
     """Return the remaining findings that a baseline accepts, by rule."""
-    remaining = (one for one in report.findings if one.status is not Status.REWRITTEN)
+    remaining = (finding for finding in report.findings if finding.status is not Status.REWRITTEN)
     return by_rule(one for one in remaining if one.accepted)
 
 
@@ -158,17 +158,17 @@ class Tally:
 
 
 def tally(report: Report) -> Tally:
-    """Count what is left to look at: findings, and the warnings of the summary.
+    """Count the findings that are left to look at, and the warnings of the summary.
 
     An unknown limit that is an error counts as error.
     """
-    number = Counter(kind(one) for one in report.findings if not one.accepted)
+    number = Counter(kind(finding) for finding in report.findings if not finding.accepted)
     warnings = number["warning"] + len(report.summary.warnings)
     return Tally(number["error"], warnings, number["note"], number["unknown"])
 
 
 def verdict(report: Report) -> str:
-    """Return the verdict with what stands against it: ``CONVERTED, 1 warning``."""
+    """Return the verdict with the number of objections: ``CONVERTED, 1 warning``."""
     number = tally(report)
     kinds = ((number.error, "error"), (number.warning, "warning"))
     return ", ".join([verdict_label(report), *(count(n, noun) for n, noun in kinds if n)])
@@ -192,7 +192,7 @@ class PassGroup:
     @property
     def difference(self) -> str:
         """The largest difference that was measured, and how many changes were not measured."""
-        found = [one.max_abs_difference for one in self.rewrites]
+        found = [rewrite.max_abs_difference for rewrite in self.rewrites]
         measured = [value for value in found if value is not None]
         if not measured:
             return "not measured"
@@ -203,7 +203,7 @@ class PassGroup:
     @property
     def references(self) -> str:
         """References that the changes were measured against; ``-`` if none."""
-        return ", ".join(unique(one.reference for one in self.rewrites)) or "-"
+        return ", ".join(unique(rewrite.reference for rewrite in self.rewrites)) or "-"
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -242,22 +242,22 @@ class PlanGroup:
     @property
     def macs(self) -> str:
         """MACs of all nodes, before and after."""
-        before = quantity(total(one.macs_before for one in self.rows))
+        before = quantity(total(row.macs_before for row in self.rows))
         return change(before, quantity(total(one.macs_after for one in self.rows)))
 
     @property
     def weights(self) -> str:
         """Bytes of the weights of all nodes, before and after."""
-        before = size(sum(one.weight_bytes_before for one in self.rows))
+        before = size(sum(row.weight_bytes_before for row in self.rows))
         return change(before, size(sum(one.weight_bytes_after for one in self.rows)))
 
     @property
     def works(self) -> bool:
         """False if the nodes have neither MACs nor weights, and so no cost to show."""
         return any(
-            (one.macs_before, one.macs_after, one.weight_bytes_before, one.weight_bytes_after)
+            (row.macs_before, row.macs_after, row.weight_bytes_before, row.weight_bytes_after)
             != (0, 0, 0, 0)
-            for one in self.rows
+            for row in self.rows
         )
 
     @property
@@ -268,7 +268,7 @@ class PlanGroup:
             one.pass_name, *((a.form, a.chosen, a.obstacle) for a in one.alternatives),
         ))  # fmt: skip
         return tuple(
-            tuple(map(_form, zip(*(one.alternatives for one in choices), strict=True)))
+            tuple(map(_form, zip(*(choice.alternatives for choice in choices), strict=True)))
             for choices in same.values()
         )
 
@@ -300,7 +300,7 @@ def _form(same: tuple[Alternative, ...]) -> str:
 def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
     """Return the measured layers, those with the largest share of the noise first."""
     layers = report.quantization.layers if report.quantization else ()
-    measured = [one for one in layers if one.sqnr_db is not None]
+    measured = [layer for layer in layers if layer.sqnr_db is not None]
     return tuple(
         sorted(measured, key=lambda one: (-(one.noise_share or 0.0), one.sqnr_db or 0.0, one.name))
     )
@@ -312,7 +312,7 @@ def layer_table(layers: Sequence[LayerQuant]) -> tuple[tuple[str, ...], list[tup
     The column of the notes is left out if no layer has one.
     """
     head = ("of the noise", "if alone", "SQNR so far", "note")
-    columns = len(head) if any(one.note for one in layers) else len(head) - 1
+    columns = len(head) if any(layer.note for layer in layers) else len(head) - 1
     rows = []
     for one in layers:
         so_far = sqnr(one.sqnr_db, one.cosine)

@@ -115,7 +115,7 @@ def _environment() -> Environment:
     )
     env.filters["csp_hash"] = _csp_hash
     env.filters["code"] = as_code
-    env.filters["titled"] = _titled
+    env.filters["titled"] = _capitalize_head
     env.filters["anchor"] = groups.anchor
     return env
 
@@ -130,7 +130,7 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _titled(head: str) -> str:
+def _capitalize_head(head: str) -> str:
     """Return a head of a table as it stands in a page; a terminal has it in small letters."""
     return head[:1].upper() + head[1:]
 
@@ -187,7 +187,7 @@ def is_low(sqnr_db: float | None) -> bool:
 
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
     """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
-    low = [is_low(part.sqnr_db) for one in accuracy.outputs for part in (one, *one.parts)]
+    low = [is_low(part.sqnr_db) for output in accuracy.outputs for part in (output, *output.parts)]
     return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
 
 
@@ -262,7 +262,7 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, in the order of the network."""
     layers = report.quantization.layers if report.quantization else ()
     largest = max((one.noise_share or 0.0 for one in layers), default=0.0) or 1.0
-    measured = (one for one in layers if one.cosine is not None or one.sqnr_db is not None)
+    measured = (layer for layer in layers if layer.cosine is not None or layer.sqnr_db is not None)
     return tuple(LayerBar(one, largest) for one in measured)
 
 
@@ -283,8 +283,8 @@ def as_code(text: object) -> Markup:
     Returns:
         Markup in which the only elements are ``<code>``.
     """
-    return Markup(_CODE.sub(_marked, str(escape(visible(str(text))))))
+    return Markup(_CODE.sub(_mark_code, str(escape(visible(str(text))))))
 
 
-def _marked(hit: re.Match[str]) -> str:
+def _mark_code(hit: re.Match[str]) -> str:
     return f"<code>{hit[1]}</code>" if hit[1] else f'<code class="flag">{hit[2]}</code>'

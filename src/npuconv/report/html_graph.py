@@ -115,7 +115,7 @@ def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
 def fused_activations(report: Report) -> dict[str, NodeInfo]:
     """Return the tensors that only an activation of the device reads, and that activation."""
     readers = Counter(t for node in report.nodes for t in node.inputs)
-    outputs = {one.name for one in report.model.outputs}
+    outputs = {output.name for output in report.model.outputs}
     return {
         node.inputs[0]: node
         for node in report.nodes
@@ -253,19 +253,19 @@ class _Details:
     def __init__(self, report: Report) -> None:
         quant = report.quantization
         self.layers = group_by(quant.layers if quant else (), _source_node)
-        self.tensors = {one.name: one for one in (quant.tensors if quant else ())}
+        self.tensors = {tensor.name: tensor for tensor in (quant.tensors if quant else ())}
         self.findings = group_by(report.findings, lambda one: one.node)
 
     def noise(self, box: Box) -> float:
         """Return the share of the noise that the nodes of a box make, 0..1."""
         layers = (one for name in box.names for one in self.layers.get(name, ()))
-        return sum(one.noise_share or 0.0 for one in layers)
+        return sum(layer.noise_share or 0.0 for layer in layers)
 
     def card(self, box: Box, place: tuple[int, int], most_macs: int, most_noise: float) -> Card:
         """Return the card of a box at its place; the shades compare it with the largest."""
         findings = [one for name in box.names if name for one in self.findings.get(name, ())]
         layers = [one for name in box.names for one in self.layers.get(name, ())]
-        kinds = [_kind(one) for one in findings if _kind(one) in _OPEN]
+        kinds = [_kind(finding) for finding in findings if _kind(finding) in _OPEN]
         return Card(
             box=box,
             x=place[0] - BOX // 2,
@@ -297,7 +297,7 @@ class _Details:
             rows.append(("costs", costs))
         rows += [row for layer in layers for row in _layer_rows(layer)]
         tensors = [self.tensors[t] for t in box.makes if t in self.tensors]
-        return rows + [row for one in tensors[:_MAX_TENSORS] for row in _tensor_rows(one)]
+        return rows + [row for tensor in tensors[:_MAX_TENSORS] for row in _tensor_rows(tensor)]
 
 
 def _source_node(layer: LayerQuant) -> str:
@@ -345,10 +345,10 @@ def _kind(finding: FindingInfo) -> str:
 
 def _finding_rows(findings: Iterable[FindingInfo]) -> list[FindingRow]:
     order = (*_OPEN, "note", "rewritten")
-    listed = dict.fromkeys(
+    unique_rows = dict.fromkeys(
         (_kind(one), f"{one.name}: {one.message}", anchor(one)) for one in findings
     )
-    rows = sorted(listed, key=lambda row: order.index(row[0]))
+    rows = sorted(unique_rows, key=lambda row: order.index(row[0]))
     hidden = len(rows) - _MAX_FINDINGS
     more = [("note", f"and {hidden} more, see the findings", "findings")] if hidden > 0 else []
     return rows[:_MAX_FINDINGS] + more

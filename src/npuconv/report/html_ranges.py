@@ -117,18 +117,18 @@ def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the activations, those that are clipped most first."""
     tensors = report.quantization.tensors if report.quantization else ()
     fused = {tensor: node.op for tensor, node in fused_activations(report).items()}
-    return _most_clipped_first(_tensor(one, fused.get(one.name, "")) for one in tensors)
+    return _sort_by_clipping(_tensor(one, fused.get(one.name, "")) for one in tensors)
 
 
 def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the weights of every layer, those that are clipped most first."""
     layers = report.quantization.layers if report.quantization else ()
-    return _most_clipped_first(
-        _weights(one.name, one.weights, one.rounding) for one in layers if one.weights
+    return _sort_by_clipping(
+        _weights(layer.name, layer.weights, layer.rounding) for layer in layers if layer.weights
     )
 
 
-def _most_clipped_first(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
+def _sort_by_clipping(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
     return tuple(sorted(bars, key=lambda bar: -(bar.clipped or 0.0)))
 
 
@@ -170,13 +170,13 @@ def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
     high = max(0.0, *(max(one.maximum, one.highest) for one in rows))
     return tuple(
         ChannelBar(
-            one.channel,
-            bar_of(one.minimum, one.maximum, low, high),
-            bar_of(one.lowest, one.highest, low, high),
-            f"channel {one.channel}: {one.minimum:.4g} to {one.maximum:.4g}, "
-            f"int8 {one.lowest:.4g} to {one.highest:.4g}",
+            row.channel,
+            bar_of(row.minimum, row.maximum, low, high),
+            bar_of(row.lowest, row.highest, low, high),
+            f"channel {row.channel}: {row.minimum:.4g} to {row.maximum:.4g}, "
+            f"int8 {row.lowest:.4g} to {row.highest:.4g}",
         )
-        for one in rows
+        for row in rows
     )
 
 

@@ -21,17 +21,17 @@ class _Job(Protocol):
 
 
 def shown_names(jobs: Sequence[_Job]) -> dict[str, str]:
-    """Return what to call each job, by its name.
+    """Return the short name of each job, by its name.
 
     That is its name; but for a ``model.onnx``, with its folder in the place of ``model``, unless
     two jobs then had the same name.
     """
-    named = {job.name: _named_by_folder(job) for job in jobs}
+    named = {job.name: _name_by_folder(job) for job in jobs}
     times = Counter(named.values())
     return {name: shown if times[shown] == 1 else name for name, shown in named.items()}
 
 
-def _named_by_folder(job: _Job) -> str:
+def _name_by_folder(job: _Job) -> str:
     *parts, last = job.name.split("/")
     folder = PurePosixPath(job.model).parent.name
     if last != _UNNAMED or PurePosixPath(job.model).name != files.UNNAMED or folder in ("", ".."):

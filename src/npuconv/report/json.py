@@ -30,7 +30,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         "reports": [report.model_dump(mode="json", by_alias=True) for report in reports],
     }
     if unreadable:
-        data["unreadable"] = [one._asdict() for one in unreadable]
+        data["unreadable"] = [file._asdict() for file in unreadable]
     return dumps(data)
 
 

@@ -64,7 +64,15 @@ def _document(suites: Sequence[ET.Element]) -> str:
 
 def _suite(report: Report) -> ET.Element:
     suite = ET.Element("testsuite", name=_safe(f"{report.model.path} on {report.target.name}"))
-    suite.append(_verdict(report))
+    summary = report.summary
+    case = ET.Element("testcase", classname=_safe(report.model.path), name="verdict")
+    headline = _safe(f"{verdict(report)}: {summary.headline}")
+    if summary.exit_code:
+        ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
+    lines = [_safe(f"not judged: {one}") for one in summary.not_judged]
+    lines += [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
+    ET.SubElement(case, "system-out").text = "\n".join(lines)
+    suite.append(case)
     cases = group_by(report.findings, lambda one: (one.code, one.node))
     suite.extend(_case(members, report) for members in cases.values())
     found = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
@@ -82,24 +90,12 @@ def _add_error(suite: ET.Element, path: str, name: str, message: str, text: str)
     return error
 
 
-def _verdict(report: Report) -> ET.Element:
-    summary = report.summary
-    case = ET.Element("testcase", classname=_safe(report.model.path), name="verdict")
-    headline = _safe(f"{verdict(report)}: {summary.headline}")
-    if summary.exit_code:
-        ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
-    lines = [_safe(f"not judged: {one}") for one in summary.not_judged]
-    lines += [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
-    ET.SubElement(case, "system-out").text = "\n".join(lines)
-    return case
-
-
 def _case(findings: Sequence[FindingInfo], report: Report) -> ET.Element:
     """Return the case of one rule on one node; the most severe finding decides its result."""
     first = findings[0]
     name = _safe(f"{first.code} {first.name}: {first.node or 'the model'}")
     case = ET.Element("testcase", classname=_safe(report.model.path), name=name)
-    outcomes = [_outcome(one) for one in findings]
+    outcomes = [_outcome(finding) for finding in findings]
     text = "\n".join(_line(one) for one in findings)
     for outcome in ("failure", "skipped"):
         if outcome in outcomes:

@@ -108,8 +108,8 @@ def _join(blocks: Iterable[str]) -> str:
 
 
 def _document(report: Report) -> list[str]:
-    found = [block for one in sections(report, each=False) for block in _section(one)]
-    return [*_verdict(report), *([] if report.left else ["No findings."]), *found]
+    blocks = [block for section in sections(report, each=False) for block in _section(section)]
+    return [*_verdict(report), *([] if report.left else ["No findings."]), *blocks]
 
 
 def _verdict(report: Report) -> list[str]:
@@ -125,11 +125,17 @@ def _verdict(report: Report) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    """Return the title with what belongs to it, folded away where the section is."""
+    """Return the title and the parts, folded away where the section is."""
     blocks, lines = [], list[str]()
     for part in section.parts:
         if isinstance(part, Table):
-            blocks += _cut_table(part)
+            rows = [
+                [code(cell) if at in part.names else text(cell) for at, cell in enumerate(row)]
+                for row in part.rows[:_MAX_LINES]
+            ]
+            hidden = len(part.rows) - _MAX_LINES
+            more = [f"... and {count(hidden, 'more row')}."] if hidden > 0 else []
+            blocks += [table(part.head, rows, columns=part.numbers), *more]
         elif isinstance(part, Note):
             blocks.append(f"{part.label}: {_several(part.texts)}")
         elif isinstance(part, Item):
@@ -141,16 +147,6 @@ def _section(section: Section) -> list[str]:
         return [f"<details><summary>{text(section.title)}</summary>\n\n{body}\n\n</details>"]
     listed = _cut(lines) if len(lines) <= _MAX_OPEN else folded(f"{len(lines)} entries", lines)
     return [f"### {text(section.title)}", *blocks, *listed]
-
-
-def _cut_table(part: Table) -> list[str]:
-    rows = [
-        [code(cell) if at in part.names else text(cell) for at, cell in enumerate(row)]
-        for row in part.rows[:_MAX_LINES]
-    ]
-    hidden = len(part.rows) - _MAX_LINES
-    more = [f"... and {count(hidden, 'more row')}."] if hidden > 0 else []
-    return [table(part.head, rows, columns=part.numbers), *more]
 
 
 def _cut(lines: Sequence[str]) -> list[str]:

@@ -105,10 +105,10 @@ def _notification(level: str, path: str, message: str) -> _Json:
 def _run(reports: Sequence[Report]) -> _Json:
     paths = list(dict.fromkeys(report.model.path for report in reports))
     found = [
-        (report, one)
+        (report, finding)
         for report in reports
         for group in (*standing(report), *accepted(report))
-        for one in group.findings
+        for finding in group.findings
     ]
     rules: dict[str, _Json] = {}
     alike: dict[object, list[tuple[Report, FindingInfo]]] = {}
@@ -137,8 +137,7 @@ def _run(reports: Sequence[Report]) -> _Json:
 
 
 def _rule(finding: FindingInfo, report: Report) -> _Json:
-    """Return the rule as code scanning shows it."""
-    known = (one for one in report.rules if one.code == finding.code)
+    known = (rule for rule in report.rules if rule.code == finding.code)
     info = next(known, None) or _unexplained(finding)
     return {
         "id": info.code,

@@ -44,7 +44,7 @@ Part = str | Table | Item | Note
 
 @dataclass(frozen=True)
 class Section:
-    """A title with what stands below it."""
+    """A title and the parts below it."""
 
     title: str
     parts: Sequence[Part]
@@ -113,9 +113,9 @@ def _plan(report: Report, *, each: bool) -> Section:
 
 def _rewrites(report: Report) -> Section:
     changes = (
-        f"{one.pass_name}: {one.node or 'the model'}: {one.before} -> {one.after}"
-        + (f" ({one.note})" if one.note else "")
-        for one in report.rewrites
+        f"{rewrite.pass_name}: {rewrite.node or 'the model'}: {rewrite.before} -> {rewrite.after}"
+        + (f" ({rewrite.note})" if rewrite.note else "")
+        for rewrite in report.rewrites
     )
     rows = [one.row for one in groups.by_pass(report)]
     parts: list[Part] = [Table(groups.PASS_HEAD, rows, (1,)), *changes] if rows else []
@@ -124,7 +124,7 @@ def _rewrites(report: Report) -> Section:
 
 def _placement(report: Report) -> Iterator[Section]:
     """Yield nodes and work of each placement, and the subgraphs of the device."""
-    rows, device = [one.row for one in groups.places(report)], report.device
+    rows, device = [place.row for place in groups.places(report)], report.device
     if not rows:
         return
     parts: list[Part] = [Table(groups.PLACE_HEAD, rows, (1, 2, 3, 4), ())]
@@ -135,7 +135,7 @@ def _placement(report: Report) -> Iterator[Section]:
     yield Section(f"Placement: {crossings} between device and host", parts)
     if device is not None and device.subgraphs:
         head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
-        cells = [words.subgraph_row(one) for one in device.subgraphs]
+        cells = [words.subgraph_row(subgraph) for subgraph in device.subgraphs]
         yield Section("Subgraphs", [Table(head, cells, (0, 1, 2, 5, 6), (3, 4))], folded=True)
 
 
@@ -167,7 +167,6 @@ def _quantization(report: Report) -> Section:
 
 
 def _accuracy(report: Report) -> Section:
-    """Return the accuracy of the int8 model, and of its outputs."""
     measured, parts = report.accuracy, list[Part]()
     if measured is not None:
         parts = [f"{words.scores(measured)}; on {words.measured_on(measured)}", *measured.notes]
@@ -185,5 +184,5 @@ def _layers(report: Report) -> Section:
 
 
 def _timings(report: Report) -> Section:
-    rows = [(one.stage, f"{one.seconds:.2f} s") for one in report.timings or ()]
+    rows = [(timing.stage, f"{timing.seconds:.2f} s") for timing in report.timings or ()]
     return Section("Timings", [Table(("stage", "time"), rows, (1,), ())] if rows else [])

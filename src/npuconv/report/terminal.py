@@ -90,9 +90,9 @@ def elide(text: str, width: int) -> str:
     """Return the text with its middle left out if it does not fit; at least 5 columns."""
     if cells(text) <= width:
         return text
-    keep = max(width - 3, 2)
-    tail = _take(text[::-1], keep - keep // 3)[::-1]
-    return f"{_take(text, keep - cells(tail))}...{tail}"
+    room = max(width - 3, 2)
+    tail = _take(text[::-1], room - room // 3)[::-1]
+    return f"{_take(text, room - cells(tail))}...{tail}"
 
 
 def wrap(text: str, width: int) -> list[str]:

@@ -106,7 +106,7 @@ def _jobs(batch: BatchReport, view: View) -> Block:
 
 
 def _batch_names(batch: BatchReport) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return what tells the jobs from each other, and the titles of these columns.
+    """Return the columns that tell the jobs from each other: titles, and a row for each job.
 
     That is the model, by its folder where it is called ``model.onnx`` and without the folders that
     all share; target, and form, where they differ. Where models are not told apart, as those of
@@ -116,7 +116,10 @@ def _batch_names(batch: BatchReport) -> tuple[tuple[str, ...], list[tuple[str, .
     targets, forms = [target for target, _ in pairs], [form for _, form in pairs]
     shown = {"target": targets} if len(set(targets)) > 1 else {}
     shown |= {"form": forms} if len(set(pairs)) > len(set(targets)) else {}
-    for title, names in (("model", _models(batch)), ("job", [_besides(job) for job in batch.jobs])):
+    for title, names in (
+        ("model", _models(batch)),
+        ("job", [_job_without_target(job) for job in batch.jobs]),
+    ):
         rows = list(zip(names, *shown.values(), strict=True))
         if len(set(rows)) == len(rows):
             return (title, *shown), rows
@@ -134,7 +137,7 @@ def _models(batch: BatchReport) -> list[str]:
     return [stem.removeprefix(shared).removeprefix("/") for stem in stems]
 
 
-def _besides(job: BatchJob) -> str:
+def _job_without_target(job: BatchJob) -> str:
     """Return the name of a job without its target, its form, and ``model`` at the end."""
     parts = [part for part in job.name.split("/") if part not in (job.target, job.format)]
     return "/".join(parts).removesuffix(f"/{files.UNNAMED.removesuffix('.onnx')}")
@@ -150,11 +153,10 @@ def _causes(batch: BatchReport, view: View) -> Block:
 
 
 def _files(job: BatchJob, view: View) -> Block:
-    return [*view.title(job.name), *(f"  {view.safe(one.path)}" for one in job.files)]
+    return [*view.title(job.name), *(f"  {view.safe(file.path)}" for file in job.files)]
 
 
 def _overview(reports: Sequence[Report], view: View) -> Block:
-    """Return a table with one row for each report."""
     if not reports:
         return ["no models"]
     refused = sum(not report.ok for report in reports)
@@ -185,7 +187,6 @@ def _notices(sentences: Sequence[str], label: str, view: View) -> Block:
 
 
 def _section(section: Section, view: View) -> Block:
-    """Return the title, and below it what belongs to it."""
     if section.label:
         style = LABEL_STYLE[section.label]
         heading = view.hang(section.title, "", "  ")
@@ -198,19 +199,16 @@ def _section(section: Section, view: View) -> Block:
         elif isinstance(part, Item):
             lines += _item(part, view)
         elif isinstance(part, Note):
-            lines += _labelled(f"  {part.label}: ", part.texts, view)
+            label = f"  {part.label}: "
+            indent = " " * len(label)
+            lines += [
+                line
+                for at, text in enumerate(part.texts)
+                for line in view.hang(text, indent if at else label, indent)
+            ]
         else:
             lines += view.hang(part)
     return lines
-
-
-def _labelled(label: str, texts: Sequence[str], view: View) -> Block:
-    rest = " " * len(label)
-    return [
-        line
-        for at, text in enumerate(texts)
-        for line in view.hang(text, rest if at else label, rest)
-    ]
 
 
 def _item(item: Item, view: View) -> Block:

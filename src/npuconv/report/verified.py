@@ -40,7 +40,7 @@ class SideBySide:
 
 def render(found: VerifyReport) -> str:
     """Render the page: outputs, a chart of the layers, and both models layer by layer."""
-    rows = [side_by_side(one) for one in found.layers]
+    rows = [side_by_side(layer) for layer in found.layers]
     return page(
         "verify.html.j2",
         found=found,
@@ -61,10 +61,10 @@ def render_csv(found: VerifyReport) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_HEAD)
-    for one in found.outputs:
-        shares = (one.top1_agreement, one.agreement)
-        table.writerow(_row("output", one.name, one, shares=shares))
-        for part in one.parts:
+    for output in found.outputs:
+        shares = (output.top1_agreement, output.agreement)
+        table.writerow(_row("output", output.name, output, shares=shares))
+        for part in output.parts:
             table.writerow(_row("part", part.name, part))
     for layer in found.layers:
         ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))

@@ -73,7 +73,7 @@ def size(number: int | None) -> str:
 
 def shape(dims: Sequence[int | str | None]) -> str:
     """Return a shape: ``1 x 3 x 224 x ?``."""
-    return " x ".join("?" if one is None else str(one) for one in dims) or "one number"
+    return " x ".join("?" if dim is None else str(dim) for dim in dims) or "one number"
 
 
 def change(before: str, after: str) -> str:
@@ -148,8 +148,8 @@ def kept_float(report: Report) -> str:
         return ""
     without = device.kept_float
     patterns = "; ".join(
-        f"{one.pattern!r} {count(one.nodes, 'node')}, {quantity(one.macs)} MACs"
-        for one in without.patterns
+        f"{pattern.pattern!r} {count(pattern.nodes, 'node')}, {quantity(pattern.macs)} MACs"
+        for pattern in without.patterns
     )
     moved = size(total((device.to_device.bytes, device.to_host.bytes)))
     return (
@@ -226,7 +226,7 @@ def agreements(accuracy: Accuracy) -> list[str]:
     """Return top-1 agreement, and the agreement of outputs that hold indices."""
     found = [f"{one.name} {equal(one)}" for one in accuracy.outputs if one.holds_indices]
     if accuracy.top1_agreement is not None:
-        positions = sum(one.positions for one in accuracy.outputs)
+        positions = sum(output.positions for output in accuracy.outputs)
         found.append(f"top-1 agreement {part_of(accuracy.top1_agreement, positions)}")
     return found
 
@@ -268,7 +268,7 @@ def extra_macs(budget: Budget) -> str:
     """Return the extra MACs that were spent on accuracy, and the gain."""
     what = [count(len(budget.repeated), "layer")] if budget.repeated else []
     if budget.channels:
-        copies = sum(one.copies for one in budget.channels)
+        copies = sum(channel.copies for channel in budget.channels)
         what.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
     if not what:
         return f"no extra MACs: {_why_nothing(budget)}"
@@ -319,7 +319,7 @@ def padded(padding: HostPadding) -> str:
 
 
 def quantization(quant: Quantization) -> list[str]:
-    """Return format, method, samples, and what else was done for the sake of int8."""
+    """Return format, method, samples, and other steps of the quantization."""
     parts = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     parts += [extra_macs(quant.budget)] if quant.budget is not None else []
     parts += [padded(quant.host_padding)] if quant.host_padding is not None else []
@@ -331,7 +331,7 @@ def summed(sums: PartialSums) -> str:
     """Return the number of partial sums, their cost, and the layer that costs most."""
     number = sum(one.tensors for one in sums.layers)
     what = f"{count(number, 'partial sum')} of {count(len(sums.layers), 'layer')} rounded to int8"
-    costs = [(one.cost_db, one.node) for one in sums.layers if one.cost_db is not None]
+    costs = [(layer.cost_db, layer.node) for layer in sums.layers if layer.cost_db is not None]
     if sums.cost_db is None or not costs:
         return what
     most, node = max(costs)

@@ -133,16 +133,14 @@ def read(name_or_path: str | Path) -> yamlio.Document:
         return yamlio.loads(_text_of(name), name=name, error=TargetError)
     if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
         hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
-        raise TargetError(f"unknown target {name!r}; known: {_known()}", hint=hint)
+        raise TargetError(
+            f"unknown target {name!r}; known: {', '.join(builtin_names())}", hint=hint
+        )
     return yamlio.load(name, error=TargetError)
 
 
 def _text_of(name: str) -> str:
     return resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
-
-
-def _known() -> str:
-    return ", ".join(builtin_names())
 
 
 _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
@@ -165,39 +163,43 @@ def answered(target: Description, answers: Iterable[str], file: str) -> dict[str
         UsageError: no such limit is marked ``?``, or the value has no such form.
     """
     limits = {dotted(path): (path, limit) for path, limit in target.limits() if not limit.known}
-    given: dict[KeyPath, Limit] = {}
+    by_path: dict[KeyPath, Limit] = {}
     for text in answers:
         name, _, value = (part.strip() for part in text.partition("="))
-        for path, old in _named(name, limits, text):
+        for path, old in _find_open_limits(name, limits, text):
             limit = Limit.model_validate(
-                {**_predicate(str(path[-1]), value, text), "source": old.source, "why": said(text)}
+                {
+                    **_parse_value(str(path[-1]), value, text),
+                    "source": old.source,
+                    "why": said(text),
+                }
             )
             limit.locate(Place(file, dotted(path), old.line))
-            given[path] = limit
+            by_path[path] = limit
     operators = {
-        name: _with(operator, ("operators", name), given)
+        name: _with_answers(operator, ("operators", name), by_path)
         for name, operator in target.operators.items()
     }
-    common = _with(target.all_operators, ("all_operators",), given)
+    common = _with_answers(target.all_operators, ("all_operators",), by_path)
     return {"operators": operators, "all_operators": common}
 
 
 def said(answer: str) -> str:
-    """Return what citations and assumptions say of an answer."""
+    """Return the text of an answer in citations and assumptions."""
     return f"assumed for this run: --assume {answer}"
 
 
 def paths(target: Description, answers: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the path of every limit that was answered, with what was assumed."""
-    wanted = {said(answer) for answer in answers}
+    """Return the path of every limit that was answered, with the assumed value."""
+    texts = {said(answer) for answer in answers}
     return [
         (dotted(path), f"{limit.text()} (--assume)")
         for path, limit in target.limits()
-        if limit.why in wanted
+        if limit.why in texts
     ]
 
 
-def _named(
+def _find_open_limits(
     name: str, limits: Mapping[str, tuple[KeyPath, Limit]], text: str
 ) -> list[tuple[KeyPath, Limit]]:
     """Return the undocumented limits of this name.
@@ -208,20 +210,20 @@ def _named(
     if "=" not in text or not name:
         raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
     operator, _, fact = name.rpartition(".")
-    found = [
+    matches = [
         (path, limit)
         for path, limit in limits.values()
         if str(path[-1]) == fact and (not operator or operator in map(str, path))
     ]
-    if found:
-        return found
-    known = list(dict.fromkeys(str(path[-1]) for path, _ in limits.values()))
-    near = yamlio.suggest(fact, known)
-    hint = near or f"those marked '?' are {', '.join(known) or 'none'}"
+    if matches:
+        return matches
+    names = list(dict.fromkeys(str(path[-1]) for path, _ in limits.values()))
+    near = yamlio.suggest(fact, names)
+    hint = near or f"those marked '?' are {', '.join(names) or 'none'}"
     raise UsageError(f"--assume {text!r}: the target has no undocumented limit {name!r}", hint=hint)
 
 
-def _predicate(fact: str, value: str, text: str) -> dict[str, Any]:
+def _parse_value(fact: str, value: str, text: str) -> dict[str, Any]:
     """Return the limit that a value stands for."""
     kind = FACTS[fact].kind if fact in FACTS else "str"
     if kind == "bool" and value in ("true", "false"):
@@ -238,18 +240,18 @@ def _predicate(fact: str, value: str, text: str) -> dict[str, Any]:
     raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
 
 
-def _with(part: Any, top: KeyPath, given: Mapping[KeyPath, Limit]) -> Any:
+def _with_answers(part: Any, top: KeyPath, given: Mapping[KeyPath, Limit]) -> Any:
     """Return an operator, or what is common to all, with the limits that were answered."""
-    update: dict[str, Any] = {"limits": _replaced((*top, "limits"), part.limits, given)}
+    update: dict[str, Any] = {"limits": _replace_limits((*top, "limits"), part.limits, given)}
     if isinstance(part, Operator):
         update["modes"] = {
-            mode: _replaced((*top, "modes", mode), limits, given)
+            mode: _replace_limits((*top, "modes", mode), limits, given)
             for mode, limits in part.modes.items()
         }
     return part.model_copy(update=update)
 
 
-def _replaced(
+def _replace_limits(
     top: KeyPath, limits: Mapping[str, Limit], given: Mapping[KeyPath, Limit]
 ) -> dict[str, Limit]:
     return {name: given.get((*top, name), limit) for name, limit in limits.items()}

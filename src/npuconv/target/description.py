@@ -73,7 +73,7 @@ class Requantize(Strict):
         return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
 
     def words(self) -> str:
-        """Return what the metadata of a model say, for the simulator."""
+        """Return the text in the metadata of a model, for the simulator."""
         if self.kind != "shift":
             return self.kind
         return f"shift {self.multiplier_bits} {self.max_shift} {self.rounding}"
@@ -153,7 +153,7 @@ class Bias(Block):
 
     @property
     def used(self) -> str:
-        """The type to write: ``dtype``, or what is assumed if that is unknown."""
+        """The type to write: ``dtype``, or the assumed one if that is unknown."""
         return str(self.dtype) if self.known else self.assume
 
 

@@ -293,7 +293,10 @@ def check_cel(source: str) -> None:
     Raises:
         CelError: not CEL, an unknown fact or function, mixed types, or not a truth value.
     """
-    _check_costs(source)
+    if len(source) > MAX_CHARACTERS:  # a relation is evaluated for every node
+        raise CelError(f"longer than {MAX_CHARACTERS} characters")
+    if len(re.findall(_MACRO.format(r"\w+"), source)) > MAX_LOOPS:
+        raise CelError(f"more than {MAX_LOOPS} of all, exists, map and filter")
     try:
         program = compile_cel(source)
     except ValueError as cause:
@@ -307,14 +310,6 @@ def check_cel(source: str) -> None:
         return  # depends on the values; `holds` says None then
     if not isinstance(result, bool):
         raise CelError("must be true or false, such as 'stride_h == 1'")
-
-
-def _check_costs(source: str) -> None:
-    """Refuse long expressions and nested loops: a relation is evaluated for every node."""
-    if len(source) > MAX_CHARACTERS:
-        raise CelError(f"longer than {MAX_CHARACTERS} characters")
-    if len(re.findall(_MACRO.format(r"\w+"), source)) > MAX_LOOPS:
-        raise CelError(f"more than {MAX_LOOPS} of all, exists, map and filter")
 
 
 def _check_names(source: str, program: Any) -> None:

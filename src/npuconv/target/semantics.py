@@ -90,13 +90,13 @@ def _fact_problems(key: KeyPath, limits: dict[str, Limit]) -> Iterator[Problem]:
 
 def _domain_problems(path: KeyPath, operator: Operator) -> Iterator[Problem]:
     domain = canonical_domain(operator.domain)
-    known = table()
-    if domain not in known:
-        hint = yamlio.suggest(domain, known)
+    domains = table()
+    if domain not in domains:
+        hint = yamlio.suggest(domain, domains)
         yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
-    elif path[-1] not in known[domain]:
+    elif path[-1] not in domains[domain]:
         of = f"the domain {domain!r}" if domain else "ONNX"
-        hint = yamlio.suggest(path[-1], known[domain])
+        hint = yamlio.suggest(path[-1], domains[domain])
         yield Problem(path, f"{path[-1]!r} is not an operator of {of}", hint)
 
 
@@ -123,10 +123,6 @@ def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
         yield from _value_problems(where, limit, FACTS["pad_value"])
     elif path[0] in ("operators", "all_operators") and path[-1] in FACTS:
         yield from _value_problems(where, limit, FACTS[str(path[-1])])
-    yield from _order_problems(where, limit)
-
-
-def _order_problems(where: KeyPath, limit: Limit) -> Iterator[Problem]:
     numbers = [value for value in limit.values if _is_int(value)]
     if limit.predicate == "range" and len(numbers) == 2 and numbers[0] > numbers[1]:
         message = f"range: {numbers[0]} is greater than {numbers[1]}"
@@ -180,15 +176,11 @@ def _relation_problems(
             check_cel(source)
         except CelError as fault:
             where = (*path, key)
-            offset = _columns(document, where, fault.offset)
+            line, column = document.mark(where, key=False)
+            first = document.text.splitlines()[line - 1][column - 1]
+            # A quote takes a column; the lines of a block have columns of their own.
+            offset = 0 if first in "|>" else fault.offset + (first in "\"'")
             yield Problem(where, fault.message, fault.hint, offset)
-
-
-def _columns(document: yamlio.Document, path: KeyPath, offset: int) -> int:
-    """Return the columns from the start of a value to a character of it; 0 for a block of lines."""
-    line, column = document.mark(path, key=False)
-    first = document.text.splitlines()[line - 1][column - 1]
-    return {"|": 0, ">": 0, '"': offset + 1, "'": offset + 1}.get(first, offset)
 
 
 def _fused_problems(target: Description) -> Iterator[Problem]:
@@ -205,11 +197,11 @@ def _fused_problems(target: Description) -> Iterator[Problem]:
 
 def lint(document: yamlio.Document) -> list[LocatedError]:
     """Return every problem of a target file, in the order of the file."""
-    found = yamlio.problems(document, Description, error=TargetError)
-    target = _salvage(document) if found else Description.model_validate(document.data)
+    problems = yamlio.problems(document, Description, error=TargetError)
+    target = _salvage(document) if problems else Description.model_validate(document.data)
     if target is not None:
-        found += semantic_problems(target, document)
-    return sorted(found, key=lambda error: (error.line, error.column))
+        problems += semantic_problems(target, document)
+    return sorted(problems, key=lambda error: (error.line, error.column))
 
 
 def _salvage(document: yamlio.Document) -> Description | None:

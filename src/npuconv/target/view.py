@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from npuconv.errors import LocatedError, TargetError
+from npuconv.errors import TargetError
 from npuconv.facts import FACTS
 from npuconv.target import Operator, Target, builtin_names, read, value_text
-from npuconv.target.description import COST_WEIGHTS, Bias, Block, Costs, Demands
+from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands
 from npuconv.target.limit import Cited, Limit
 from npuconv.target.semantics import lint
 
@@ -36,7 +36,8 @@ def as_text(target: Target) -> str:
         lines += ["", f"{name}{_cited(block)}", *_indented(_rows(block_rows(block)))]
     fused = target.fused_activations
     lines += ["", f"fused_activations: {with_assumed(fused)}{_cited(fused)}"]
-    lines += _section("costs", _cost_rows(target.costs))
+    weights = [name for name in COST_WEIGHTS if name in target.costs.model_fields_set]
+    lines += _section("costs", ((name, f"{getattr(target.costs, name):g}") for name in weights))
     lines += _section("all operators", _operator_rows(target.all_operators))
     for name, operator in target.operators.items():
         title = name + (f" ({operator.domain})" if operator.domain else "")
@@ -68,14 +69,12 @@ def lint_lines(name_or_path: str) -> list[str]:
         problems = lint(read(name_or_path))
     except TargetError as cause:
         problems = [cause]
-    return [_lint_line(problem) for problem in problems]
-
-
-def _lint_line(error: LocatedError) -> str:
-    where = error.file + (f":{error.line}:{error.column}" if error.line else "")
-    if not where:
-        return f"error: {error}"
-    return f"{where}: error: {str(error).removeprefix(where + ': ')}"
+    lines = []
+    for error in problems:
+        where = error.file + (f":{error.line}:{error.column}" if error.line else "")
+        prefix = f"{where}: " if where else ""
+        lines.append(f"{prefix}error: {str(error).removeprefix(prefix)}")
+    return lines
 
 
 def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
@@ -90,15 +89,8 @@ def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
 
 
 def _section(title: str, rows: Iterator[tuple[str, ...]]) -> list[str]:
-    """Return a table under its title, or nothing."""
     lines = _indented(_rows(rows))
     return ["", title, *lines] if lines else []
-
-
-def _cost_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
-    """Return the weights that the file sets."""
-    given = [name for name in COST_WEIGHTS if name in costs.model_fields_set]
-    return ((name, f"{getattr(costs, name):g}") for name in given)
 
 
 def _operator_rows(operator: Demands) -> Iterator[tuple[str, ...]]:
@@ -115,7 +107,7 @@ def _limit_rows(limits: dict[str, Limit], of: str = "") -> Iterator[tuple[str, .
 
 
 def with_assumed(limit: Limit) -> str:
-    """Return a limit with what is taken as allowed while it is not known."""
+    """Return a limit with the assumed value while it is not known."""
     return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
 
 
@@ -193,7 +185,11 @@ def _groups(target: Target) -> Iterator[tuple[str, Rows]]:
     yield "costs", {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
     yield _ALL, _limits(target.all_operators)
     for name, operator in target.operators.items():
-        yield name, _operator(operator)
+        rows = {"operator": "listed", **({"domain": operator.domain} if operator.domain else {})}
+        rows |= _limits(operator)
+        for mode, limits in operator.modes.items():
+            rows |= {f"{name} ({mode})": with_assumed(limit) for name, limit in limits.items()}
+        yield name, rows
 
 
 def _general(target: Target) -> Rows:
@@ -203,14 +199,6 @@ def _general(target: Target) -> Rows:
         "unlisted_operators": target.unlisted_operators,
         "fused_activations": with_assumed(target.fused_activations),
     }
-
-
-def _operator(operator: Operator) -> Rows:
-    rows = {"operator": "listed", **({"domain": operator.domain} if operator.domain else {})}
-    rows |= _limits(operator)
-    for mode, limits in operator.modes.items():
-        rows |= {f"{name} ({mode})": with_assumed(limit) for name, limit in limits.items()}
-    return rows
 
 
 def _limits(part: Demands) -> Rows:

@@ -161,7 +161,8 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
     faults: list[yaml.YAMLError] = []
     try:
         node = yaml.compose(text, Loader=_Loader)
-        if _is_empty(node):
+        # A file may be empty, have comments only, or only the line "---".
+        if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
             return Document({}, name, text, {(): ((1, 1), (1, 1))})
         if not isinstance(node, yaml.MappingNode):
             raise _fault("the top level must be a mapping of keys to values", node)
@@ -178,11 +179,6 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
         error,
     )
     return Document(data, name, text, places)
-
-
-def _is_empty(node: yaml.Node | None) -> bool:
-    """Return whether a file has no keys: nothing but comments, or only the line ``---``."""
-    return node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style))
 
 
 def validate(document: Document, model: type[ModelT], *, error: type[LocatedError]) -> ModelT:

@@ -67,7 +67,7 @@ def read_with_types(chain: Arithmetic):
 def loaded(proto):
     from npuconv.model import load
 
-    inferred = shapes._inferred(proto)[0] or proto
+    inferred = shapes._run_inference(proto)[0] or proto
     known = {info.name: info for info in inferred.graph.output}
     for info in proto.graph.output:
         if known[info.name].type.tensor_type.HasField("shape"):

@@ -205,7 +205,7 @@ def samples_not_judged(samples: Samples) -> tuple[str, ...]:
 
 
 def _crossings(options: Options, crossing: int | None) -> str:
-    """Name the flag that lets the host pad what the device makes, and what that may cost."""
+    """Name the flag that lets the host pad tensors of the device, and its possible cost."""
     percent = options.max_extra_bytes
     if percent is None:
         return f"--pad-on-host {options.pad_on_host}"
@@ -216,11 +216,11 @@ def _crossings(options: Options, crossing: int | None) -> str:
 def _counting(options: Options) -> Iterator[Rule]:
     """Yield the rules about samples whose findings would stop a conversion."""
     for rule in all_rules():
-        if rule.at in ("calibrated", "measured") and _stops(rule, options):
+        if rule.at in ("calibrated", "measured") and _stops_conversion(rule, options):
             yield rule
 
 
-def _stops(rule: Rule, options: Options) -> bool:
+def _stops_conversion(rule: Rule, options: Options) -> bool:
     raised = rule.code == _MEASURED and options.min_sqnr is not None
     severity = Severity.ERROR if raised else rule.severity
     finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")

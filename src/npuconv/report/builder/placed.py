@@ -33,49 +33,39 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
 
     ``before`` are rows of the graph before steps for accuracy changed it.
     """
-    found = partition.subgraphs(legal.model, legal.plan)
-    number = {id(node): at for at, one in enumerate(found, 1) for node in one.nodes}
+    subgraphs = partition.subgraphs(legal.model, legal.plan)
+    number = {id(node): at for at, one in enumerate(subgraphs, 1) for node in one.nodes}
     nodes = tuple(_node(legal, n, number.get(id(n))) for n in legal.model.nodes())
     rewritten = rewritten_rows(legal) if before is None else before.rewritten
-    return GraphRows(rewritten, nodes, _device(legal, nodes, found))
-
-
-def _device(
-    legal: LegalModel,
-    nodes: tuple[schema.NodeInfo, ...],
-    found: list[partition.Subgraph],
-) -> schema.Device:
     on_device = total(node.macs for node in nodes if node.placement == "device")
     crossing = partition.crossings(legal.model, legal.plan)
     macs: dict[int | None, list[int | None]] = {}
     for node in nodes:
         macs.setdefault(node.subgraph, []).append(node.macs)
-    return schema.Device(
-        macs_before=_macs_before(legal),
+    costs, taken = legal.source.costs, legal.source.taken
+    device = schema.Device(
+        macs_before=schema.MacShare(
+            device=total(cost.macs for label, cost in costs.items() if label in taken),
+            total=total(cost.macs for cost in costs.values()),
+        ),
         macs_after=schema.MacShare(device=on_device, total=total(node.macs for node in nodes)),
         to_device=_traffic(crossing.to_device),
         to_host=_traffic(crossing.to_host),
         subgraphs=tuple(
             schema.Subgraph(
-                number=number,
-                nodes=len(one.nodes),
-                first=legal.model.label(one.nodes[0]),
-                last=legal.model.label(one.nodes[-1]),
-                macs=total(macs[number]),
-                inputs=_ports(one.inputs),
-                outputs=_ports(one.outputs),
+                number=at,
+                nodes=len(subgraph.nodes),
+                first=legal.model.label(subgraph.nodes[0]),
+                last=legal.model.label(subgraph.nodes[-1]),
+                macs=total(macs[at]),
+                inputs=_ports(subgraph.inputs),
+                outputs=_ports(subgraph.outputs),
             )
-            for number, one in enumerate(found, 1)
+            for at, subgraph in enumerate(subgraphs, 1)
         ),
         kept_float=_kept_float(legal),
     )
-
-
-def _macs_before(legal: LegalModel) -> schema.MacShare:
-    """Return multiply-accumulates on the device, before anything was done for it."""
-    costs, taken = legal.source.costs, legal.source.taken
-    device = [one.macs for label, one in costs.items() if label in taken]
-    return schema.MacShare(device=total(device), total=total(one.macs for one in costs.values()))
+    return GraphRows(rewritten, nodes, device)
 
 
 def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
@@ -166,7 +156,7 @@ class _Graph:
         return label in self.made and not ops & operators(self.made[label])
 
     def describe(self, label: str) -> str:
-        """Describe what a source node has become."""
+        """Describe the nodes that replace a source node."""
         if label in self.made:
             return describe(self.made[label])
         merged = self.merged.get(label, [])
@@ -205,7 +195,7 @@ def _is_idle(*costs: Cost) -> bool:
 
 
 def _with_details(records: list[RewriteRecord], text: str) -> tuple[str, str]:
-    """Add what the first and last record say to descriptions that are the same otherwise."""
+    """Add the details of the first and last record to descriptions that are the same otherwise."""
     if not records:
         return text, text
     return f"{text}, {records[0].before}", f"{text}, {records[-1].after}"

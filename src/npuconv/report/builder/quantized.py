@@ -36,31 +36,25 @@ def tensor_rows(
         method = state.methods[group.name]
         for name in group.tensors:
             seen = [stats[end] for end in group.outputs]
-            # What a Relu is to cut off is not lost by being cut off sooner.
+            # Values that a following Relu removes are not counted as clipped.
             own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
-            row = _tensor_row(name, encoding, seen, own, method)
+            row = quality.TensorQuant(
+                name=name,
+                scale=_decimal(encoding.scales.max()),
+                zero_point=int(encoding.zeros.min()),
+                channels=len(encoding.scales),
+                smallest_scale=_decimal(encoding.scales.min()),
+                highest_zero_point=int(encoding.zeros.max()),
+                minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
+                maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
+                lowest=_decimal((encoding.scales * (LOWEST - encoding.zeros)).min()),
+                highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
+                clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
+                method=method,
+            )
             rows.append(_with_distribution(row, encoding, own))
     return tuple(rows)
-
-
-def _tensor_row(
-    name: str, encoding: Encoding, seen: list[Statistics], own: Statistics | None, method: str
-) -> quality.TensorQuant:
-    return quality.TensorQuant(
-        name=name,
-        scale=_decimal(encoding.scales.max()),
-        zero_point=int(encoding.zeros.min()),
-        channels=len(encoding.scales),
-        smallest_scale=_decimal(encoding.scales.min()),
-        highest_zero_point=int(encoding.zeros.max()),
-        minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
-        maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
-        lowest=_decimal((encoding.scales * (LOWEST - encoding.zeros)).min()),
-        highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
-        clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
-        method=method,
-    )
 
 
 def _with_distribution(
@@ -78,7 +72,7 @@ def _with_distribution(
 
 
 def _clipped(encoding: Encoding, stats: Statistics) -> float:
-    """Share of the values that lie beyond what int8 holds."""
+    """Share of the values beyond the range of int8."""
     low = (encoding.scales * (LOWEST - encoding.zeros - 0.5)).reshape(-1, 1)
     high = (encoding.scales * (HIGHEST - encoding.zeros + 0.5)).reshape(-1, 1)
     if not stats.values.size:
@@ -139,7 +133,7 @@ def with_shares(
     roundings: Mapping[str, str],
     weights: Mapping[str, quality.WeightQuant],
 ) -> tuple[quality.LayerQuant, ...]:
-    """Return layers with what their own rounding costs, and how their weights were rounded.
+    """Return layers with the cost of their own rounding, and the method that rounded their weights.
 
     Shares are error power in the outputs over their own, by node name.
     """
@@ -237,7 +231,7 @@ _WHY = {
 
 
 def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
-    """Return what is kept of a quantized model; None for a float model."""
+    """Return the parts of a quantized model that are kept; None for a float model."""
     source = graph.source_scales
     if not source:
         return None
@@ -310,6 +304,8 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
         options.max_extra_macs,
         {c.name: legal.model.label(c) for c in legal.plan.device},
     )
+    order = {name: place for place, name in enumerate(labels)}
+    duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
         min_sqnr_db=options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
@@ -325,13 +321,22 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
             for name, label in labels.items()
             if name in spent.repeats.layers
         ),
-        channels=_channels(spent, labels),
+        channels=tuple(
+            quality.Channels(
+                tensor=one.tensor,
+                layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
+                channels=one.count,
+                copies=len(spent.repeats.channels[one.tensor]) - one.count,
+                extra_macs=spent.channel_macs[one.tensor],
+            )
+            for one in sorted(duplicated, key=lambda one: order[one.layers[0]])
+        ),
         biasless=biasless,
     )
 
 
 def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
-    """Return what padding by the host between layers costs and brings.
+    """Return cost and gain of padding by the host between layers.
 
     Returns:
         None where nothing may cross for it.
@@ -374,22 +379,6 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     )
     rest = float(errors.powers.sum()) - own
     return round(10 * math.log10(1 + own / rest), 2) if rest > 0 else None
-
-
-def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[quality.Channels, ...]:
-    """Return tensors some of whose channels are duplicated, in the order of the model."""
-    order = {name: place for place, name in enumerate(labels)}
-    bought = [spent.sets[tensor] for tensor in spent.repeats.channels]
-    return tuple(
-        quality.Channels(
-            tensor=one.tensor,
-            layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
-            channels=one.count,
-            copies=len(spent.repeats.channels[one.tensor]) - one.count,
-            extra_macs=spent.channel_macs[one.tensor],
-        )
-        for one in sorted(bought, key=lambda one: order[one.layers[0]])
-    )
 
 
 def _db(error: Error) -> float | None:

@@ -59,6 +59,7 @@ def build_report(
     found = legal.findings
     warnings += stale(found.accepted, found.every)
     target = legal.target
+    removed = {node.name for node in legal.source.nodes} - {node.name for node in rows.nodes}
     return schema.Report(
         tool=schema.Tool(version=__version__),
         model=_model(legal),
@@ -72,7 +73,7 @@ def build_report(
         rewrites=_rewrites(legal),
         refusals=_refusals(legal),
         nodes=rows.nodes,
-        source_nodes=_source_nodes(legal, rows),
+        source_nodes=legal.source.nodes if removed or rows.rewritten else (),
         device=rows.device,
         calibration=outcome.calibration,
         quantization=outcome.quantization,
@@ -80,12 +81,6 @@ def build_report(
         unknown_limits=_unknown_limits(legal),
         timings=_timings(timings) if timings else None,
     )
-
-
-def _source_nodes(legal: LegalModel, rows: GraphRows) -> tuple[schema.SourceNode, ...]:
-    """Return the graph as it came; nothing where every node of it is still there."""
-    gone = {node.name for node in legal.source.nodes} - {node.name for node in rows.nodes}
-    return legal.source.nodes if gone or rows.rewritten else ()
 
 
 def _model(legal: LegalModel) -> schema.ModelInfo:
@@ -135,7 +130,6 @@ def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schem
 
 
 def _rules(findings: list[Finding]) -> tuple[schema.RuleInfo, ...]:
-    """Return the descriptions of the rules that have findings."""
     named = {f.code for f in findings}
     return tuple(
         schema.RuleInfo(
