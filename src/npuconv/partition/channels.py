@@ -5,11 +5,9 @@ Concat and the like. Where one mixes channels, or turns them into something else
 channels it mixes share one scale. A *slot* is a set of channels with one scale. Some tensors
 have one slot whatever they hold: see ``uniform``.
 
-What other operators of the device read and make has one scale and one zero point in integers. A
-sum or mean of channels that are all made p times smaller is p times smaller: so the scales of its
-channels may differ, each p of the scale that the operator is told, as long as p is that of the
-same channel of all that it reads and makes. Such slots are *tied*; those that a table reads, or
-another operator that needs the real numbers, are tied to ``REAL``: their p is 1.
+Inputs and outputs of other operators of the device have one scale and one zero point. Their
+channels are *computed* slots: those of one group are joined. Channels of a Concat that come from
+a convolution, beside those of a sum, still have scales of their own.
 """
 
 from __future__ import annotations
@@ -20,14 +18,12 @@ from dataclasses import dataclass, field
 
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.operators import followed, needs_real, values_of
+from npuconv.partition.operators import values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
-from npuconv.partition.placement import IMAGE, DisjointSets, Plan
+from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
 CUTTING = ("Relu", "Clip")
-REAL = -1  # the tie of slots whose scale is the one that operators are told
-UNTIED = -2  # no operator reads or makes it
 
 
 @dataclass
@@ -38,7 +34,7 @@ class Channels:
     _sets: DisjointSets[int] = field(default_factory=DisjointSets)
     _family: list[int] = field(default_factory=list)  # slots made together have one number
     _families: dict[Hashable, int] = field(default_factory=dict)  # that number, by what made them
-    _ties: DisjointSets[int] = field(default_factory=DisjointSets)
+    _computed: set[int] = field(default_factory=set)  # lowest members of computed slots
 
     def slots(self, tensor: str) -> tuple[int, ...]:
         """Return the slots along the axis of the tensor, by their lowest member."""
@@ -53,21 +49,16 @@ class Channels:
         return self.of_tensor[tensor].axis
 
     def join(self, slots: Iterable[int]) -> int:
-        """Unite these slots, with their ties; return the lowest of them."""
+        """Unite these slots, computed if any is; return the lowest of them."""
         members = {self._sets.find(slot) for slot in slots}
         lowest = self._sets.join(*members)
-        if tied := [slot for slot in members if slot in self._ties]:
-            self._ties.join(lowest, *tied)
+        if not members.isdisjoint(self._computed):
+            self._computed.add(lowest)
         return lowest
 
-    def tie(self, *slots: int) -> None:
-        """Let the scales of these slots, or ``REAL``, keep their ratios."""
-        self._ties.join(*(slot if slot == REAL else self._sets.find(slot) for slot in slots))
-
-    def tie_of(self, slot: int) -> int:
-        """Return the number that tied slots have in common; ``REAL`` or ``UNTIED`` for others."""
-        slot = self._sets.find(slot)
-        return self._ties.find(slot) if slot in self._ties else UNTIED
+    def is_computed(self, slot: int) -> bool:
+        """Return whether an operator that is no convolution and no passthrough has the slot."""
+        return self._sets.find(slot) in self._computed
 
     def new(self, count: int, maker: Hashable = None) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them.
@@ -85,10 +76,9 @@ class Channels:
         """Give the whole tensor one slot."""
         self.of_tensor[tensor] = Slots(None, (self.join(self.of_tensor[tensor].numbers),))
 
-    def fix(self, tensor: str) -> None:
-        """Give the whole tensor one slot, whose scale operators are told."""
-        self.flatten(tensor)
-        self.tie(REAL, *self.of_tensor[tensor].numbers)
+    def compute(self, tensor: str) -> None:
+        """Mark the slots of an input or output of an operator as computed."""
+        self._computed.update(self.slots(tensor))
 
 
 def trace(
@@ -119,14 +109,17 @@ def trace(
         if own.axis not in (CHANNELS, None) or len(own.numbers) not in (1, count or 1):
             found.flatten(conv.inputs[0].name)
     for group in plan.groups:
-        if not names.isdisjoint(group.tensors):
-            # Another slot of the group would give it a nominal scale that is not its own.
-            found.join(slot for tensor in group.tensors for slot in found.slots(tensor))
-            for tensor in group.tensors:
-                found.flatten(tensor)
-    if plan.operators:
-        _fix_ties(found, plan, names)
+        _join_group(found, group, whole=not names.isdisjoint(group.tensors))
     return found
+
+
+def _join_group(found: Channels, group: Group, *, whole: bool) -> None:
+    """Join the slots that operators compute with; all of them in a whole group."""
+    slots = {slot for tensor in group.tensors for slot in found.slots(tensor)}
+    if shared := [slot for slot in slots if whole or found.is_computed(slot)]:
+        found.join(shared)
+    for tensor in group.tensors if whole else ():
+        found.flatten(tensor)
 
 
 def _start_cut(found: Channels, plan: Plan) -> None:
@@ -139,50 +132,16 @@ def _start_cut(found: Channels, plan: Plan) -> None:
 
 
 def _compute(found: Channels, node: Node) -> None:
-    """Tie the channels of what an operator makes to those of what it reads."""
-    result, real = node.outputs[0], needs_real(node)
+    """Give the output of an operator one slot, along the axis of its first input."""
     for tensor in values_of(node):
         image = query.rank(tensor) == IMAGE
         _start(found, tensor, extent(tensor, CHANNELS) if image else None)
-    for tensor in values_of(node):
-        if real is None or tensor in real:
-            found.fix(tensor.name)
-    kept = [found.of_tensor[t.name] for t in values_of(node) if real is not None and t not in real]
-    rows = list(followed(node, kept))
-    if rows:
-        found.of_tensor[result.name] = Slots(kept[0].axis, found.new(len(rows)))
-        for slot, row in zip(found.of_tensor[result.name].numbers, rows, strict=True):
-            found.tie(slot, *row)
-        return
-    for tensor in values_of(node):
-        found.fix(tensor.name)
-    found.of_tensor[result.name] = Slots(None, found.new(1))
-    found.fix(result.name)
-
-
-def _fix_ties(found: Channels, plan: Plan, names: set[str]) -> None:
-    """Join the slots of a group whose scale is the one that operators are told.
-
-    So are those with an upper bound that int8 saturation stands for, and all of ``names``.
-    """
-    for node in plan.passthrough:
-        if math.isfinite(upper_bound(node) if node.op in CUTTING else math.inf):
-            _fix_tied(found, node.outputs[0].name)
-    for group in plan.groups:
-        if not names.isdisjoint(group.tensors):
-            _fix_tied(found, group.tensors[0])
-    for group in plan.groups:
-        slots = {slot for tensor in group.tensors for slot in found.slots(tensor)}
-        if real := [slot for slot in slots if found.tie_of(slot) == REAL]:
-            found.join(real)
-    for name in [t for group in plan.groups for t in group.tensors]:
-        if len(set(found.slots(name))) == 1 and found.tie_of(found.slots(name)[0]) == REAL:
-            found.flatten(name)
-
-
-def _fix_tied(found: Channels, tensor: str) -> None:
-    if tied := [slot for slot in found.slots(tensor) if found.tie_of(slot) != UNTIED]:
-        found.tie(REAL, *tied)
+        found.compute(tensor.name)
+    output, axis = node.outputs[0], found.axis(values_of(node)[0].name)
+    count = None if axis is None else extent(output, axis)
+    slots = Slots(axis, found.new(1) * count) if count else Slots(None, found.new(1))
+    found.of_tensor[output.name] = slots
+    found.compute(output.name)
 
 
 def _start(found: Channels, tensor: Tensor, channels: int | None, maker: Hashable = None) -> None:

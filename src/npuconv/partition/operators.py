@@ -14,8 +14,6 @@ from functools import cache
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import size
-from npuconv.partition.passthrough import Slots
 from npuconv.target import Target
 
 TABLES = frozenset({
@@ -162,48 +160,6 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
 
 _MASKING = ("Add", "Sub", "Where")
 _MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
-
-# Operators of which a multiple of all that they read gives as large a multiple.
-_HOMOGENEOUS = frozenset({
-    "Add", "AveragePool", "Concat", "Div", "GlobalAveragePool", "LeakyRelu", "Mul", "PRelu",
-    "ReduceMean", "Relu", "Resize", "Sub",
-})  # fmt: skip
-
-
-def needs_real(node: Node) -> list[Tensor] | None:
-    """Return what an operator must read as real numbers, and no multiple of them; None: all.
-
-    Of a product of two tensors that is the smaller one, which scales the other.
-    """
-    values = values_of(node)
-    if node.op not in _HOMOGENEOUS or (node.op in ("Add", "Sub") and len(values) < 2):
-        return None
-    if node.op != "Mul" or len(values) < 2:
-        return []
-    sizes = [size(dims) if (dims := query.shape(t)) is not None else None for t in values]
-    if None in sizes or sizes[0] == sizes[1]:
-        return None
-    return [values[sizes.index(min(s for s in sizes if s is not None))]]
-
-
-def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
-    """Yield the slots that each channel of the result is made of; none where they are mixed.
-
-    Args:
-        node: the operator.
-        inputs: slots of all that it reads and that need not be real numbers.
-    """
-    if not inputs or any(own.axis != 1 for own in inputs):
-        return
-    rows = list(zip(*(own.numbers for own in inputs), strict=False))
-    rank = query.rank(node.inputs[0]) or 0
-    if node.op == "Concat" and int(query.attribute(node, "axis", 0)) in (1, 1 - rank):
-        rows = [(slot,) for own in inputs for slot in own.numbers]
-    elif len({len(own.numbers) for own in inputs}) > 1:
-        return
-    dims = query.shape(node.outputs[0])
-    if dims is not None and len(dims) > 1 and dims[1] == len(rows):
-        yield from map(list, rows)
 
 
 def softmax_behind(model: Model, tensor: Tensor) -> Node | None:

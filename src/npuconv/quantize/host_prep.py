@@ -31,7 +31,7 @@ from npuconv.model import query
 from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
-from npuconv.partition.channels import CHANNELS, UNTIED
+from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.partition.passthrough import extent
 from npuconv.partition.placement import CUTS
@@ -154,7 +154,7 @@ def _to_pad(
 def _has_one_zero(graph: DeviceGraph, tensor: str) -> bool:
     """Return whether all channels have one zero point, because operators read or make them."""
     channels = graph.channels
-    return all(channels.tie_of(slot) != UNTIED for slot in channels.slots(tensor))
+    return all(map(channels.is_computed, channels.slots(tensor)))
 
 
 def _common(lows: Doubles, highs: Doubles) -> tuple[Doubles, Doubles]:

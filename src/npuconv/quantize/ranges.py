@@ -19,11 +19,9 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.workers import in_order
 from npuconv.partition import Group
-from npuconv.partition.channels import REAL, UNTIED, Channels
-from npuconv.partition.placement import DisjointSets
+from npuconv.partition.channels import Channels
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.profiles import choose_profile, merged, rows_of
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -51,9 +49,9 @@ _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encod
 class RangeChoice:
     """Choice of scale and zero point of int8 tensors, at any share of their largest value.
 
-    A tensor of a model that was quantized before keeps those it has. Groups are those given, with
-    those whose scales depend on theirs, or all of the plan. Steps of ``without`` are left out:
-    ``channel-profiles``, ``correlated-error`` and those of ``ConstraintsOf``.
+    A tensor of a model that was quantized before keeps those it has. Groups are those given, or
+    all of the plan. Steps of ``without`` are left out: ``correlated-error`` and those of
+    ``ConstraintsOf``.
     """
 
     def __init__(
@@ -65,62 +63,49 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._fit = graph, "correlated-error" not in without
-        self._has_profiles = "channel-profiles" not in without
         self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
-        self._kept = dict[str, _Chosen]()  # by the name of the group; of the source
-        every = graph.plan.groups
-        wanted = {group.name for group in (every if groups is None else groups)}
-        parts = _tied(every, self._constraints.channels)
-        parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
-        brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
-        for group in (group for part in parts for group in part if group.name in brought):
+        self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
+        imported = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+        candidates = list(graph.plan.groups if groups is None else groups)
+        for group in (group for group in candidates if group.name in imported):
             centred, cut, cap = self._constraints.demands(group)
-            own, method = kept.fitted(brought[group.name], centred=centred, cut=cut, cap=cap)
-            self._kept[group.name] = method, dict.fromkeys(group.tensors, own)
-        rest = ([g for g in part if g.name not in brought] for part in parts)
-        self._open = [one for part in in_order(self._prepared, rest) for one in part]
+            encoding, method = kept.fitted(imported[group.name], centred=centred, cut=cut, cap=cap)
+            self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
+        candidates = [group for group in candidates if group.name not in imported]
+        # Every group with its constraints, and the choice where nothing is clipped.
+        self._candidates = list(in_order(self._prepare, candidates))
 
     def at(self, shares: Mapping[str, float] = {}) -> QuantState:
-        """Return the choice where the channels of one scale end at such shares of their largest.
+        """Return the choice where computed channels end at such shares of their largest value.
 
         Args:
             shares: by the name of the group; 1 of those that are not named.
         """
-        done = dict(in_order(lambda one: (one.group.name, self._chosen(one, shares)), self._open))
-        done |= self._kept
-        names = [group.name for group in self._graph.plan.groups if group.name in done]
-        tells = self._graph.options.format == "tflite"  # the file says the zero point of a tensor
-        laid = [_told(done[name][1]) if tells else done[name][1] for name in names]
-        encodings = {tensor: own for some in laid for tensor, own in some.items()}
-        return QuantState(encodings, {name: done[name][0] for name in names}, shares=shares)
+        choices = {
+            group.name: self._choose(group, constraints, choice, shares.get(group.name, 1.0))
+            for group, constraints, choice in self._candidates
+        }
+        choices |= self._imported
+        names = [group.name for group in self._graph.plan.groups if group.name in choices]
+        encodings = dict[str, Encoding]()
+        for name in names:
+            tensors = choices[name][1]
+            # A TFLite file stores the zero point of a tensor.
+            encodings |= _told(tensors) if self._graph.options.format == "tflite" else tensors
+        return QuantState(encodings, {name: choices[name][0] for name in names}, shares=shares)
 
-    def _prepared(self, part: list[Group]) -> list[_Prepared]:
-        """Return what is known of groups that share ties before their ranges are chosen."""
-        every = [self._constraints(group) for group in part]
-        profile = choose_profile(every) if self._has_profiles else {}
-        rows = [merged(one, profile) for one in every]
-        method = self._graph.options.method
-        chosen = [_chosen(one, method, fit=self._fit) for one in rows]
-        pairs = zip(part, every, rows, chosen, strict=True)
-        return [_Prepared(*each, profile) for each in pairs]
+    def _prepare(self, group: Group) -> tuple[Group, ScaleConstraints, Choice]:
+        constraints = self._constraints(group)
+        return group, constraints, _chosen(constraints, self._graph.options.method, fit=self._fit)
 
-    def _chosen(self, one: _Prepared, shares: Mapping[str, float]) -> _Chosen:
-        narrow, choice = _clipped(one.rows, shares.get(one.group.name, 1.0)), one.choice
-        if narrow is not one.rows:
+    def _choose(
+        self, group: Group, constraints: ScaleConstraints, choice: Choice, share: float
+    ) -> _Chosen:
+        narrow = _clipped(constraints, share)
+        if narrow is not constraints:
             choice = _chosen(narrow, self._graph.options.method, fit=self._fit)
-        channels = self._constraints.channels
-        return choice.method, dict(_stored(choice, one.profile, one.group, one.slots, channels))
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A group with its constraints, and the choice where nothing is clipped."""
-
-    group: Group
-    slots: ScaleConstraints
-    rows: ScaleConstraints  # the same, its tied slots as one row
-    choice: Choice
-    profile: Mapping[int, float]  # ratios of tied slots, by tie
+        encodings = _encode(choice, group, constraints, self._constraints.channels)
+        return choice.method, dict(encodings)
 
 
 def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
@@ -132,26 +117,13 @@ def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
     return {name: own.told() for name, own in group.items()} if len(points) == 1 else group
 
 
-def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:
-    """Return the groups by parts in which slots are tied to those of others."""
-    sets: DisjointSets[int] = DisjointSets()
-    found: dict[int, list[Group]] = {}
-    for number, group in enumerate(groups):
-        slots = {slot for name in group.tensors for slot in channels.slots(name)}
-        ties = {channels.tie_of(slot) for slot in slots} - {REAL, UNTIED}
-        sets.join(number, *(len(groups) + tie for tie in ties))
-    for number, group in enumerate(groups):
-        found.setdefault(sets.find(number), []).append(group)
-    return list(found.values())
-
-
 def _clipped(one: ScaleConstraints, share: float) -> ScaleConstraints:
-    """Return constraints of which the tied slots, the last row, end at a share of their largest."""
-    if share == 1 or one.ties[-1] == UNTIED or one.exact is not None:
+    """Return constraints of which the computed slot ends at a share of its largest value."""
+    if share == 1 or not one.computed.any() or one.exact is not None:
         return one
-    lows, highs = one.lows.copy(), one.highs.copy()
-    end = share * max(-lows[-1], highs[-1])
-    lows[-1], highs[-1] = max(lows[-1], -end), min(highs[-1], end)
+    end = share * np.maximum(-one.lows, one.highs)
+    lows = np.where(one.computed, np.maximum(one.lows, -end), one.lows)
+    highs = np.where(one.computed, np.minimum(one.highs, end), one.highs)
     return replace(one, lows=lows, highs=highs)
 
 
@@ -163,21 +135,15 @@ def _chosen(one: ScaleConstraints, method: str, *, fit: bool) -> Choice:
     return choice
 
 
-def _stored(
-    choice: Choice,
-    profile: Mapping[int, float],
-    group: Group,
-    one: ScaleConstraints,
-    channels: Channels,
+def _encode(
+    choice: Choice, group: Group, constraints: ScaleConstraints, channels: Channels
 ) -> Iterator[tuple[str, Encoding]]:
-    rows, ratios = rows_of(one, profile)
-    tied = one.ties != UNTIED
-    nominal = choice.scales[rows[tied][0]] if tied.any() else np.float32(choice.scales.max())
-    every, offsets = (choice.scales[rows] * ratios).astype(np.float32), choice.zeros[rows]
-    place = {slot: k for k, slot in enumerate(one.slots)}
+    computed = choice.scales[constraints.computed]
+    nominal = computed[0] if computed.size else np.float32(choice.scales.max())
+    place = {slot: k for k, slot in enumerate(constraints.slots)}
     for name in group.tensors:
         at, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = every[at], offsets[at]
+        scales, zeros = choice.scales[at], choice.zeros[at]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis)

@@ -28,7 +28,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
-from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
+from npuconv.partition.channels import CUTTING, Channels, upper_bound
 from npuconv.partition.operators import softmax_behind, values_of
 from npuconv.quantize.settings import MARGIN, RANGES
 from npuconv.quantize.state import DeviceGraph
@@ -51,7 +51,7 @@ class ScaleConstraints:
     values: NDArray[np.float32]  # some of the values [K,P]
     centred: NDArray[np.bool_]  # zero point must be 0 [K]
     caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
-    ties: NDArray[np.int64]  # of the slots [K]; those that are tied have one zero point
+    computed: NDArray[np.bool_]  # scale of an operator other than a convolution [K]
     # The sample that each of these values is of [P]; None where slots have values of different
     # samples, or each value is of its own sample.
     samples: NDArray[np.int64] | None = None
@@ -150,9 +150,9 @@ def _observed(
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
     highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
     found = np.asarray(lows), np.asarray(highs), _values(rows)
-    ties = np.asarray([channels.tie_of(slot) for slot in slots], np.int64)
+    computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
     free = np.zeros(count, bool), np.full(count, np.inf)
-    return ScaleConstraints(group.name, slots, *found, *free, ties, _samples(rows))
+    return ScaleConstraints(group.name, slots, *found, *free, computed, _samples(rows))
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
@@ -209,14 +209,12 @@ def _constrain(
         if name in cutting:
             cut[at] = True
             found.caps[at] = np.minimum(found.caps[at], cutting[name])
-    tied = found.ties != UNTIED
-    cut, fill = (each | (tied & np.any(each & tied)) for each in (cut, fill))
     # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
     # the Relu stays, and needs zero point 0 in all of them.
-    # The same holds for a Pad, which fills all channels with one integer, unless all are tied.
+    # The same holds for a Pad, which fills all channels with one integer, unless all are computed.
     for alike in (fill, cut, fill):
-        other = found.lows < 0 if alike is cut or np.any(alike & ~tied) else np.zeros_like(tied)
-        if np.any(alike & (found.centred | other)):
+        below = (found.lows < 0) & (alike is cut or np.any(alike & ~found.computed))
+        if np.any(alike & (found.centred | below)):
             found.centred |= alike
 
 
@@ -236,7 +234,7 @@ def _exact(
     if own is None or len(own.steps) != len(found.slots):
         return None
     observed, lows, highs, exact = stats[name], found.lows.copy(), found.highs.copy(), False
-    free = ~found.centred & (found.ties == UNTIED)
+    free = ~found.centred & ~found.computed
     on_grid = grid.keep(observed.values, own.steps, -own.offsets) & free
     for k in np.flatnonzero(on_grid):
         pair = grid.covering(observed.lows[k], observed.highs[k], own.steps[k])
