@@ -65,18 +65,13 @@ def collect(
         passes = _Pass(runner or Runner(model, tensors, total), store, progress)
         for part in passes.parts(samples):
             for name in list(part):  # one by one, so that not all of them are there twice
-                found[name] = _joined(found.pop(name, None), part.pop(name))
+                before, after = found.pop(name, None), part.pop(name)
+                if before is not None and before.channels != after.channels:
+                    raise channels_differ(name)
+                found[name] = after if before is None else join([before, after])
     if not found:
         raise CalibrationError("there are no samples to calibrate on")
     return found
-
-
-def _joined(before: Statistics | None, after: Statistics) -> Statistics:
-    if before is None:
-        return after
-    if before.channels != after.channels:
-        raise channels_differ(after.name)
-    return join([before, after])
 
 
 class Collected(Exception):  # noqa: N818 not an error: the work of this process is done

@@ -187,19 +187,13 @@ def _habits(model: Model, spec: InputSpec) -> _Evidence:
         odds[IMAGENET] += NORMALIZATION.grey_color_mean
         odds[CENTRED] += NORMALIZATION.grey_color_mean
         words.append("for grey images")
-    if _makes_images(model, channels):
+    dims = [query.shape(tensor) or () for tensor in model.graph.outputs]
+    if len(dims) == 1 and len(dims[0]) == 4 and channels in (dims[0][1], dims[0][3]):
         odds[UNIT] += NORMALIZATION.image_output_unit
         words.append("for models that make images")
     if name == "images":  # as exporters of YOLO call it
         odds[UNIT] += NORMALIZATION.yolo_unit
     return _Evidence(", ".join(words), odds)
-
-
-def _makes_images(model: Model, channels: int | None) -> bool:
-    dims = [query.shape(tensor) for tensor in model.graph.outputs]
-    return len(dims) == 1 and dims[0] is not None and len(dims[0]) == 4 and (
-        channels in (dims[0][1], dims[0][3])
-    )  # fmt: skip
 
 
 def _from_file(model: Model) -> list[_Evidence]:
@@ -255,8 +249,12 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]
     rows, area = weight.reshape(len(weight), -1).astype(np.float64), math.prod(weight.shape[2:])
     mean, covariance = windows.mean(axis=0), np.atleast_2d(np.cov(windows, rowvar=False))
     found = {}
+    raw = np.zeros((1, len(moved[0]), 1, 1), np.float32)
     for item in KNOWN:
-        factor, offset = (np.repeat(part, area) for part in _together(item, *moved))
+        # Raw pixels of 0 and 1 give factor and offset of the normalization and the model together.
+        zero, one = (item.apply(raw + value, 1).ravel().astype(np.float64) for value in (0, 1))
+        factor = np.repeat(moved[0] * (one - zero), area)
+        offset = np.repeat(moved[0] * zero + moved[1], area)
         both = np.concatenate([rows * factor, rows * offset], axis=1)
         means, variances = both @ mean + added, ((both @ covariance) * both).sum(axis=1)
         # Numbers that the first layer cannot take are not what it was trained on.
@@ -279,13 +277,6 @@ def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubl
         part[0].reshape(part.shape[1], -1)[:, 0].astype(np.float64) for part in (low, high)
     )
     return high - low, low
-
-
-def _together(item: Normalization, factor: Doubles, offset: Doubles) -> tuple[Doubles, Doubles]:
-    """Return factor and offset of raw pixels by channel, through a normalization and the model."""
-    pixels = np.zeros((1, len(factor), 1, 1), np.float32)
-    zero, one = (item.apply(pixels + value, 1).ravel().astype(np.float64) for value in (0, 1))
-    return factor * (one - zero), factor * zero + offset
 
 
 def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
@@ -334,26 +325,19 @@ def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evid
     if weight is None or bias is None or not np.any(bias):
         return []
     size = math.log(float(np.sqrt(np.mean(np.square(bias, dtype=np.float64)))))
-    logs = {
-        item: size - math.log(max(float(np.median(np.sqrt(one.variances))), _TINY))
-        for item, one in moments.items()
-    }
-    odds = {item: _bias_odds(ratio) for item, ratio in logs.items()}
+    odds = {}
+    for item, output in moments.items():
+        ratio = size - math.log(max(float(np.median(np.sqrt(output.variances))), _TINY))
+        distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
+        odds[item] = NORMALIZATION.bias * math.log1p(distance**2)
+        # Biases much larger than all outputs make a layer useless; small ones may just be small.
+        if ratio <= 0:
+            odds[item] = max(odds[item], NORMALIZATION.small_bias)
     found = [_Evidence("the size of the first biases", odds)]
     if UNIT in moments:
         deviations = np.maximum(np.sqrt(moments[UNIT].variances), 1e-6)
         found += _mean_pixel(weight, bias, deviations)
     return found
-
-
-def _bias_odds(ratio: float) -> float:
-    """Return the odds of biases of this size beside the output of a layer, both logarithms.
-
-    Biases much larger than all outputs would make a layer useless; small ones may just be small.
-    """
-    distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
-    odds = NORMALIZATION.bias * math.log1p(distance**2)
-    return odds if ratio > 0 else max(odds, NORMALIZATION.small_bias)
 
 
 def _mean_pixel(weight: np.ndarray, bias: np.ndarray, deviations: Doubles) -> list[_Evidence]:

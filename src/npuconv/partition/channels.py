@@ -93,7 +93,11 @@ def trace(
             each.
     """
     found, names = Channels(), set(whole)
-    _start_cut(found, plan)
+    int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
+    for node in plan.cuts:  # inputs of convolutions of one layer have the slots of the whole
+        if node.outputs[0].name not in int8:
+            _start(found, node.inputs[0], extent(node.inputs[0], CHANNELS))
+            _pass_on(found, node)
     place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
         if plan.on_device(node):
@@ -120,15 +124,6 @@ def _join_group(found: Channels, group: Group, *, whole: bool) -> None:
         found.join(shared)
     for tensor in group.tensors if whole else ():
         found.flatten(tensor)
-
-
-def _start_cut(found: Channels, plan: Plan) -> None:
-    """Give what the host cuts for several convolutions of one layer the slots of the whole."""
-    int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
-    for node in plan.cuts:
-        if node.outputs[0].name not in int8:
-            _start(found, node.inputs[0], extent(node.inputs[0], CHANNELS))
-            _pass_on(found, node)
 
 
 def _compute(found: Channels, node: Node) -> None:
@@ -191,25 +186,25 @@ def uniform(plan: Plan) -> list[str]:
 def _binds_all(
     plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
 ) -> bool:
-    """Return whether all that shares scales with the Clip has its upper bound, where it is read."""
+    """Return whether all tensors that share scales with the Clip are bounded where they are read.
+
+    Tensors between passthrough operators need no bound.
+    """
     upper = upper_bound(clip) if clip.op in CUTTING else math.inf
     if not math.isfinite(upper):
         return True
     own = set(slots.slots(clip.outputs[0].name))
-    makers = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
     read = {name for group in plan.groups for name in group.outputs}
-    return not any(_unbound(plan, maker, upper) & read for maker in makers)
-
-
-def _unbound(plan: Plan, start: Tensor, upper: float) -> set[str]:
-    """Return the tensor and those that passthrough operators make of it, up to the bound."""
-    found, stack = set[str](), [start]
-    while stack:
-        tensor = stack.pop()
-        if tensor.name in found:
+    waiting = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
+    unbounded = set[str]()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name in unbounded:
             continue
-        found.add(tensor.name)
+        if tensor.name in read:
+            return False
+        unbounded.add(tensor.name)
         for node in filter(plan.is_passthrough, query.consumers(tensor)):
             if node.op != "Clip" or upper_bound(node) != upper:
-                stack.extend(node.outputs)
-    return found
+                waiting.extend(node.outputs)
+    return True

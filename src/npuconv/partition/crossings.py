@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
-from npuconv.partition.placement import DisjointSets
-
-if TYPE_CHECKING:
-    from npuconv.partition.placement import Plan
+from npuconv.partition.placement import DisjointSets, Plan
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,10 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
     made: dict[str, Port] = {}
     for node in listed:
         for tensor in node.inputs:
-            if _comes_from_outside(tensor, inside):
+            maker = query.producer(tensor)
+            if maker is not None and id(maker) in inside:
+                continue
+            if tensor.name and not query.is_constant(tensor):
                 given.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
         for tensor in node.outputs:
             # A branch of an If reads it too, without being listed at the top level.
@@ -133,13 +132,6 @@ def bytes_of(found: Iterable[Port]) -> int | None:
     """Return the bytes of all ports together; None where those of one are not known."""
     sizes = [port.bytes for port in found]
     return None if None in sizes else sum(number or 0 for number in sizes)
-
-
-def _comes_from_outside(tensor: Tensor, inside: set[int]) -> bool:
-    if query.is_constant(tensor) or not tensor.name:
-        return False
-    maker = query.producer(tensor)
-    return maker is None or id(maker) not in inside
 
 
 def int8_bytes(tensor: Tensor) -> int | None:

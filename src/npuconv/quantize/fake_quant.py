@@ -111,50 +111,42 @@ def fake_quantized(model: onnx.ModelProto, points: Sequence[QuantPoint]) -> onnx
 
     The model is not changed; no tensor has two points.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
     by_name = {node.name: node for node in graph.node}
     inputs = {i.name for i in graph.input}
-    behind: dict[str, list[onnx.NodeProto]] = {}
-    read: dict[str, str] = {}
-    renamed: dict[str, str] = {}
+    roundings: dict[str, list[onnx.NodeProto]] = {}
+    new_inputs: dict[str, str] = {}
+    new_outputs: dict[str, str] = {}
     for number, point in enumerate(points):
         stem = f"{_PREFIX}/{number}"
-        if point.constants:
-            _set_constants(graph, by_name[point.layer], point.constants, stem)
+        for index, array in (point.constants or {}).items():
+            node = by_name[point.layer]
+            node.input.extend([""] * (index + 1 - len(node.input)))
+            node.input[index] = f"{stem}/{index}"
+            add_constant(graph, node.input[index], np.asarray(array, np.float32))
         if point.encoding is None:
             continue
-        is_input = point.tensor in inputs
-        exact, rounded = f"{stem}/exact", point.tensor
-        if is_input:
+        if point.tensor in inputs:
             exact, rounded = point.tensor, f"{stem}/rounded"
-            read[point.tensor] = rounded
+            new_inputs[point.tensor] = rounded
         else:
-            renamed[point.tensor] = exact
-        behind[point.tensor] = list(rounding_nodes(graph, point.encoding, exact, rounded, stem))
-    _relink(graph, inputs, read, renamed, behind)
-    return made
-
-
-def _relink(
-    graph: onnx.GraphProto,
-    inputs: set[str],
-    read: Mapping[str, str],
-    renamed: Mapping[str, str],
-    behind: dict[str, list[onnx.NodeProto]],
-) -> None:
-    """Put the rounding of every tensor right behind the node that makes it."""
-    nodes = [node for name in inputs for node in behind.pop(name, [])]
+            exact, rounded = f"{stem}/exact", point.tensor
+            new_outputs[point.tensor] = exact
+        roundings[point.tensor] = list(rounding_nodes(graph, point.encoding, exact, rounded, stem))
+    # The rounding of every tensor comes right behind the node that makes it.
+    nodes = [node for name in inputs for node in roundings.pop(name, [])]
     for node in list(graph.node):
         nodes.append(node)
         for index, name in enumerate(node.input):
-            node.input[index] = read.get(name, name)
+            node.input[index] = new_inputs.get(name, name)
         for index, name in enumerate(node.output):
-            node.output[index] = renamed.get(name, name)
-            nodes += behind.pop(name, [])
+            node.output[index] = new_outputs.get(name, name)
+            nodes += roundings.pop(name, [])
     del graph.node[:]
     graph.node.extend(nodes)
+    return copy
 
 
 def rounding_nodes(
@@ -171,16 +163,6 @@ def rounding_nodes(
     attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
     yield helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs)
     yield helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [result], **attrs)
-
-
-def _set_constants(
-    graph: onnx.GraphProto, node: onnx.NodeProto, values: Mapping[int, Floats], stem: str
-) -> None:
-    for index, array in values.items():
-        while len(node.input) <= index:
-            node.input.append("")
-        node.input[index] = f"{stem}/{index}"
-        add_constant(graph, node.input[index], np.asarray(array, np.float32))
 
 
 def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic]) -> None:

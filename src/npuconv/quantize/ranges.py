@@ -90,8 +90,9 @@ class RangeChoice:
         encodings = dict[str, Encoding]()
         for name in names:
             tensors = choices[name][1]
-            # A TFLite file stores the zero point of a tensor.
-            encodings |= _told(tensors) if self._graph.options.format == "tflite" else tensors
+            if self._graph.options.format == "tflite":  # the file has the zero point of a tensor
+                tensors = _with_stored_zero_points(tensors)
+            encodings |= tensors
         return QuantState(encodings, {name: choices[name][0] for name in names}, shares=shares)
 
     def _prepare(self, group: Group) -> tuple[Group, ScaleConstraints, Choice]:
@@ -108,13 +109,13 @@ class RangeChoice:
         return choice.method, dict(encodings)
 
 
-def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
-    """Return encodings of which the device knows the zero point, where all tensors have one.
+def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
+    """Store the zero point of each tensor, if it is the same in the whole group.
 
-    What passes integers on from one tensor of a group to another must find the same point there.
+    Passthrough operators between tensors of the group need the same zero point.
     """
-    points = {int(zero) for own in group.values() for zero in own.zeros}
-    return {name: own.told() for name, own in group.items()} if len(points) == 1 else group
+    points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
+    return {n: encoding.told() for n, encoding in group.items()} if len(points) == 1 else group
 
 
 def _clipped(one: ScaleConstraints, share: float) -> ScaleConstraints:

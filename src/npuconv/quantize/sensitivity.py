@@ -54,11 +54,15 @@ class Sensitivity:
 
     def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
         """Return the sensitivity under other scales: noise grows with the square of a step."""
-        pairs = zip(self.points, self.channels, strict=True)
-        return Sensitivity(
-            tuple(replace(p, encoding=encodings.get(p.tensor, p.encoding)) for p in self.points),
-            tuple(power * _ratio(p.encoding, encodings.get(p.tensor)) ** 2 for p, power in pairs),
-        )
+        points, channels = [], []
+        for point, power in zip(self.points, self.channels, strict=True):
+            encoding = encodings.get(point.tensor)
+            if encoding is not None and point.encoding is not None:
+                ratio = encoding.scales / point.encoding.scales.astype(np.float64)
+                power = np.asarray(power * ratio**2)
+            points.append(replace(point, encoding=encoding or point.encoding))
+            channels.append(power)
+        return Sensitivity(tuple(points), tuple(channels))
 
     def layers(self, copy_of: Mapping[str, str]) -> dict[str, float]:
         """Return the error power that each layer adds, by node name.
@@ -70,13 +74,6 @@ class Sensitivity:
             name = copy_of.get(point.layer, point.layer)
             shares[name] = shares.get(name, 0.0) + power
         return shares
-
-
-def _ratio(old: Encoding | None, new: Encoding | None) -> Doubles:
-    """Return the ratio of new steps to old ones, for each channel or all."""
-    if old is None or new is None:
-        return np.ones(1)
-    return np.asarray(new.scales / old.scales.astype(np.float64))
 
 
 def measure(
@@ -176,7 +173,10 @@ def _build(
     tape.graph.node.append(helper.make_node("Concat", products, [_RESULT], axis=0))
     tape.graph.node.append(helper.make_node("Sum", signal, [_SIGNAL]))
     ends = {name: shapes[name] for name in seeds}
-    _declare(made.graph, ends)
+    declare = helper.make_tensor_value_info
+    made.graph.input.extend(declare(_signs(n), TensorProto.FLOAT, s) for n, s in ends.items())
+    del made.graph.output[:]
+    made.graph.output.extend(declare(n, TensorProto.FLOAT, [None]) for n in (_RESULT, _SIGNAL))
     return _Graph(made, ends, tuple(_channels(shapes[at]) for at, _ in errors))
 
 
@@ -286,12 +286,3 @@ def _product(tape: Tape, gradient: str | None, at: str, error: str) -> str:
 
 def _channels(shape: Shape) -> int:
     return shape[1] if len(shape) > 1 else 1
-
-
-def _declare(graph: onnx.GraphProto, ends: Mapping[str, Shape]) -> None:
-    for name, shape in ends.items():
-        value = helper.make_tensor_value_info(_signs(name), TensorProto.FLOAT, shape)
-        graph.input.append(value)
-    del graph.output[:]
-    for name in (_RESULT, _SIGNAL):
-        graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]))

@@ -46,14 +46,16 @@ class Assembly:
         return frozenset(conv.name for conv, _ in self.fragments)
 
     def windows(self, tensors: Iterable[str]) -> Windows | None:
-        """Return the windows of the whole, if what it read is among the tensors of the graph."""
-        layer, own = self.whole.layer, [windows_of(conv) for conv, _ in self.fragments]
-        if math.prod(layer.kernel) > HESSIAN.largest_kernel or self._is_mean():
+        """Return the im2col windows of the original convolution if its input still exists."""
+        layer, size = self.whole.layer, math.prod(self.whole.layer.kernel)
+        is_mean = layer.uniform and layer.weight[1] == 1 and size > 1
+        if size > HESSIAN.largest_kernel or is_mean:
             return None
-        if own[0] is not None and _geometry(own[0]) == _geometry(layer):
-            one = replace(own[0], name=self.name)
-            if all(each and replace(each, name=self.name) == one for each in own):
-                return one  # of a tensor that the host may have prepared
+        parts = [windows_of(conv) for conv, _ in self.fragments]
+        if parts[0] is not None and _geometry(parts[0]) == _geometry(layer):
+            windows = replace(parts[0], name=self.name)
+            if all(part and replace(part, name=self.name) == windows for part in parts):
+                return windows  # of a tensor that the host may have prepared
         source = self.moved or self.whole.source
         if source not in tensors:
             return None
@@ -66,10 +68,6 @@ class Assembly:
             layer.strides, layer.dilations, (*begins, *ends),
             known if len(known) == len(cells) else None,
         )  # fmt: skip
-
-    def _is_mean(self) -> bool:
-        layer = self.whole.layer
-        return layer.uniform and layer.weight[1] == 1 and math.prod(layer.kernel) > 1
 
     def parameters(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Return weights and bias of the whole; no bias where no fragment has one."""

@@ -253,10 +253,21 @@ def _check_values(where: str, array: Rows, spec: InputSpec) -> None:
     alike = array.dtype == spec.dtype and spec.dtype.kind != "f"
     if not array.size or (alike and not isinstance(array, Streamed)):
         return
-    start = 0
+    start, dtype = 0, spec.dtype
     for part in _pieces(array):  # of a file also where all values fit: is it whole?
-        if not alike:
-            _check_piece(where, start, part, spec)
+        if not alike and dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
+            if len(wrong):
+                value = part[tuple(wrong[0])]
+                what = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
+                raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {what}")
+        elif not alike:
+            lowest, highest = (0, 1)
+            if dtype.kind != "b":
+                lowest, highest = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if int(part.min()) < lowest or int(part.max()) > highest:
+                raise CalibrationError(f"{where}: {part.dtype} values that {dtype} cannot hold")
         start += len(part)
 
 
@@ -268,28 +279,6 @@ def _pieces(array: Rows) -> Iterator[Array]:
     step = rows_at_once(array)
     for start in range(0, len(array), step):
         yield np.asarray(array[start : start + step])
-
-
-def _check_piece(where: str, start: int, part: Array, spec: InputSpec) -> None:
-    with np.errstate(over="ignore"):
-        cast = part.astype(spec.dtype)
-    if spec.dtype.kind == "f" and not np.isfinite(cast).all():
-        row, here = _first(~np.isfinite(cast))
-        what = f"values beyond {spec.dtype}" if np.isfinite(part[here]) else "NaN or infinity"
-        raise CalibrationError(f"{where}: row {start + row} holds {what}")
-    if spec.dtype.kind != "f" and not _fits(part, spec.dtype):
-        raise CalibrationError(f"{where}: {part.dtype} values that {spec.dtype} cannot hold")
-
-
-def _first(wrong: Array) -> tuple[int, tuple[int, ...]]:
-    """Return row and place of the first value that is wrong."""
-    place = tuple(int(k) for k in np.argwhere(wrong)[0])
-    return place[0], place
-
-
-def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
-    lowest, highest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return lowest <= int(values.min()) and int(values.max()) <= highest
 
 
 def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:

@@ -143,7 +143,7 @@ def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
         CalibrationError: the file is damaged, or its size does not fit.
     """
     try:
-        decode = partial(_pixels, file, plan)
+        decode = partial(_decode, file, plan)
         pixels = decoded.get(file, decode) if decoded else decode()
     except UNREADABLE_IMAGE as error:
         raise unreadable(file, error) from None
@@ -153,12 +153,12 @@ def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
     return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
 
 
-def _pixels(file: Path, plan: Plan) -> Pixels:
+def _decode(file: Path, plan: Plan) -> Pixels:
     """Decode an image, turn it upright, resize and crop it."""
     with warnings.catch_warnings(), Image.open(file) as image:
         warnings.simplefilter("ignore")
         upright = ImageOps.exif_transpose(image)
-        return np.asarray(_sized(file, _convert(file, upright, plan.keys.color), plan))
+        return np.asarray(_resize(file, _convert(file, upright, plan.keys.color), plan))
 
 
 def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
@@ -173,7 +173,7 @@ def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
     return Image.merge("RGB", image.split()[::-1]) if color == "bgr" else image
 
 
-def _sized(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
+def _resize(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
     resize, crop = plan.keys.resize, plan.keys.crop
     if plan.fits:
         crop = (plan.size[0] or 0, plan.size[1] or 0)

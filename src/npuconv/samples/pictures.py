@@ -269,7 +269,15 @@ def image_layout(spec: InputSpec) -> str | None:
     """Return ``nchw`` or ``nhwc`` of an input that looks like images, else None."""
     if spec.dtype.kind != "f" and not (spec.is_quantity and spec.dtype.kind in "iu"):
         return None
-    return _image_layout(tuple(n or 1 for n in spec.lengths))
+    shape = tuple(n or 1 for n in spec.lengths)
+    if len(shape) != 4:
+        return None
+    for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
+        is_grey = shape[channels] == 1 and sides[0] != sides[1]
+        minimum = MIN_GREY_SIDE if is_grey else MIN_SIDE
+        if shape[channels] in IMAGE_CHANNELS and min(sides) >= minimum:
+            return layout
+    return None
 
 
 def _make(
@@ -307,17 +315,6 @@ def normalized(batch: Array, layout: str, pixels: Normalization, color: str = "r
     if color == "bgr" and batch.shape[axis] == len("bgr"):
         batch = np.flip(batch, axis)
     return np.ascontiguousarray(pixels.apply(batch, axis))
-
-
-def _image_layout(shape: tuple[int, ...]) -> str | None:
-    if len(shape) != 4:
-        return None
-    for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
-        is_grey = shape[channels] == 1 and sides[0] != sides[1]
-        minimum = MIN_GREY_SIDE if is_grey else MIN_SIDE
-        if shape[channels] in IMAGE_CHANNELS and min(sides) >= minimum:
-            return layout
-    return None
 
 
 def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:
