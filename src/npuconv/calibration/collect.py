@@ -60,18 +60,18 @@ def collect(
         return {}
     total = len(feeds) if isinstance(feeds, Sized) else None
     store = cache.store(model, tensors, total) if cache else None
-    found: dict[str, Statistics] = {}
+    statistics: dict[str, Statistics] = {}
     with _reading(feeds, store is not None) as samples:
         passes = _Pass(runner or Runner(model, tensors, total), store, progress)
         for part in passes.parts(samples):
             for name in list(part):  # one by one, so that not all of them are there twice
-                before, after = found.pop(name, None), part.pop(name)
+                before, after = statistics.pop(name, None), part.pop(name)
                 if before is not None and before.channels != after.channels:
                     raise channels_differ(name)
-                found[name] = after if before is None else join([before, after])
-    if not found:
+                statistics[name] = after if before is None else join([before, after])
+    if not statistics:
         raise CalibrationError("there are no samples to calibrate on")
-    return found
+    return statistics
 
 
 class Collected(Exception):  # noqa: N818 not an error: the work of this process is done
@@ -195,9 +195,9 @@ class _Pass:
                 return {}
             for feed in waiting:
                 part.add(feed)
-            found = part.finish()
+            statistics = part.finish()
         finally:
             part.abandon()  # after an error; else there is nothing left
         if self._store:
-            self._store.put(found, prints, self._runner.batch)
-        return found
+            self._store.put(statistics, prints, self._runner.batch)
+        return statistics

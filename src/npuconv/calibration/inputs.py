@@ -164,18 +164,18 @@ def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
     path: list[Node] = []
     while (node := query.producer(tensor)) is not None:
         path.insert(0, node)
-        given = [t for t in node.inputs if not query.is_constant(t)]
-        if not given:
+        varying = [t for t in node.inputs if not query.is_constant(t)]
+        if not varying:
             return "", path
-        tensor = given[0]
+        tensor = varying[0]
     return str(tensor.name), path
 
 
 def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
     """Return the values behind these nodes; None where one does more than to move and scale."""
     for node in path:
-        there = [query.input_of(node, place) for place in range(len(node.inputs))]
-        if sum(t is not None and not query.is_constant(t) for t in there) != 1:
+        operands = [query.input_of(node, place) for place in range(len(node.inputs))]
+        if sum(t is not None and not query.is_constant(t) for t in operands) != 1:
             return None  # of two that vary only one is known
         if node.op == "Transpose" and query.attribute(node, "perm"):
             array = np.transpose(array, query.attribute(node, "perm"))

@@ -108,14 +108,14 @@ class Runner:
                 self._layouts.pop(next(iter(self._layouts)))
         selection = select(layout, number, total)
         try:
-            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
+            arrays = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)
             if known is None:
                 raise
             return self._run(feed, samples, number, total)  # shapes that depend on the data
-        return RunResult(selection, *(found[kind] for kind in taps.KINDS))
+        return RunResult(selection, *(arrays[kind] for kind in taps.KINDS))
 
     @cached_property
     def _session(self) -> executor.Session:
@@ -127,8 +127,8 @@ class Runner:
         """Return the layout of the tensors for inputs of these shapes, from a run."""
         plan = np.asarray(UNKNOWN_SHAPE * len(self.tensors), np.int64)
         names = [taps.shape_output(index) for index in range(len(self.tensors))]
-        found = self._session.run({**feed, taps.PLAN: plan}, names)
-        shapes = [found[name].tolist() for name in names]
+        arrays = self._session.run({**feed, taps.PLAN: plan}, names)
+        shapes = [arrays[name].tolist() for name in names]
         axes = [
             axis if axis is None else axis % max(len(shape), 1)
             for axis, shape in zip(self.tensors.values(), shapes, strict=True)
@@ -277,26 +277,26 @@ def _summarize(
     first: int,
 ) -> dict[str, Statistics]:
     layouts = [result.selection.layout for result in results]
-    each = [layout.samples for layout in layouts]
-    counts = np.repeat([layout.counts for layout in layouts], each, axis=0)  # [samples, T]
+    batches = [layout.samples for layout in layouts]
+    counts = np.repeat([layout.counts for layout in layouts], batches, axis=0)  # [samples, T]
     samples, ends = len(counts), np.cumsum(layouts[0].channels)
     reduced = _reduce(results, counts, layouts[0].channels)
-    found = {}
+    statistics = {}
     for index, (name, axis) in enumerate(tensors.items()):
-        own = slice(ends[index] - layouts[0].channels[index], ends[index])
+        rows = slice(ends[index] - layouts[0].channels[index], ends[index])
         values = thin(selected[index], first + samples)
         selected[index].clear()  # while the next is put together, this is not there twice
         # Mean squares: the spread of the values that were kept, around the mean of all.
-        squares = np.square(reduced["means"][own])
+        squares = np.square(reduced["means"][rows])
         if values.values.shape[1]:
             squares += np.var(values.values, axis=1, dtype=np.float64)
-        found[name] = Statistics(
-            name=name, axis=axis, **{key: values[own] for key, values in reduced.items()},
+        statistics[name] = Statistics(
+            name=name, axis=axis, **{key: values[rows] for key, values in reduced.items()},
             squares=squares, values=values.values,
             samples=samples, count=int(counts[:, index].sum()), first=first,
             numbers=values.numbers, widths=values.widths,
         )  # fmt: skip
-    return found
+    return statistics
 
 
 def _reduce(results: Sequence[RunResult], counts: Integers, channels: Integers) -> dict[str, Any]:

@@ -92,58 +92,61 @@ def trace(
         layers: of a convolution, by its name, the layer that it is a part of; others are one
             each.
     """
-    found, names = Channels(), set(whole)
+    channels, names = Channels(), set(whole)
     int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
     for node in plan.cuts:  # inputs of convolutions of one layer have the slots of the whole
         if node.outputs[0].name not in int8:
-            _start(found, node.inputs[0], extent(node.inputs[0], CHANNELS))
-            _pass_on(found, node)
+            _start(channels, node.inputs[0], extent(node.inputs[0], CHANNELS))
+            _pass_on(channels, node)
     place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
         if plan.on_device(node):
-            _start(found, node.inputs[0], _inputs_of(node))
+            _start(channels, node.inputs[0], _inputs_of(node))
             count = extent(node.outputs[0], CHANNELS)
-            _start(found, node.outputs[0], count, (layers or {}).get(node.name))
+            _start(channels, node.outputs[0], count, (layers or {}).get(node.name))
         elif plan.is_operator(node):
-            _compute(found, node)
+            _compute(channels, node)
         else:
-            _pass_on(found, node)
+            _pass_on(channels, node)
     for conv in plan.device:
-        own, count = found.of_tensor[conv.inputs[0].name], _inputs_of(conv)
-        if own.axis not in (CHANNELS, None) or len(own.numbers) not in (1, count or 1):
-            found.flatten(conv.inputs[0].name)
+        input_slots, count = channels.of_tensor[conv.inputs[0].name], _inputs_of(conv)
+        if input_slots.axis not in (CHANNELS, None) or len(input_slots.numbers) not in (
+            1,
+            count or 1,
+        ):
+            channels.flatten(conv.inputs[0].name)
     for group in plan.groups:
-        _join_group(found, group, whole=not names.isdisjoint(group.tensors))
-    return found
+        _join_group(channels, group, whole=not names.isdisjoint(group.tensors))
+    return channels
 
 
-def _join_group(found: Channels, group: Group, *, whole: bool) -> None:
+def _join_group(channels: Channels, group: Group, *, whole: bool) -> None:
     """Join the slots that operators compute with; all of them in a whole group."""
-    slots = {slot for tensor in group.tensors for slot in found.slots(tensor)}
-    if shared := [slot for slot in slots if whole or found.is_computed(slot)]:
-        found.join(shared)
+    slots = {slot for tensor in group.tensors for slot in channels.slots(tensor)}
+    if shared := [slot for slot in slots if whole or channels.is_computed(slot)]:
+        channels.join(shared)
     for tensor in group.tensors if whole else ():
-        found.flatten(tensor)
+        channels.flatten(tensor)
 
 
-def _compute(found: Channels, node: Node) -> None:
+def _compute(channels: Channels, node: Node) -> None:
     """Give the output of an operator one slot, along the axis of its first input."""
     for tensor in values_of(node):
         image = query.rank(tensor) == IMAGE
-        _start(found, tensor, extent(tensor, CHANNELS) if image else None)
-        found.compute(tensor.name)
-    output, axis = node.outputs[0], found.axis(values_of(node)[0].name)
+        _start(channels, tensor, extent(tensor, CHANNELS) if image else None)
+        channels.compute(tensor.name)
+    output, axis = node.outputs[0], channels.axis(values_of(node)[0].name)
     count = None if axis is None else extent(output, axis)
-    slots = Slots(axis, found.new(1) * count) if count else Slots(None, found.new(1))
-    found.of_tensor[output.name] = slots
-    found.compute(output.name)
+    slots = Slots(axis, channels.new(1) * count) if count else Slots(None, channels.new(1))
+    channels.of_tensor[output.name] = slots
+    channels.compute(output.name)
 
 
-def _start(found: Channels, tensor: Tensor, channels: int | None, maker: Hashable = None) -> None:
+def _start(channels: Channels, tensor: Tensor, count: int | None, maker: Hashable = None) -> None:
     """Give a tensor slots of its own, unless a passthrough operator has given it some."""
-    if tensor.name not in found.of_tensor:
-        axis = CHANNELS if channels else None
-        found.of_tensor[tensor.name] = Slots(axis, found.new(channels or 1, maker))
+    if tensor.name not in channels.of_tensor:
+        axis = CHANNELS if count else None
+        channels.of_tensor[tensor.name] = Slots(axis, channels.new(count or 1, maker))
 
 
 def _inputs_of(conv: Node) -> int | None:
@@ -153,11 +156,13 @@ def _inputs_of(conv: Node) -> int | None:
     return weight[1] * int(query.attribute(conv, "group", 1))
 
 
-def _pass_on(found: Channels, node: Node) -> None:
+def _pass_on(channels: Channels, node: Node) -> None:
     """Give the outputs of a passthrough operator the slots of its inputs."""
-    inputs = [found.of_tensor[t.name] for t in data_inputs(node)]
-    made = follow(found.join, node, inputs)
-    found.of_tensor.update({t.name: own for t, own in zip(node.outputs, made, strict=True)})
+    inputs = [channels.of_tensor[t.name] for t in data_inputs(node)]
+    outputs = follow(channels.join, node, inputs)
+    channels.of_tensor.update(
+        {t.name: slots for t, slots in zip(node.outputs, outputs, strict=True)}
+    )
 
 
 def upper_bound(node: Node) -> float:
@@ -174,17 +179,17 @@ def uniform(plan: Plan) -> list[str]:
     """
     names = []
     slots = trace(plan)
-    made = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
+    sources = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
     for node in plan.passthrough:
         low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
         fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
-        if low != 0 or fill != 0 or not _binds_all(plan, slots, made, node):
+        if low != 0 or fill != 0 or not _binds_all(plan, slots, sources, node):
             names += [t.name for t in (node.inputs[0], *node.outputs)]
     return names
 
 
 def _binds_all(
-    plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
+    plan: Plan, slots: Channels, sources: list[tuple[Tensor, frozenset[int]]], clip: Node
 ) -> bool:
     """Return whether all tensors that share scales with the Clip are bounded where they are read.
 
@@ -193,9 +198,11 @@ def _binds_all(
     upper = upper_bound(clip) if clip.op in CUTTING else math.inf
     if not math.isfinite(upper):
         return True
-    own = set(slots.slots(clip.outputs[0].name))
+    bound_slots = set(slots.slots(clip.outputs[0].name))
     read = {name for group in plan.groups for name in group.outputs}
-    waiting = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
+    waiting = [
+        tensor for tensor, tensor_slots in sources if not bound_slots.isdisjoint(tensor_slots)
+    ]
     unbounded = set[str]()
     while waiting:
         tensor = waiting.pop()

@@ -173,7 +173,7 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _chosen(model, target, off, apart, operators, form)
+    chosen = _choose_operators(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
         chosen, plan.fused = fuse(model, target, chosen)
     for node in model.nodes():
@@ -225,7 +225,7 @@ def _keep_scale(form: str) -> Sequence[str]:
     return litert.KEEPS_SCALE
 
 
-def _chosen(
+def _choose_operators(
     model: Model,
     target: Target,
     off: set[str],
@@ -234,14 +234,14 @@ def _chosen(
     form: str,
 ) -> set[int]:
     """Return the ids of the operators that the device computes beside convolutions."""
-    found = candidates(model, target, off, form)
+    listed = candidates(model, target, off, form)
     if operators is not None:
-        return {id(node) for node in found if node.name in operators}
-    if not found or target.unlisted_operators == "error":  # without a host there is no choice
-        return {id(node) for node in found}
+        return {id(node) for node in listed if node.name in operators}
+    if not listed or target.unlisted_operators == "error":  # without a host there is no choice
+        return {id(node) for node in listed}
     convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    worth = worth_crossing(model, target, convolutions, found, off, apart)
-    return {id(node) for node in worth}
+    chosen = worth_crossing(model, target, convolutions, listed, off, apart)
+    return {id(node) for node in chosen}
 
 
 def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:
@@ -253,8 +253,8 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         one_scale: other operators that make values of the scale that they read.
     """
     sets = DisjointSets[str]()
-    around = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
-    tensors = {tensor.name: tensor for tensor in (*around, *plan.operator_tensors)}
+    inputs_and_outputs = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
+    tensors = {tensor.name: tensor for tensor in (*inputs_and_outputs, *plan.operator_tensors)}
     for node in plan.operators:
         if node.op in one_scale:
             sets.join(node.outputs[0].name, node.inputs[0].name)
@@ -266,17 +266,17 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)
             sets.join(tensor.name, *(source.name for source in data_inputs(node)))
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for name, tensor in tensors.items():
-        group = found.setdefault(sets.find(name), Group(name))
+        group = groups.setdefault(sets.find(name), Group(name))
         group.tensors.append(name)
         if name in cut or name in wholes:
             continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
     for name in wholes:  # the host may have made it
-        found[sets.find(name)].outputs.append(name)
-    return list(found.values())
+        groups[sets.find(name)].outputs.append(name)
+    return list(groups.values())
 
 
 def _on_device(node: Node, target: Target, off: set[str]) -> bool:
@@ -361,5 +361,5 @@ def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
     """Return whether a Relu or Clip with constant bounds reads what a region makes."""
     if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
         return False
-    given = values_of(node)
-    return len(given) == 1 and id(given[0]) in root and query.is_standard(node)
+    values = values_of(node)
+    return len(values) == 1 and id(values[0]) in root and query.is_standard(node)

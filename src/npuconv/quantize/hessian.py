@@ -89,12 +89,12 @@ class Hessian:
 
     def take(self, groups: Sequence[int]) -> Hessian:
         """Return the Hessian of these groups, in this order."""
-        index, found = list(groups), Hessian(len(groups), self.length)
-        found.count, found._unit = self.count, self._unit
-        found._sums = self._sums[index]
-        found._products = [each[index] for each in self._products]
-        found._held_out = [each[index] for each in self._held_out]
-        return found
+        index, selection = list(groups), Hessian(len(groups), self.length)
+        selection.count, selection._unit = self.count, self._unit
+        selection._sums = self._sums[index]
+        selection._products = [each[index] for each in self._products]
+        selection._held_out = [each[index] for each in self._held_out]
+        return selection
 
     @property
     def means(self) -> Doubles:
@@ -212,8 +212,11 @@ def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> 
         key = (layer.channels, layer.kernel)
         if key not in kernels:
             kernels[key] = f"{_PREFIX}/kernel/{len(kernels)}"
-            picks = numpy_helper.from_array(_picks(*key), kernels[key])
-            tapped.graph.initializer.append(picks)
+            # Each kernel picks one value of a window, [C*kH*kW,1,kH,kW].
+            size, rank = math.prod(layer.kernel), len(layer.kernel)
+            picks = np.eye(size, dtype=np.float32).reshape(size, 1, *layer.kernel)
+            picks = np.tile(picks, (layer.channels, *[1] * (rank + 1)))
+            tapped.graph.initializer.append(numpy_helper.from_array(picks, kernels[key]))
         name = f"{_PREFIX}/{index}"
         grid = _grid(layer, samples)
         tapped.graph.node.append(
@@ -230,13 +233,6 @@ def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> 
         )
         tapped.graph.output.append(helper.make_empty_tensor_value_info(name))
     return tapped
-
-
-def _picks(channels: int, kernel: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return kernels that each pick one value of a window, [C*kH*kW,1,kH,kW]."""
-    size = math.prod(kernel)
-    one = np.eye(size, dtype=np.float32).reshape(size, 1, *kernel)
-    return np.tile(one, (channels, *[1] * (one.ndim - 1)))
 
 
 def _grid(layer: Windows, samples: int) -> tuple[int, ...]:

@@ -210,31 +210,33 @@ def _dither(
 
     Weights of channels that are no copies stay. ``index`` is the source channel of each, [C].
     """
-    apart = {path.tensor.name: offsets_of(index)}  # offset of each channel within a step
+    tensor_steps = {path.tensor.name: offsets_of(index)}  # offset of each channel within a step
     for node in path.between:
         turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
-        apart[node.outputs[0].name] = turn * apart[node.inputs[0].name]
+        tensor_steps[node.outputs[0].name] = turn * tensor_steps[node.inputs[0].name]
     weights, moved = dict(state.weights), dict(state.bias_offsets)
     for conv in (*path.row_layers, *path.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
-        mixes, by = result not in apart, moved.get(conv.name, np.zeros(1))
+        mixes, by = result not in tensor_steps, moved.get(conv.name, np.zeros(1))
         if not mixes and by.size > 1:
             by = by[list(index)]  # rows are in their new order
         weight, bias = parameters(conv)
         target = weight.astype(np.float32), (bias + by).astype(np.float32)
         encoding, hessian = state.encodings[source], hessians[conv.name]
         if mixes:  # all of its weights are shared among copies now
-            own = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
+            rounded = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
         else:
-            own = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
-        made = own
-        if source in apart:
-            made = with_input_offset(made, encoding, hessian.groups, apart[source])
-        if result in apart:
-            made = with_output_offset(made, state.encodings[result], apart[result])
-        weights[conv.name] = made
-        moved[conv.name] = by + made.bias.astype(np.float64) - own.bias
-    shifts = {t: by * state.encodings[t].scales.astype(np.float64) for t, by in apart.items()}
+            rounded = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
+        dithered = rounded
+        if source in tensor_steps:
+            dithered = with_input_offset(dithered, encoding, hessian.groups, tensor_steps[source])
+        if result in tensor_steps:
+            dithered = with_output_offset(dithered, state.encodings[result], tensor_steps[result])
+        weights[conv.name] = dithered
+        moved[conv.name] = by + dithered.bias.astype(np.float64) - rounded.bias
+    shifts = {
+        t: by * state.encodings[t].scales.astype(np.float64) for t, by in tensor_steps.items()
+    }
     return replace(
         state,
         weights=weights,
@@ -254,22 +256,22 @@ def _rows_of_copies(
     """Round the rows of each copied channel so that they compensate each other."""
     group, which = hessian.groups, np.asarray(index)
     first = known or nearest(weight, bias, source, group)
-    steps, scales, made = first.weight.copy(), first.scales.copy(), first.bias.copy()
+    steps, scales, biases = first.weight.copy(), first.scales.copy(), first.bias.copy()
     by_count: dict[int, list[int]] = {}
     for channel, times in sorted(Counter(index).items()):
         if times > 1:
             by_count.setdefault(times, []).append(channel)
     for count, channels in by_count.items():
         rows = [np.flatnonzero(which == channel) for channel in channels]
-        alone = RoundedWeights(steps[channels], scales[channels], made[channels])
-        moments, own = hessian, source
+        alone = RoundedWeights(steps[channels], scales[channels], biases[channels])
+        moments, encoding = hessian, source
         if group > 1:
-            moments, own = hessian.take(channels), source.take(channels)
-        each = copies(weight[channels], bias[channels], own, moments, count, alone)
-        for number, one in enumerate(each):
+            moments, encoding = hessian.take(channels), source.take(channels)
+        roundings = copies(weight[channels], bias[channels], encoding, moments, count, alone)
+        for number, one in enumerate(roundings):
             at = [row[number] for row in rows]
-            steps[at], scales[at], made[at] = one.weight, one.scales, one.bias
-    return RoundedWeights(steps, scales, made)
+            steps[at], scales[at], biases[at] = one.weight, one.scales, one.bias
+    return RoundedWeights(steps, scales, biases)
 
 
 def offsets(count: int) -> Doubles:
@@ -279,11 +281,11 @@ def offsets(count: int) -> Doubles:
 
 def offsets_of(index: Sequence[int]) -> Doubles:
     """Return the offset of each channel within a step, different for copies: float64 [C]."""
-    found, which = np.zeros(len(index)), np.asarray(index)
+    result, which = np.zeros(len(index)), np.asarray(index)
     for channel in set(index):
-        own = np.flatnonzero(which == channel)
-        found[own] = offsets(len(own))
-    return found
+        places = np.flatnonzero(which == channel)
+        result[places] = offsets(len(places))
+    return result
 
 
 def with_input_offset(
@@ -335,12 +337,12 @@ def copies(
         first: weights of the original layer; None: rounded to nearest.
     """
     group, zeros = hessian.groups, np.zeros(len(weight), np.float32)
-    own = zeros if bias is None else np.asarray(bias, np.float32)
-    found = [first or nearest(weight, own, source, group)]
+    offsets_of_rows = zeros if bias is None else np.asarray(bias, np.float32)
+    results = [first or nearest(weight, offsets_of_rows, source, group)]
     for number in range(2, count + 1):
-        lacking = number * weight - sum(real_weights(r, source, group) for r in found)
-        rest = number * own - sum(r.bias for r in found)
-        target = np.asarray(lacking, np.float32), np.asarray(rest, np.float32)
+        lacking = number * weight - sum(real_weights(r, source, group) for r in results)
+        lacking_bias = number * offsets_of_rows - sum(r.bias for r in results)
+        target = np.asarray(lacking, np.float32), np.asarray(lacking_bias, np.float32)
         solved, _ = solve(*target, source, hessian)
-        found.append(solved or nearest(*target, source, group))
-    return found
+        results.append(solved or nearest(*target, source, group))
+    return results

@@ -70,17 +70,17 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
         CalibrationError: an input without an array.
     """
     wanted = {spec.name: spec.array or spec.name for spec in inputs}
-    found = {name: array for name, array in wanted.items() if array in names}
-    if len(inputs) == 1 and not found and UNNAMED in names and not inputs[0].array:
+    chosen = {name: array for name, array in wanted.items() if array in names}
+    if len(inputs) == 1 and not chosen and UNNAMED in names and not inputs[0].array:
         return {inputs[0].name: UNNAMED}
-    missing = [array for name, array in wanted.items() if name not in found]
+    missing = [array for name, array in wanted.items() if name not in chosen]
     if missing:
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
             hint=_hint_on_name(missing, names),
         )
-    return found
+    return chosen
 
 
 def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
@@ -149,18 +149,18 @@ def open_tables(
 ) -> Samples:
     """Open the samples of several tables, one after the other; only one is in memory at a time."""
     read = lru_cache(maxsize=1)(lambda part: readers[part]())
-    sizes, found = [], list(notes)
+    sizes, all_notes = [], list(notes)
     for part in range(len(readers)):
         table = read(part)
         sizes.append(len(table))
-        found += table.notes
+        all_notes += table.notes
     ends = list(accumulate(sizes))
 
     def load(k: int) -> Feed:
         part = next(place for place, end in enumerate(ends) if k < end)
         return read(part).feed(k - ends[part] + sizes[part])
 
-    return choose(load, ends[-1], limit, label, found)
+    return choose(load, ends[-1], limit, label, all_notes)
 
 
 def open_feeds(
@@ -183,8 +183,8 @@ def open_feeds(
         tables.append(make_table(label, feed, inputs, complete=True))
     if not tables:
         raise CalibrationError("calibration samples: there are none")
-    found = [*notes, *(note for table in tables for note in table.notes)]
-    return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", found)
+    all_notes = [*notes, *(note for table in tables for note in table.notes)]
+    return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", all_notes)
 
 
 def _as_array(where: str, value: object) -> Rows:
