@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.partition import make_plan
-from npuconv.partition.channels import REAL, UNTIED, trace, uniform
+from npuconv.partition.channels import trace, uniform
 from npuconv.partition.operators import TABLES, is_defined
 from npuconv.target import Target
 from support.asserts import builtin, read
@@ -175,60 +175,49 @@ def pair(op: str, *, to: str = "c", **attrs: object) -> Net:
     return net().conv("x", (4, 4, 1, 1), to="b").op(op, "a", "b", to=to, **attrs)
 
 
-def ties(built: Net, *ops: str, **also: object) -> dict[str, list[int]]:
-    """Return the ties of the channels of every int8 tensor."""
+def scales(built: Net, *ops: str, **also: object) -> tuple[dict[str, list[int]], set[str]]:
+    """Return the slots of every int8 tensor, and the tensors whose slots are all computed."""
     _, plan = planned(built, listing(*ops, **also))
-    found = trace(plan)
-    names = (name for group in plan.groups for name in group.tensors)
-    return {name: [found.tie_of(slot) for slot in found.slots(name)] for name in names}
+    channels = trace(plan)
+    names = [name for group in plan.groups for name in group.tensors]
+    slots = {name: list(channels.slots(name)) for name in names}
+    return slots, {name for name in names if all(map(channels.is_computed, slots[name]))}
 
 
-def test_channels_of_a_sum_are_tied_to_those_of_its_parts():
-    """Each to its own, through passthrough operators too; what only convolutions know is free."""
-    built = net().op("Relu", to="r").conv("x", (4, 4, 1, 1), to="b").op("Add", "r", "b", to="c")
-    found = ties(built.conv("", (4, 4, 1, 1), to="d"), "Add")
-    assert found["a"] == found["r"] == found["b"] == found["c"]
-    assert len(set(found["c"])) == 4
-    assert min(found["c"]) >= 0
-    assert set(found["x"]) == set(found["d"]) == {UNTIED}
+def test_inputs_and_output_of_a_sum_have_one_scale_each():
+    """Through passthrough operators too; tensors of convolutions have a scale for each channel."""
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Add", "a", "b", to="c")
+    built.op("Relu", to="r").conv("", (4, 4, 1, 1), to="d")
+    slots, computed = scales(built, "Add")
+    assert computed == {"a", "b", "c", "r"}
+    assert [len(set(slots[name])) for name in "abcr"] == [1, 1, 1, 1]
+    assert slots["c"] == slots["r"]
+    assert len({slots[name][0] for name in "abc"}) == 3
+    assert len(set(slots["x"])) == len(set(slots["d"])) == 4
 
 
-def test_a_table_has_one_scale_and_so_has_all_that_is_tied_to_it():
-    """The sum too, whose result a table reads; an addend that is a constant needs it as well."""
-    table = pair("Add").op("Sigmoid", to="s").conv("", (4, 4, 1, 1))
-    found = ties(table, "Add", "Sigmoid")
-    assert found["a"] == found["b"] == found["c"] == found["s"] == [REAL]
-    built = net()
-    built.op("Add", "a", built.random(4, 1, 1), to="c").conv("", (4, 4, 1, 1))
-    assert ties(built, "Add")["c"] == [REAL]
+@pytest.mark.parametrize("op", ["Sigmoid", "GlobalAveragePool", "Mul"])
+def test_inputs_and_output_of_any_operator_have_one_scale_each(op: str):
+    built = pair(op) if op == "Mul" else net().op(op, "a", to="c")
+    slots, computed = scales(built.conv("", (4, 4, 1, 1)), op)
+    assert {"a", "c"} <= computed
+    assert len(set(slots["a"])) == len(set(slots["c"])) == 1
 
 
-def test_a_gate_needs_its_real_values_and_what_it_scales_does_not():
-    built = net().conv("x", (4, 4, 1, 1), to="b").op("GlobalAveragePool", "b", to="g")
-    found = ties(
-        built.op("Mul", "a", "g", to="c").conv("", (4, 4, 1, 1)), "Mul", "GlobalAveragePool"
-    )
-    assert found["a"] == found["c"]
-    assert len(set(found["c"])) == 4
-    assert found["g"] == [REAL]
-    assert ties(pair("Mul").conv("", (4, 4, 1, 1)), "Mul")["c"] == [REAL]
+def test_channels_beside_those_of_a_sum_keep_their_scales():
+    """A Concat that moves integers has the scale of the sum, and one for each other channel."""
+    built = pair("Add").conv("x", (4, 4, 1, 1), to="d").op("Concat", "d", "c", to="e", axis=1)
+    slots, computed = scales(built.conv("", (4, 8, 1, 1)), "Add")
+    assert slots["e"] == [*slots["d"], *slots["c"]]
+    assert len(set(slots["e"])) == 5
+    assert "e" not in computed
 
 
-def test_channels_of_a_concat_are_those_of_its_parts():
-    found = ties(pair("Concat", axis=1).conv("", (4, 8, 1, 1)), "Concat", requantizes=True)
-    assert found["c"] == [*found["a"], *found["b"]]
-    assert len(set(found["c"])) == 8
-    found = ties(pair("Concat", axis=2).conv("", (4, 4, 1, 1)), "Concat", requantizes=True)
-    assert found["c"] == found["a"] == found["b"]
-
-
-def test_a_bound_that_saturation_stands_for_ties_channels_to_one_scale():
-    clipped = net()
-    clipped.op(
-        "Clip", "a", clipped.constant(np.float32(0)), clipped.constant(np.float32(6)), to="r"
-    )
-    clipped.op("GlobalAveragePool", to="g").conv("", (4, 4, 1, 1))
-    assert set(ties(clipped, "GlobalAveragePool", "Clip")["r"]) == {REAL}
+def test_a_concat_that_requantizes_has_one_scale():
+    concat = pair("Concat", axis=1).conv("", (4, 8, 1, 1))
+    slots, computed = scales(concat, "Concat", requantizes=True)
+    assert {"a", "b", "c"} <= computed
+    assert len({*slots["a"], *slots["b"], *slots["c"]}) == 3
 
 
 def test_a_bound_behind_an_operator_cuts_no_other_reader():

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.grid import Grid
 from npuconv.legalize.context import PassContext
-from npuconv.partition.channels import UNTIED
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings, entropy_limit, percentile_limit
 from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net
-from support.plans import planned, prepare, random_feeds, watch
+from support.plans import AS_SEEN, planned, prepare, random_feeds, watch
+from support.target_files import NUMBERS, chip
 
 METHODS = ("auto", "minmax", "percentile", "entropy", "mse")
 
@@ -29,7 +29,7 @@ def group(values: np.ndarray, **fixed: object) -> ScaleConstraints:
         "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
         "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
-        "ties": np.full(count, UNTIED),
+        "computed": np.zeros(count, bool),
     }  # fmt: skip
     return ScaleConstraints(**{**parts, **fixed})
 
@@ -258,6 +258,30 @@ def test_a_device_with_one_scale_for_all_weights():
     found = prepare(model, ctx)
     assert found.is_per_tensor
     assert {e.scales.size for e in ctx.encodings.values()} == {1}
+
+
+@pytest.mark.parametrize("zero_points", [[-128, 127], [0, 0]])
+def test_tensors_of_a_sum_have_one_scale_each(zero_points: list[int]):
+    """Their channels differ by a factor of 1,000; the widest decides, and the device has it."""
+    unlike = np.geomspace(1, 1000, 4).reshape(4, 1, 1, 1).astype(np.float32)
+    net = Net(x=(1, 4, 8, 8))
+    for name in ("a", "b"):
+        weight = net.constant(unlike * np.random.default_rng(3).normal(size=(4, 4, 1, 1)), name)
+        net.op("Conv", "x", weight, to=f"{name}_made")
+    net.op("Add", "a_made", "b_made", to="sum").conv("", (4, 4, 1, 1), to="y")
+    numbers = {**NUMBERS, "zero_point": {"range": zero_points}}
+    ctx = context()
+    ctx.target = chip("", also={"operators": {"Conv": {}, "Add": {}}, "activations": numbers})
+    model = read(net.model())
+    stats = watch(graph := planned(model, ctx), random_feeds(model))
+    encodings = choose_encodings(graph, Calibration(stats, {}), {}, AS_SEEN).encodings
+    for name in ("a_made", "b_made", "sum"):
+        encoding, largest = encodings[name], np.abs([stats[name].lows, stats[name].highs]).max()
+        assert encoding.axis is None
+        assert encoding.scales.tolist() == [encoding.nominal]
+        assert largest / 256 < encoding.nominal < largest / 127 * 1.01
+        assert zero_points[0] <= encoding.zeros[0] <= zero_points[1]
+    assert encodings["y"].axis == 1
 
 
 def histogram(values: np.ndarray, bins: int = 2048) -> tuple[np.ndarray, float]:

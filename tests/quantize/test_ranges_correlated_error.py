@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.partition.channels import UNTIED
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings, with_less_correlated_error
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
@@ -29,7 +28,7 @@ def group(
         "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
         "lows": lows.astype(float), "highs": highs.astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
-        "ties": np.full(count, UNTIED),
+        "computed": np.zeros(count, bool),
         "samples": np.repeat(np.arange(SAMPLES), EACH) if samples is None else samples,
     }  # fmt: skip
     return ScaleConstraints(**{**parts, **fixed})

@@ -285,13 +285,13 @@ def photos(tmp_path: Path) -> Path:
 def count(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Record the images that are decoded."""
     seen: list[Path] = []
-    decode = images._pixels
+    decode = images._decode
 
     def counted(file, plan):
         seen.append(file)
         return decode(file, plan)
 
-    monkeypatch.setattr(images, "_pixels", counted)
+    monkeypatch.setattr(images, "_decode", counted)
     return seen
 
 

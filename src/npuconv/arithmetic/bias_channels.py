@@ -29,9 +29,9 @@ def columns(bias: NDArray[np.int32], count: int) -> tuple[NDArray[np.int8], NDAr
     """
     constants = np.full(count, _LARGEST)
     constants[-1] = 1 if count > 1 else max(-(-int(np.abs(bias).max(initial=1)) // _LARGEST), 1)
-    left, weights = bias.astype(np.int64), np.zeros((len(bias), count), np.int64)
+    remainder, weights = bias.astype(np.int64), np.zeros((len(bias), count), np.int64)
     for place, constant in enumerate(constants):
-        wanted = np.rint(left / float(constant))
-        weights[:, place] = np.clip(wanted, -_LARGEST, _LARGEST)
-        left = left - weights[:, place] * constant
+        steps = np.rint(remainder / float(constant))
+        weights[:, place] = np.clip(steps, -_LARGEST, _LARGEST)
+        remainder = remainder - weights[:, place] * constant
     return constants.astype(np.int8), weights.astype(np.int8)

@@ -83,21 +83,14 @@ def _products(layer: IntegerConv, x: Array, weight: Array) -> NDArray[np.int64]:
     rows = weight.astype(x.dtype).reshape(group, outputs // group, -1, *kernel)
     total = np.zeros((count, group, outputs // group, int(np.prod(sizes))), x.dtype)
     for place in np.ndindex(*kernel):
-        window: tuple[Any, ...] = (..., *_slices(layer, place, sizes))
-        columns = np.ascontiguousarray(x[window]).reshape(count, group, channels // group, -1)
-        total += _times(rows[(..., *place)], columns)
+        axes = zip(place, layer.dilations, layer.strides, sizes, strict=True)
+        slices = [slice(k * d, k * d + (size - 1) * s + 1, s) for k, d, s, size in axes]
+        window: tuple[Any, ...] = (..., *slices)
+        columns = np.ascontiguousarray(x[window])
+        columns = columns.reshape(count, group, channels // group, -1)
+        factors = rows[(..., *place)]  # [G, M, C]; of one channel without a library call for each
+        total += factors * columns if factors.shape[-1] == 1 else factors @ columns
     return total.astype(np.int64).reshape(count, outputs, *sizes)
-
-
-def _times(rows: Array, columns: Array) -> Array:
-    """Multiply [G, M, C] by [N, G, C, P], one channel without a library call for each group."""
-    return rows * columns if rows.shape[-1] == 1 else rows @ columns
-
-
-def _slices(layer: IntegerConv, place: tuple[int, ...], sizes: Sequence[int]) -> list[slice]:
-    """Return the slices of the input that one position of the kernel reads."""
-    parts = zip(place, layer.dilations, layer.strides, sizes, strict=True)
-    return [slice(k * d, k * d + (size - 1) * s + 1, s) for k, d, s, size in parts]
 
 
 def convolve(
@@ -171,9 +164,9 @@ def shifts(factors: ArrayLike, *, bits: int = 16, max_shift: int = MAX_SHIFT) ->
     exponents -= np.rint(np.ldexp(values, exponents)) >= 2**bits
     places = np.minimum(exponents, max_shift)
     multipliers = np.rint(np.ldexp(values, places)).astype(np.int64)
-    wrong = (places < 0) | (multipliers == 0)
-    if wrong.any():
-        first = values.reshape(-1)[np.flatnonzero(wrong)[0]]
+    out_of_reach = (places < 0) | (multipliers == 0)
+    if out_of_reach.any():
+        first = values.reshape(-1)[np.flatnonzero(out_of_reach)[0]]
         raise ModelError(
             f"{_FACTOR} is {first:.3g}, which no {bits} bit integer shifted right by at most "
             f"{max_shift} comes near"
@@ -207,8 +200,8 @@ def shiftable_scales(
         ModelError: a factor is too large or too small for such a multiplier.
     """
     x, y = (np.asarray(value, np.float32).reshape(()) for value in (x_scale, y_scale))
-    found = shifts(float_factors(x, w_scales, y), bits=bits, max_shift=max_shift)
-    factors = np.ldexp(found.multiplier.astype(np.float64), -found.shift)
+    integers = shifts(float_factors(x, w_scales, y), bits=bits, max_shift=max_shift)
+    factors = np.ldexp(integers.multiplier.astype(np.float64), -integers.shift)
     nearest = (factors * float(y) / float(x)).astype(np.float32)
     candidates = [np.nextafter(nearest, nearest + np.sign(k), dtype=np.float32) for k in (0, -1, 1)]
     misses = [np.abs(float_factors(x, scales, y) - factors) for scales in candidates]

@@ -60,26 +60,28 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
     Raises:
         ModelError: a factor is not finite.
     """
-    used = _used(layer, source, result)
+    scales_in_use = _used(layer, source, result)
     unit = float(result.nominal) / float(source.nominal)
     # Beyond the largest factor every sum but 0 saturates, under the largest as well.
     largest = np.float32((2.0**bits - 1) * unit)
-    beyond, used = used > largest, np.minimum(used, largest)
+    beyond, scales_in_use = scales_in_use > largest, np.minimum(scales_in_use, largest)
     # Below the smallest, weights count larger steps, half of which is shifted out of sight.
-    near = np.maximum(used, np.float32(2.0**-max_shift * unit))
+    near = np.maximum(scales_in_use, np.float32(2.0**-max_shift * unit))
     scales = shiftable_scales(source.nominal, near, result.nominal, bits=bits, max_shift=max_shift)
-    ratios = (used / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
+    ratios = (scales_in_use / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
     steps = np.clip(np.rint(layer.weight * ratios), -127, 127).astype(np.int8)
-    moved = replace(layer, weight=steps, weight_scales=scales)
+    shiftable = replace(layer, weight=steps, weight_scales=scales)
     if layer.bias is None:
-        return moved
-    own = np.asarray(np.zeros(len(steps)) if bias is None else bias, np.float32)
-    steps_of_bias = np.where(beyond, layer.bias, _bias(moved, weight, own, source, result, group))
-    return replace(moved, bias=steps_of_bias.astype(np.int32))
+        return shiftable
+    real_bias = np.asarray(np.zeros(len(steps)) if bias is None else bias, np.float32)
+    steps_of_bias = np.where(
+        beyond, layer.bias, _bias(shiftable, weight, real_bias, source, result, group)
+    )
+    return replace(shiftable, bias=steps_of_bias.astype(np.int32))
 
 
 def _bias(
-    moved: EncodedLayer,
+    layer: EncodedLayer,
     weight: ArrayLike,
     bias: NDArray[np.float32],
     source: Encoding,
@@ -88,13 +90,13 @@ def _bias(
 ) -> NDArray[np.float64]:
     """Return the bias in steps of the scales that have moved, [M]."""
     gain = float(result.nominal) / result.scales.astype(np.float64)
-    scales = np.asarray(moved.weight_scales / gain, np.float32)
-    rounded = RoundedWeights(moved.weight, scales, bias)
+    scales = np.asarray(layer.weight_scales / gain, np.float32)
+    rounded = RoundedWeights(layer.weight, scales, bias)
     exact = encode_layer(weight, bias, source, result, group, rounded=rounded)
     assert exact.bias is not None
     # A channel whose weights are now all 0 steps got a scale for its bias alone.
-    alone = ~moved.weight.reshape(len(moved.weight), -1).any(axis=1)
-    return np.rint(exact.bias * np.where(alone, exact.weight_scales / moved.weight_scales, 1.0))
+    alone = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
+    return np.rint(exact.bias * np.where(alone, exact.weight_scales / layer.weight_scales, 1.0))
 
 
 def _used(layer: EncodedLayer, source: Encoding, result: Encoding) -> NDArray[np.float32]:

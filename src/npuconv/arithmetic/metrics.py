@@ -63,7 +63,11 @@ class ErrorStats:
             self._noise += float(np.sum((f - q) ** 2))
             self._power += float(np.sum(q * q))
             self._dot += float(np.sum(f * q))
-        self._count_top1(self._classes_last(f), self._classes_last(q))
+        f, q = self._classes_last(f), self._classes_last(q)
+        if f.ndim and f.size and f.shape[-1] > 1:
+            same = f.argmax(-1) == q.argmax(-1)
+            self._agreed += int(np.sum(same))
+            self._positions += int(np.size(same))
 
     @property
     def sqnr_db(self) -> float | None:
@@ -96,12 +100,6 @@ class ErrorStats:
     def positions(self) -> int:
         """Number of positions that ``top1_agreement`` is a share of."""
         return self._positions
-
-    def _count_top1(self, f: Doubles, q: Doubles) -> None:
-        if f.ndim and f.size and f.shape[-1] > 1:
-            same = f.argmax(-1) == q.argmax(-1)
-            self._agreed += int(np.sum(same))
-            self._positions += int(np.size(same))
 
     def _classes_last(self, values: Doubles) -> Doubles:
         """Return the values with the class axis last; no values where that axis is not known."""

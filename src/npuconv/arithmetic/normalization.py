@@ -95,13 +95,13 @@ def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
     bits = max(_EXACT_BITS - largest_spread.bit_length(), 0) // 2
     fine = spread.times(1 << 2 * bits).plus(round(np.ldexp(epsilon, 2 * bits)))
     root = fine.clipped(1, 1 << _EXACT_BITS).root()
-    apart = whole.times(count).plus(total.times(-1)).times(1 << (STEP_BITS + bits))
-    normal = apart.times(2).plus(apart.sign().times(root)).over(root.times(2))
+    centred = whole.times(count).plus(total.times(-1)).times(1 << (STEP_BITS + bits))
+    normal = centred.times(2).plus(centred.sign().times(root)).over(root.times(2))
     factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
     offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
     factors = np.clip(factors, -(2.0**how.bits - 1), 2.0**how.bits - 1)
     place = int(places_of(float(np.abs(factors).max()) or 1.0, how))
     place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
     scaled = normal.times(np.rint(np.ldexp(factors, place)).astype(np.int64))
-    moved = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))
-    return shifted_right(moved, place, how.rounding)
+    offset = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))
+    return shifted_right(offset, place, how.rounding)

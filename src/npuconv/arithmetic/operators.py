@@ -66,9 +66,9 @@ def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Sto
     factors = [np.asarray(factor, np.float32) for _, factor in terms]
     if how.kind == "float":
         parts = [w.astype(np.float32) * f for w, f in zip(wholes, factors, strict=True)]
-        return saturated(np.rint(_total(parts)), zero)
-    found = shifted([(WholeArray(w), f) for w, f in zip(wholes, factors, strict=True)], how)
-    return saturated(found.values, zero)
+        return saturated(np.rint(sum(parts[1:], parts[0])), zero)
+    total = shifted([(WholeArray(w), f) for w, f in zip(wholes, factors, strict=True)], how)
+    return saturated(total.values, zero)
 
 
 def shifted(terms: Sequence[tuple[W, ArrayLike]], how: Rescaling) -> W:
@@ -99,13 +99,6 @@ def places_of(factors: ArrayLike, how: Rescaling) -> Integers:
     """
     near = np.clip(np.asarray(factors, np.float64), 2.0**-how.max_shift, 2.0**how.bits - 1)
     return shifts(near, bits=how.bits, max_shift=how.max_shift).shift
-
-
-def _total(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 def ratio(*scales: float, over: float) -> np.float32:

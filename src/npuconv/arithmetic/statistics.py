@@ -102,7 +102,10 @@ def join(parts: Sequence[Statistics]) -> Statistics:
     Raises:
         ValueError: they are of different tensors, or not adjacent.
     """
-    _check_adjacent(parts)
+    for before, after in pairwise(parts):
+        tensors = {(part.name, part.axis, part.channels) for part in (before, after)}
+        if len(tensors) > 1 or before.first + before.samples != after.first:
+            raise ValueError(f"tensor {before.name!r}: these parts do not belong together")
     samples = sum(part.samples for part in parts)
     count = sum(part.count for part in parts)
     shares = [part.count / max(count, 1) for part in parts]
@@ -145,7 +148,8 @@ def thin(blocks: Sequence[Kept], samples: int) -> Kept:
     values = np.concatenate([block.values for block in blocks], axis=1)
     numbers = np.concatenate([block.numbers for block in blocks])
     widths = np.concatenate([block.widths for block in blocks])
-    step = _sample_step(capacity(len(values)), samples)
+    # Interval of kept samples, a power of two, so that fewer are among more.
+    step = 1 << max((-(-samples // capacity(len(values))) - 1).bit_length(), 0)
     each = quota(len(values), -(-samples // step))
     left = np.where(numbers % step == 0, np.minimum(widths, each), 0)
     if np.array_equal(left, widths):
@@ -162,15 +166,3 @@ def spread_order(length: int) -> Integers:
     for _ in range(bits):
         order = np.concatenate([2 * order, 2 * order + 1])
     return order[order < length]
-
-
-def _check_adjacent(parts: Sequence[Statistics]) -> None:
-    for before, after in pairwise(parts):
-        pairs = zip(*((p.name, p.axis, p.channels) for p in (before, after)), strict=True)
-        if any(a != b for a, b in pairs) or before.first + before.samples != after.first:
-            raise ValueError(f"tensor {before.name!r}: these parts do not belong together")
-
-
-def _sample_step(limit: int, samples: int) -> int:
-    """Return the interval of kept samples, a power of two, so that fewer are among more."""
-    return 1 << max((-(-samples // limit) - 1).bit_length(), 0)

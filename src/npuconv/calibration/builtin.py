@@ -88,8 +88,8 @@ def choose_builtin(
     """
     specs = list(specs) or _usual_inputs(model)
     if keys.preset in (None, "none") and (keys.mean is None) != (keys.std is None):
-        one, other = ("mean", "std") if keys.std is None else ("std", "mean")
-        raise UsageError(f"--{one} without --{other}", hint="give both")
+        name, other = ("mean", "std") if keys.std is None else ("std", "mean")
+        raise UsageError(f"--{name} without --{other}", hint="give both")
     if not reads_images(specs):
         unused = f"{keys.said}: not used, no input looks like images" if keys.said else ""
         return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))
@@ -97,25 +97,29 @@ def choose_builtin(
     if "layout" in keys.model_fields_set and keys.layout != layout:
         text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.wanted}"
         raise UsageError(text, hint=f"leave it out, or give {layout}")
-    pictured: Pictures = "photographs" if pictures.are_photographs() else "made-up"
-    kind = "built-in photographs" if pictured == "photographs" else "made-up pictures"
+    kind_of_pictures: Pictures = "photographs" if pictures.are_photographs() else "made-up"
+    kind = "built-in photographs" if kind_of_pictures == "photographs" else "made-up pictures"
     start, end = f"no calibration data: {kind}", _about_channels(specs[0])
-    lacking = "" if pictured == "photographs" else f"{kind} instead of data; {INSTALL}"
+    lacking = "" if kind_of_pictures == "photographs" else f"{kind} instead of data; {INSTALL}"
     if asked_for(keys) is not None:
         normalization_of(spec, keys)
-        return BuiltinData(keys, f"{start}, {keys.said} (given){end}", lacking, None, pictured)
+        return BuiltinData(
+            keys, f"{start}, {keys.said} (given){end}", lacking, None, kind_of_pictures
+        )
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
-        return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, lacking), None, pictured)
-    found = infer(model, specs[0], expected)
+        return BuiltinData(
+            keys, f"{start}; {text}{end}", _joined(text, lacking), None, kind_of_pictures
+        )
+    guess = infer(model, specs[0], expected)
     order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
     mean, std = (
-        numbers[::order] for numbers in (found.normalization.mean, found.normalization.std)
+        numbers[::order] for numbers in (guess.normalization.mean, guess.normalization.std)
     )
-    used = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
-    unproven = f"accuracy is unproven, the normalization is a guess: {found.phrase}"
-    warning = _joined("" if found.is_clear else unproven, lacking)
-    return BuiltinData(used, f"{start}, {found.phrase}{end}", warning, found, pictured)
+    options = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
+    unproven = f"accuracy is unproven, the normalization is a guess: {guess.phrase}"
+    warning = _joined("" if guess.is_clear else unproven, lacking)
+    return BuiltinData(options, f"{start}, {guess.phrase}{end}", warning, guess, kind_of_pictures)
 
 
 def _joined(*texts: str) -> str:
@@ -128,15 +132,15 @@ def open_builtin(options: Options, chosen: BuiltinData, specs: Sequence[InputSpe
     Raises:
         CalibrationError: an input that no values can be made up for.
     """
-    found = open_samples(
+    samples = open_samples(
         None, specs, chosen.preprocess, limit=options.max_samples, seed=options.seed
     )
     if not reads_images(specs):
-        return found
+        return samples
     name = chosen.inferred.normalization.name if chosen.inferred else chosen.preprocess.said
-    source = found.description.partition(",")[0]
+    source = samples.description.partition(",")[0]
     return replace(
-        found,
+        samples,
         description=f"{source}, {name or 'normalization'} ({chosen.certainty})",
         synthetic=chosen.pictures == "made-up" or chosen.certainty in ("guessed", "unknown"),
     )

@@ -112,37 +112,32 @@ class PartStore:
         return f"{self._key[:_DIGITS]}-{first:06d}-{digest[:_DIGITS]}.npz"
 
     def _read(self, path: Path) -> Stored | None:
+        """Read a part; None, with a note, if the file is not one."""
         try:
-            return self._checked(path, _load(path))
+            with path.open("rb") as stream:
+                if not zipfile.is_zipfile(stream):
+                    raise ValueError("it is no archive")
+                stream.seek(0)
+                with np.load(stream, allow_pickle=False) as archive:
+                    arrays = {name: archive[name] for name in archive.files}
+            if any(arrays[key].dtype.kind != "S" for key in ("key", "prints")):
+                raise ValueError("its names are no text")
+            prints = [text.decode() for text in arrays["prints"].tolist()]
+            statistics = unpack(arrays, self._tensors)
+            part = next(iter(statistics.values()))
+            batch = int(arrays["batch"].item())
+            fits = [
+                arrays["key"].tolist() == [self._key.encode()],
+                path.name == self._name(part.first, prints),
+                part.samples == len(prints),
+                batch > 0,
+            ]
+            if not all(fits):
+                raise ValueError("it is not what its name says")
+            return Stored(path, prints, batch, statistics)
         except UNREADABLE as error:
             self._cache.notes.append(f"{path.name} in the cache is ignored: {error}")
             return None
-
-    def _checked(self, path: Path, arrays: dict[str, np.ndarray]) -> Stored:
-        if any(arrays[key].dtype.kind != "S" for key in ("key", "prints")):
-            raise ValueError("its names are no text")
-        prints = [each.decode() for each in arrays["prints"].tolist()]
-        found = unpack(arrays, self._tensors)
-        part = next(iter(found.values()))
-        batch = int(arrays["batch"].item())
-        fits = [
-            arrays["key"].tolist() == [self._key.encode()],
-            path.name == self._name(part.first, prints),
-            part.samples == len(prints),
-            batch > 0,
-        ]
-        if not all(fits):
-            raise ValueError("it is not what its name says")
-        return Stored(path, prints, batch, found)
-
-
-def _load(path: Path) -> dict[str, np.ndarray]:
-    with path.open("rb") as stream:
-        if not zipfile.is_zipfile(stream):
-            raise ValueError("it is no archive")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
 
 
 def fingerprint(feed: Feed) -> str:
@@ -182,9 +177,14 @@ def unpack(arrays: Arrays, tensors: Mapping[str, int | None]) -> dict[str, Stati
         _check(bool((arrays[key] >= 0).all()), key)
     _check(all(arrays[key].size == len(tensors) for key in _LENGTHS), "tensors")
     _check(arrays["samples"].size == 2, "samples")
-    found = {each.name: each for each in _cut(arrays, tensors)}
-    _check_sums(arrays)
-    return found
+    statistics = {part.name: part for part in _cut(arrays, tensors)}
+    # The size of every array is the sum over its tensors.
+    channels = int(arrays["channels"].sum())
+    _check(all(arrays[key].size == channels for key in _FLAT), "channels")
+    values = int((arrays["channels"] * arrays["positions"]).sum())
+    _check(arrays["values"].size == values, "values")
+    _check(all(arrays[key].size == int(arrays["kept"].sum()) for key in _OF_SAMPLES), "kept")
+    return statistics
 
 
 def _cut(arrays: Arrays, tensors: Mapping[str, int | None]) -> Iterator[Statistics]:
@@ -196,34 +196,21 @@ def _cut(arrays: Arrays, tensors: Mapping[str, int | None]) -> Iterator[Statisti
         size = channels * positions
         of_samples = slice(number, number + kept)
         _check(positions <= capacity(channels), "values")
-        each = Statistics(
+        part = Statistics(
             name=name, axis=axis, samples=samples, count=count, first=first,
             values=arrays["values"][value : value + size].reshape(channels, positions),
             **{key: arrays[key][own] for key in _FLAT},
             **{key: arrays[key][of_samples] for key in _OF_SAMPLES},
         )  # fmt: skip
-        _check_one(each)
-        yield each
+        seconds = (part.second_lows, part.second_highs)
+        numbers = (part.lows, part.highs, *seconds, part.means, part.squares, part.values)
+        _check(all(bool(np.isfinite(array).all()) for array in numbers), "finite")
+        _check(bool((part.lows <= part.highs).all()), "extremes")
+        _check(int(part.widths.sum()) == part.values.shape[1], "widths")
+        inside = (part.numbers >= first) & (part.numbers < first + samples)
+        _check(bool(inside.all()), "numbers")
+        yield part
         channel, value, number = channel + channels, value + size, number + kept
-
-
-def _check_one(each: Statistics) -> None:
-    seconds = (each.second_lows, each.second_highs)
-    finite = (each.lows, each.highs, *seconds, each.means, each.squares, each.values)
-    _check(all(bool(np.isfinite(array).all()) for array in finite), "finite")
-    _check(bool((each.lows <= each.highs).all()), "extremes")
-    _check(int(each.widths.sum()) == each.values.shape[1], "widths")
-    own = (each.numbers >= each.first) & (each.numbers < each.first + each.samples)
-    _check(bool(own.all()), "numbers")
-
-
-def _check_sums(arrays: Arrays) -> None:
-    """Raise ValueError if the size of an array is not the sum over its tensors."""
-    channels = int(arrays["channels"].sum())
-    _check(all(arrays[key].size == channels for key in _FLAT), "channels")
-    values = int((arrays["channels"] * arrays["positions"]).sum())
-    _check(arrays["values"].size == values, "values")
-    _check(all(arrays[key].size == int(arrays["kept"].sum()) for key in _OF_SAMPLES), "kept")
 
 
 def _check(holds: bool, what: str) -> None:

@@ -60,23 +60,18 @@ def collect(
         return {}
     total = len(feeds) if isinstance(feeds, Sized) else None
     store = cache.store(model, tensors, total) if cache else None
-    found: dict[str, Statistics] = {}
+    statistics: dict[str, Statistics] = {}
     with _reading(feeds, store is not None) as samples:
         passes = _Pass(runner or Runner(model, tensors, total), store, progress)
         for part in passes.parts(samples):
             for name in list(part):  # one by one, so that not all of them are there twice
-                found[name] = _joined(found.pop(name, None), part.pop(name))
-    if not found:
+                before, after = statistics.pop(name, None), part.pop(name)
+                if before is not None and before.channels != after.channels:
+                    raise channels_differ(name)
+                statistics[name] = after if before is None else join([before, after])
+    if not statistics:
         raise CalibrationError("there are no samples to calibrate on")
-    return found
-
-
-def _joined(before: Statistics | None, after: Statistics) -> Statistics:
-    if before is None:
-        return after
-    if before.channels != after.channels:
-        raise channels_differ(after.name)
-    return join([before, after])
+    return statistics
 
 
 class Collected(Exception):  # noqa: N818 not an error: the work of this process is done
@@ -200,9 +195,9 @@ class _Pass:
                 return {}
             for feed in waiting:
                 part.add(feed)
-            found = part.finish()
+            statistics = part.finish()
         finally:
             part.abandon()  # after an error; else there is nothing left
         if self._store:
-            self._store.put(found, prints, self._runner.batch)
-        return found
+            self._store.put(statistics, prints, self._runner.batch)
+        return statistics

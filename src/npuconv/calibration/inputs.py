@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -54,19 +54,28 @@ def sample_inputs(
     # A name that the first axis of some input has is the batch wherever it stands.
     batches: set[int | str | None] = {d[0] for d in shapes if d and isinstance(d[0], str)}
     batches = batches if source is None else set()
-    inputs = zip(model.graph.inputs, shapes, strict=True)
-    specs = [
-        InputSpec(t.name, _kind(model, t), _without_batch(d, batches), is_quantity=is_quantity(t))
-        for t, d in inputs
-    ]
+    specs = []
+    for tensor, dims in zip(model.graph.inputs, shapes, strict=True):
+        if dims is not None:  # samples are stacked on the first axis, and have 1 along another
+            dims = (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
+        quantity = is_quantity(tensor)
+        specs.append(InputSpec(tensor.name, _kind(model, tensor), dims, is_quantity=quantity))
     if source is not None or not any(_open_axes(s) for s in specs):
         return specs, ""
     with suppress(executor.RuntimeRefusedError):
         # It runs once for each size: optimizing it takes longer.
         session = executor.Session(proto, threads=1, optimize=False)
-        for candidate in _candidates(specs):
+        is_sound = all(len(_open_axes(spec)) < 2 for spec in specs)
+        for extents in (*_EXTENTS, *(_LENGTHS if is_sound else ())):
+            candidate = [_filled(spec, extents) for spec in specs]
             if _runs(session, candidate):
-                return candidate, _sentence(specs, candidate)
+                lengths = [
+                    f"{new.name}={','.join(str(d) for d in new.shape or ())}"
+                    for old, new in zip(specs, candidate, strict=True)
+                    if _open_axes(old)
+                ]
+                assumed = f"the model leaves its input shape open, assumed is {'; '.join(lengths)}"
+                return candidate, f"{assumed}: give --input-shape"
     return specs, ""
 
 
@@ -78,15 +87,6 @@ def is_quantity(tensor: Tensor) -> bool:
         or (node.op == "Cast" and query.dtype_name(node.outputs[0]).startswith("float"))
         for node in query.consumers(tensor)
     )
-
-
-def _without_batch(
-    dims: tuple[int | str | None, ...] | None, batches: set[int | str | None]
-) -> tuple[int | str | None, ...] | None:
-    """Put 1 for a batch that is not the first axis, which samples are stacked on."""
-    if dims is None:
-        return None
-    return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
 
 
 def check_types(model: Model) -> None:
@@ -119,12 +119,6 @@ def _open_axes(spec: InputSpec) -> list[int]:
     return [axis for axis, dim in enumerate(dims) if axis > 0 and not isinstance(dim, int)]
 
 
-def _candidates(specs: list[InputSpec]) -> Iterator[list[InputSpec]]:
-    long = all(len(_open_axes(spec)) < 2 for spec in specs)
-    for extents in (*_EXTENTS, *(_LENGTHS if long else ())):
-        yield [_filled(spec, extents) for spec in specs]
-
-
 def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
     if spec.shape is None:
         return spec
@@ -142,16 +136,6 @@ def _runs(session: executor.Session, specs: list[InputSpec]) -> bool:
     except executor.RuntimeRefusedError:
         return False
     return True
-
-
-def _sentence(before: list[InputSpec], after: list[InputSpec]) -> str:
-    lengths = [
-        f"{new.name}={','.join(str(d) for d in new.shape or ())}"
-        for old, new in zip(before, after, strict=True)
-        if _open_axes(old)
-    ]
-    assumed = "; ".join(lengths)
-    return f"the model leaves its input shape open, assumed is {assumed}: give --input-shape"
 
 
 def first_convolution(model: Model) -> Node | None:
@@ -180,18 +164,18 @@ def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
     path: list[Node] = []
     while (node := query.producer(tensor)) is not None:
         path.insert(0, node)
-        given = [t for t in node.inputs if not query.is_constant(t)]
-        if not given:
+        varying = [t for t in node.inputs if not query.is_constant(t)]
+        if not varying:
             return "", path
-        tensor = given[0]
+        tensor = varying[0]
     return str(tensor.name), path
 
 
 def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
     """Return the values behind these nodes; None where one does more than to move and scale."""
     for node in path:
-        there = [query.input_of(node, place) for place in range(len(node.inputs))]
-        if sum(t is not None and not query.is_constant(t) for t in there) != 1:
+        operands = [query.input_of(node, place) for place in range(len(node.inputs))]
+        if sum(t is not None and not query.is_constant(t) for t in operands) != 1:
             return None  # of two that vary only one is known
         if node.op == "Transpose" and query.attribute(node, "perm"):
             array = np.transpose(array, query.attribute(node, "perm"))

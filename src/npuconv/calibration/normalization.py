@@ -149,21 +149,21 @@ def infer(
 
     ``expected`` has mean and standard deviation in training of what layers put out, by tensor.
     """
-    whole = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
-    if whole is not None:
-        return Inferred(whole, 1.0, whole, (f"input {spec.name!r} is {spec.dtype}",))
-    found = [_habits(model, spec), *_from_file(model)]
+    integers = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
+    if integers is not None:
+        return Inferred(integers, 1.0, integers, (f"input {spec.name!r} is {spec.dtype}",))
+    evidence = [_habits(model, spec), *_from_file(model)]
     first = first_convolution(model)
     moments = _first_outputs(first, spec) if first is not None else {}
     if first is not None and moments:
-        found.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
-        trained = _training(moments, expected.get(first.outputs[0].name))
-        found += [trained] if trained else _biases(first, moments)
-    odds = {item: sum(one.odds.get(item, 0.0) for one in found) for item in KNOWN}
+        evidence.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
+        training = _training(moments, expected.get(first.outputs[0].name))
+        evidence += [training] if training else _biases(first, moments)
+    odds = {item: sum(one.odds.get(item, 0.0) for one in evidence) for item in KNOWN}
     highest = max(odds.values())
     shares = {item: math.exp(value - highest) for item, value in odds.items()}
     order = sorted(KNOWN, key=lambda item: -shares[item])
-    reasons = (one.reason for one in found if one.reason and one.speaks_for(order[0]))
+    reasons = (one.reason for one in evidence if one.reason and one.speaks_for(order[0]))
     share = shares[order[0]] / sum(shares.values())
     return Inferred(order[0], share, order[1], tuple(reasons))
 
@@ -187,19 +187,13 @@ def _habits(model: Model, spec: InputSpec) -> _Evidence:
         odds[IMAGENET] += NORMALIZATION.grey_color_mean
         odds[CENTRED] += NORMALIZATION.grey_color_mean
         words.append("for grey images")
-    if _makes_images(model, channels):
+    dims = [query.shape(tensor) or () for tensor in model.graph.outputs]
+    if len(dims) == 1 and len(dims[0]) == 4 and channels in (dims[0][1], dims[0][3]):
         odds[UNIT] += NORMALIZATION.image_output_unit
         words.append("for models that make images")
     if name == "images":  # as exporters of YOLO call it
         odds[UNIT] += NORMALIZATION.yolo_unit
     return _Evidence(", ".join(words), odds)
-
-
-def _makes_images(model: Model, channels: int | None) -> bool:
-    dims = [query.shape(tensor) for tensor in model.graph.outputs]
-    return len(dims) == 1 and dims[0] is not None and len(dims[0]) == 4 and (
-        channels in (dims[0][1], dims[0][3])
-    )  # fmt: skip
 
 
 def _from_file(model: Model) -> list[_Evidence]:
@@ -243,26 +237,33 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]
     shape = tuple(n or 1 for n in spec.lengths)[1:]
     count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
     pictures = np.stack([draw(shape, layout or "", k) for k in range(count)])
-    moved = _affine(first, spec, pictures[:1].shape)
+    affine = _affine(first, spec, pictures[:1].shape)
     assert layout is not None, "only images get here"
     assert weight is not None, "only layers with constant weights get here"
     windows = _windows(pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2), first)
     group = int(query.attribute(first, "group", 1))
-    if moved is None or windows is None or group != 1:
+    if affine is None or windows is None or group != 1:
         return {}
     bias = query.constant_input(first, 2)
     added = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
     rows, area = weight.reshape(len(weight), -1).astype(np.float64), math.prod(weight.shape[2:])
     mean, covariance = windows.mean(axis=0), np.atleast_2d(np.cov(windows, rowvar=False))
-    found = {}
+    outputs = {}
+    raw = np.zeros((1, len(affine[0]), 1, 1), np.float32)
     for item in KNOWN:
-        factor, offset = (np.repeat(part, area) for part in _together(item, *moved))
-        both = np.concatenate([rows * factor, rows * offset], axis=1)
-        means, variances = both @ mean + added, ((both @ covariance) * both).sum(axis=1)
+        # Raw pixels of 0 and 1 give factor and offset of the normalization and the model together.
+        zero, one = (item.apply(raw + value, 1).ravel().astype(np.float64) for value in (0, 1))
+        factor = np.repeat(affine[0] * (one - zero), area)
+        offset = np.repeat(affine[0] * zero + affine[1], area)
+        weights_of_both = np.concatenate([rows * factor, rows * offset], axis=1)
+        means, variances = (
+            weights_of_both @ mean + added,
+            ((weights_of_both @ covariance) * weights_of_both).sum(axis=1),
+        )
         # Numbers that the first layer cannot take are not what it was trained on.
         if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST_FLOAT).all():
-            found[item] = Moments(means, np.maximum(variances, 0))
-    return found
+            outputs[item] = Moments(means, np.maximum(variances, 0))
+    return outputs
 
 
 def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubles, Doubles] | None:
@@ -279,13 +280,6 @@ def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubl
         part[0].reshape(part.shape[1], -1)[:, 0].astype(np.float64) for part in (low, high)
     )
     return high - low, low
-
-
-def _together(item: Normalization, factor: Doubles, offset: Doubles) -> tuple[Doubles, Doubles]:
-    """Return factor and offset of raw pixels by channel, through a normalization and the model."""
-    pixels = np.zeros((1, len(factor), 1, 1), np.float32)
-    zero, one = (item.apply(pixels + value, 1).ravel().astype(np.float64) for value in (0, 1))
-    return factor * (one - zero), factor * zero + offset
 
 
 def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
@@ -308,8 +302,10 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     step = max(1, math.isqrt(count // NORMALIZATION.windows))
     rows, columns = (slice(None, None, step * stride) for stride in strides)
     views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
-    laid = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, long) for view in views]
-    return np.concatenate([laid[0], np.tile(laid[1], (len(pictures), 1))], axis=1, dtype=np.float64)
+    matrices = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, long) for view in views]
+    return np.concatenate(
+        [matrices[0], np.tile(matrices[1], (len(pictures), 1))], axis=1, dtype=np.float64
+    )
 
 
 def _training(
@@ -334,26 +330,19 @@ def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evid
     if weight is None or bias is None or not np.any(bias):
         return []
     size = math.log(float(np.sqrt(np.mean(np.square(bias, dtype=np.float64)))))
-    logs = {
-        item: size - math.log(max(float(np.median(np.sqrt(one.variances))), _TINY))
-        for item, one in moments.items()
-    }
-    odds = {item: _bias_odds(ratio) for item, ratio in logs.items()}
-    found = [_Evidence("the size of the first biases", odds)]
+    odds = {}
+    for item, output in moments.items():
+        ratio = size - math.log(max(float(np.median(np.sqrt(output.variances))), _TINY))
+        distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
+        odds[item] = NORMALIZATION.bias * math.log1p(distance**2)
+        # Biases much larger than all outputs make a layer useless; small ones may just be small.
+        if ratio <= 0:
+            odds[item] = max(odds[item], NORMALIZATION.small_bias)
+    evidence = [_Evidence("the size of the first biases", odds)]
     if UNIT in moments:
         deviations = np.maximum(np.sqrt(moments[UNIT].variances), 1e-6)
-        found += _mean_pixel(weight, bias, deviations)
-    return found
-
-
-def _bias_odds(ratio: float) -> float:
-    """Return the odds of biases of this size beside the output of a layer, both logarithms.
-
-    Biases much larger than all outputs would make a layer useless; small ones may just be small.
-    """
-    distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
-    odds = NORMALIZATION.bias * math.log1p(distance**2)
-    return odds if ratio > 0 else max(odds, NORMALIZATION.small_bias)
+        evidence += _mean_pixel(weight, bias, deviations)
+    return evidence
 
 
 def _mean_pixel(weight: np.ndarray, bias: np.ndarray, deviations: Doubles) -> list[_Evidence]:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from npuconv import executor
-from npuconv.arithmetic.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
+from npuconv.arithmetic.statistics import Floats, Integers, Kept, Statistics, thin
 from npuconv.calibration import taps
 from npuconv.calibration.taps import UNKNOWN_SHAPE, Layout, Selection, make_layout, select
 from npuconv.calibration.workers import OrderedWorkers
@@ -73,7 +73,7 @@ class Runner:
             RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
         """
         samples = len(feeds)
-        result = self._run(_stacked(feeds), samples, number, self._total or number + samples)
+        result = self._run(_stack(feeds), samples, number, self._total or number + samples)
         broken = _first_broken(result)
         if broken is None:
             return result
@@ -87,35 +87,35 @@ class Runner:
         if not self.batch:
             self.batch = 1
             with contextlib.suppress(executor.RuntimeRefusedError):
-                self.batch = self._batch_for(feed)
-
-    def _batch_for(self, feed: Feed) -> int:
-        """Run two samples together and one by one: this one, and the same backwards."""
-        one = self._run(feed, 1, 0, 2)
-        fits = MAX_BATCH_VALUES // max(one.selection.layout.size, 1)
-        if fits < 2:
-            return 1
-        backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
-        other = self._run(backwards, 1, 1, 2)
-        both = self._run(_stacked([feed, backwards]), 2, 0, 2)
-        largest = min(MAX_BATCH, 1 << (fits.bit_length() - 1))
-        return largest if _agree(both, one, other) else 1
+                # This sample and the same backwards, one by one and together.
+                one = self._run(feed, 1, 0, 2)
+                fits = MAX_BATCH_VALUES // max(one.selection.layout.size, 1)
+                if fits < 2:
+                    return
+                backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
+                other = self._run(backwards, 1, 1, 2)
+                both = self._run(_stack([feed, backwards]), 2, 0, 2)
+                if _agree(both, one, other):
+                    self.batch = min(MAX_BATCH, 1 << (fits.bit_length() - 1))
 
     def _run(self, feed: Feed, samples: int, number: int, total: int) -> RunResult:
         key = (samples, *((name, x.shape) for name, x in feed.items()))
         with self._lock:  # several samples run at once: one of them measures for all
             known = self._layouts.get(key)
-            layout = known or self._remember(key, self._discover(feed, samples))
+            layout = known or self._discover(feed, samples)
+            self._layouts[key] = layout
+            while len(self._layouts) > MAX_LAYOUTS:
+                self._layouts.pop(next(iter(self._layouts)))
         selection = select(layout, number, total)
         try:
-            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
+            arrays = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS, number)
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)
             if known is None:
                 raise
             return self._run(feed, samples, number, total)  # shapes that depend on the data
-        return RunResult(selection, *(found[kind] for kind in taps.KINDS))
+        return RunResult(selection, *(arrays[kind] for kind in taps.KINDS))
 
     @cached_property
     def _session(self) -> executor.Session:
@@ -127,8 +127,8 @@ class Runner:
         """Return the layout of the tensors for inputs of these shapes, from a run."""
         plan = np.asarray(UNKNOWN_SHAPE * len(self.tensors), np.int64)
         names = [taps.shape_output(index) for index in range(len(self.tensors))]
-        found = self._session.run({**feed, taps.PLAN: plan}, names)
-        shapes = [found[name].tolist() for name in names]
+        arrays = self._session.run({**feed, taps.PLAN: plan}, names)
+        shapes = [arrays[name].tolist() for name in names]
         axes = [
             axis if axis is None else axis % max(len(shape), 1)
             for axis, shape in zip(self.tensors.values(), shapes, strict=True)
@@ -136,12 +136,6 @@ class Runner:
         layout = make_layout(shapes, axes, samples)
         if layout is None:
             raise executor.RuntimeRefusedError("a batch cannot be cut into samples")
-        return layout
-
-    def _remember(self, key: tuple[object, ...], layout: Layout) -> Layout:
-        self._layouts[key] = layout
-        while len(self._layouts) > MAX_LAYOUTS:
-            self._layouts.pop(next(iter(self._layouts)))
         return layout
 
 
@@ -153,7 +147,7 @@ def _has_open_batch(model: onnx.ModelProto) -> bool:
     return bool(inputs) and all(dims and not dims[0].HasField("dim_value") for dims in shapes)
 
 
-def _stacked(feeds: Sequence[Feed]) -> Feed:
+def _stack(feeds: Sequence[Feed]) -> Feed:
     if len(feeds) == 1:
         return feeds[0]
     return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
@@ -219,7 +213,8 @@ class Part:
             RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
         """
         self._runner.choose_batch(feed)
-        if self._waiting and _shapes(self._waiting[0]) != _shapes(feed):
+        shapes = [{name: x.shape for name, x in f.items()} for f in (*self._waiting[:1], feed)]
+        if shapes[0] != shapes[-1]:
             self._flush()
         self._waiting.append(feed)
         if len(self._waiting) == self._runner.batch:
@@ -233,7 +228,10 @@ class Part:
         """
         self._flush()
         self._keep(self._workers.rest())
-        _check_channels(self._results, self._runner.tensors)
+        channels = np.asarray([result.selection.layout.channels for result in self._results])
+        changing = np.flatnonzero((channels != channels[0]).any(axis=0))
+        if changing.size:
+            raise channels_differ(list(self._runner.tensors)[changing[0]])
         return _summarize(self._results, self._runner.tensors, self._selected, self._first)
 
     def abandon(self) -> None:
@@ -254,10 +252,6 @@ class Part:
             self._results.append(replace(result, values=result.values[:0].copy()))
 
 
-def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in feed.items()}
-
-
 def not_finite(number: int, name: str) -> CalibrationError:
     """Return the error for a sample of which a tensor holds values that are not finite."""
     return CalibrationError(
@@ -276,13 +270,6 @@ def channels_differ(name: str) -> CalibrationError:
     )
 
 
-def _check_channels(results: Sequence[RunResult], tensors: Mapping[str, int | None]) -> None:
-    channels = np.asarray([result.selection.layout.channels for result in results])
-    changing = np.flatnonzero((channels != channels[0]).any(axis=0))
-    if changing.size:
-        raise channels_differ(list(tensors)[changing[0]])
-
-
 def _summarize(
     results: Sequence[RunResult],
     tensors: Mapping[str, int | None],
@@ -290,25 +277,29 @@ def _summarize(
     first: int,
 ) -> dict[str, Statistics]:
     layouts = [result.selection.layout for result in results]
-    each = [layout.samples for layout in layouts]
-    counts = np.repeat([layout.counts for layout in layouts], each, axis=0)  # [samples, T]
+    batches = [layout.samples for layout in layouts]
+    counts = np.repeat([layout.counts for layout in layouts], batches, axis=0)  # [samples, T]
     samples, ends = len(counts), np.cumsum(layouts[0].channels)
-    reduced = _reduced(results, counts, layouts[0].channels)
-    found = {}
+    reduced = _reduce(results, counts, layouts[0].channels)
+    statistics = {}
     for index, (name, axis) in enumerate(tensors.items()):
-        own = slice(ends[index] - layouts[0].channels[index], ends[index])
+        rows = slice(ends[index] - layouts[0].channels[index], ends[index])
         values = thin(selected[index], first + samples)
         selected[index].clear()  # while the next is put together, this is not there twice
-        found[name] = Statistics(
-            name=name, axis=axis, **{key: values[own] for key, values in reduced.items()},
-            squares=_squares(values.values, reduced["means"][own]), values=values.values,
+        # Mean squares: the spread of the values that were kept, around the mean of all.
+        squares = np.square(reduced["means"][rows])
+        if values.values.shape[1]:
+            squares += np.var(values.values, axis=1, dtype=np.float64)
+        statistics[name] = Statistics(
+            name=name, axis=axis, **{key: values[rows] for key, values in reduced.items()},
+            squares=squares, values=values.values,
             samples=samples, count=int(counts[:, index].sum()), first=first,
             numbers=values.numbers, widths=values.widths,
         )  # fmt: skip
-    return found
+    return statistics
 
 
-def _reduced(results: Sequence[RunResult], counts: Integers, channels: Integers) -> dict[str, Any]:
+def _reduce(results: Sequence[RunResult], counts: Integers, channels: Integers) -> dict[str, Any]:
     """Reduce extremes and means over the samples, all tensors one behind the other.
 
     Channels without values get 0. The second extremes are the next to smallest minima and
@@ -338,10 +329,3 @@ def _reduced(results: Sequence[RunResult], counts: Integers, channels: Integers)
         "lows": low, "highs": high, "means": mean,
         "second_lows": seconds[0], "second_highs": seconds[1],
     }  # fmt: skip
-
-
-def _squares(values: Floats, means: Doubles) -> Doubles:
-    """Return mean squares: the spread of the values that were kept, around the mean of all."""
-    if not values.shape[1]:
-        return np.square(means)
-    return np.asarray(np.var(values, axis=1, dtype=np.float64) + np.square(means))

@@ -45,45 +45,41 @@ def insert_taps(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelPro
     graph = tapped.graph
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     taps = {name: _taps(name, index, opset) for index, name in enumerate(tensors)}
-    nodes = list(_interleaved(model, taps))
-    ends = (_end(kind, len(tensors)) for kind in KINDS)
+    nodes, count, lengths = list(_interleave(model, taps)), len(tensors), f"{PREFIX}/lengths"
+    parts = [_name(part, k) for k in range(count) for part in ("form", "starts", "steps")]
+    split = helper.make_node("Split", [PLAN, lengths], parts, axis=0)
+    if opset < 13:
+        amounts = list(PLAN_LENGTHS) * count
+        split = helper.make_node("Split", [PLAN], parts, axis=0, split=amounts)
+    joins = [
+        helper.make_node("Concat", [_name(kind, k) for k in range(count)], [kind], axis=axis)
+        for kind, axis in ((LOWS, 1), (HIGHS, 1), (MEANS, 1), (VALUES, 0))  # [samples, channels]
+    ]
+    constants = {
+        f"{PREFIX}/before": [_BEFORE],
+        f"{PREFIX}/behind": [_BEHIND],
+        f"{PREFIX}/sliced": [_BEFORE, _BEHIND],
+        f"{PREFIX}/ends": [2**62, 2**62],
+        f"{PREFIX}/flat": [-1],
+        lengths: list(PLAN_LENGTHS) * count,
+    }
     tapped.ir_version = max(model.ir_version, _INITIALIZERS_ARE_NO_INPUTS)
     # onnxruntime answers Shape with what the model states, which a run may contradict.
     del graph.node[:], graph.output[:], graph.value_info[:]
-    graph.node.extend([_split_plan(len(tensors), opset), *nodes, *ends])
+    graph.node.extend([split, *nodes, *joins])
     graph.input.append(helper.make_tensor_value_info(PLAN, TensorProto.INT64, [None]))
-    graph.initializer.extend(_constants(len(tensors)))
-    outputs = [*KINDS, *(shape_output(index) for index in range(len(tensors)))]
+    for name, values in constants.items():
+        graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.int64), name))
+    outputs = [*KINDS, *(shape_output(index) for index in range(count))]
     graph.output.extend(helper.make_empty_tensor_value_info(name) for name in outputs)
     return tapped
 
 
-def _own(kind: str, index: int) -> str:
+def _name(kind: str, index: int) -> str:
     return f"{kind if kind.startswith(PREFIX) else f'{PREFIX}/{kind}'}/{index}"
 
 
-def _constants(count: int) -> Iterator[onnx.TensorProto]:
-    shared = {
-        "before": [_BEFORE],
-        "behind": [_BEHIND],
-        "sliced": [_BEFORE, _BEHIND],
-        "ends": [2**62, 2**62],
-        "flat": [-1],
-        "lengths": list(PLAN_LENGTHS) * count,
-    }
-    for name, values in shared.items():
-        yield numpy_helper.from_array(np.asarray(values, np.int64), f"{PREFIX}/{name}")
-
-
-def _split_plan(count: int, opset: int) -> onnx.NodeProto:
-    parts = [_own(part, k) for k in range(count) for part in ("form", "starts", "steps")]
-    if opset < 13:
-        lengths = list(PLAN_LENGTHS) * count
-        return helper.make_node("Split", [PLAN], parts, axis=0, split=lengths)
-    return helper.make_node("Split", [PLAN, f"{PREFIX}/lengths"], parts, axis=0)
-
-
-def _interleaved(
+def _interleave(
     model: onnx.ModelProto, taps: dict[str, list[onnx.NodeProto]]
 ) -> Iterator[onnx.NodeProto]:
     """Yield the nodes, every tap right behind its tensor: that is still in the cache then."""
@@ -99,37 +95,32 @@ def _interleaved(
 
 def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
     def node(op: str, inputs: list[str], kind: str, **attributes: Any) -> onnx.NodeProto:
-        return helper.make_node(op, inputs, [_own(kind, index)], **attributes)
+        return helper.make_node(op, inputs, [_name(kind, index)], **attributes)
 
-    grouped, form = _own("grouped", index), _own("form", index)
-    starts, steps = _own("starts", index), _own("steps", index)
+    grouped, form = _name("grouped", index), _name("form", index)
+    starts, steps = _name("starts", index), _name("steps", index)
     selection = [grouped, starts, f"{PREFIX}/ends", f"{PREFIX}/sliced", steps]
     zeros = {"allowzero": 1} if opset >= _ALLOWS_ZERO else {}
     return [
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
         # A 0 is an extent: of what a detector that found nothing hands on.
-        node("Reshape", [_own("cast", index), form], "grouped", **zeros),
+        node("Reshape", [_name("cast", index), form], "grouped", **zeros),
         *(part for kind in _REDUCTIONS for part in _reduce(kind, index, opset)),
         node("Slice", selection, "selected"),
-        node("Reshape", [_own("selected", index), f"{PREFIX}/flat"], VALUES),
+        node("Reshape", [_name("selected", index), f"{PREFIX}/flat"], VALUES),
     ]
 
 
 def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
     """Yield a reduction behind, then one before the channels: both at once take twice as long."""
-    op, half, own = _REDUCTIONS[kind], _own(f"{kind}/half", index), _own(kind, index)
-    steps = ((_own("grouped", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
+    op, half, own = _REDUCTIONS[kind], _name(f"{kind}/half", index), _name(kind, index)
+    steps = ((_name("grouped", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
     for source, made, name, axis in steps:
         if opset < 18:
             yield helper.make_node(op, [source], [made], axes=[axis], keepdims=0)
         else:
             yield helper.make_node(op, [source, f"{PREFIX}/{name}"], [made], keepdims=0)
-
-
-def _end(kind: str, count: int) -> onnx.NodeProto:
-    axis = 0 if kind == VALUES else 1  # of [samples, channels]
-    return helper.make_node("Concat", [_own(kind, k) for k in range(count)], [kind], axis=axis)
 
 
 @dataclass(frozen=True)
@@ -156,19 +147,17 @@ def make_layout(
     shapes: Sequence[Sequence[int]], axes: Sequence[int | None], samples: int
 ) -> Layout | None:
     """Return the layout of tensors of these shapes; None where one cannot be cut into samples."""
-    pairs = zip(shapes, axes, strict=True)
-    rows = [_as_matrix(list(shape), axis, samples) for shape, axis in pairs]
+    rows = []
+    for shape, axis in zip(map(list, shapes), axes, strict=True):
+        size = math.prod(shape)
+        if axis is not None:
+            rows.append((math.prod(shape[:axis]), shape[axis], math.prod(shape[axis:][1:])))
+        else:  # one channel, and samples in front of it all the same
+            rows.append((size, 1, 1) if size % samples else (samples, 1, size // samples))
     if any(stacked % samples for stacked, _, _ in rows):
         return None
     before, channels, behind = np.asarray(rows, np.int64).T
     return Layout(samples, before // samples, channels, behind)
-
-
-def _as_matrix(shape: list[int], axis: int | None, samples: int) -> tuple[int, int, int]:
-    if axis is None:  # one channel, and samples in front of it all the same
-        whole = math.prod(shape)
-        return (samples, 1, whole // samples) if whole % samples == 0 else (whole, 1, 1)
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis:][1:])
 
 
 # Row of the plan that any tensor fits, while its shape is not known.
@@ -200,7 +189,7 @@ class Selection:
         return np.concatenate([form, starts, steps], axis=1).ravel()
 
     def cut(self, values: Floats) -> Iterator[Kept]:
-        """Yield the values of each tensor."""
+        """Yield the selected values of each tensor, sample by sample."""
         at, begin = self.layout, 0
         extents = np.stack([at.before, at.behind], axis=1)
         if at.samples == 1:
@@ -208,22 +197,17 @@ class Selection:
         for index, (before, behind) in enumerate(extents.tolist()):
             form = (at.samples, before, int(at.channels[index]), behind)
             end = begin + math.prod(form)
-            yield self._of_tensor(index, values[begin:end].reshape(form))
+            block, rows = values[begin:end].reshape(form), []
+            for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
+                if len(block) > 1:
+                    (first, second), (far, near) = start, self.steps[index].tolist()
+                    sample = sample[first::far, :, second::near]
+                row = sample.transpose(1, 0, 2).reshape(form[2], sample.shape[0] * sample.shape[2])
+                rows.append(row.take(spread_order(row.shape[1]), axis=1))
+            widths = np.asarray([row.shape[1] for row in rows], np.int64)
+            numbers = np.arange(self.number, self.number + len(block))
+            yield Kept(np.concatenate(rows, axis=1), numbers[widths > 0], widths[widths > 0])
             begin = end
-
-    def _of_tensor(self, index: int, block: Floats) -> Kept:
-        """Return the selected values of one tensor, sample by sample."""
-        found = []
-        for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
-            (before, behind), (far, near) = start, self.steps[index].tolist()
-            picked = sample[before::far, :, behind::near] if len(block) > 1 else sample
-            flat = picked.transpose(1, 0, 2).reshape(
-                block.shape[2], picked.shape[0] * picked.shape[2]
-            )
-            found.append(flat.take(spread_order(flat.shape[1]), axis=1))
-        widths = np.asarray([flat.shape[1] for flat in found], np.int64)
-        numbers = np.arange(self.number, self.number + len(block))
-        return Kept(np.concatenate(found, axis=1), numbers[widths > 0], widths[widths > 0])
 
 
 def select(layout: Layout, number: int, samples: int) -> Selection:

@@ -54,24 +54,24 @@ class OrderedWorkers(Generic[Item, Result]):
         if self._workers == 1:
             return iter([self._work(item)])
         self._running.append(_pool().submit(self._work, item))
-        return self._taken(self._workers - 1)
+        return self._take(self._workers - 1)
 
     def rest(self) -> Iterator[Result]:
         """Wait for the results that are not returned yet, and return them."""
-        return self._taken(0)
+        return self._take(0)
 
     def abandon(self) -> None:
         """Drop the results that are not returned yet; no work goes on afterwards."""
         while self._running:
-            one = self._running.pop()
-            if not one.cancel():
-                one.exception()  # waits
+            future = self._running.pop()
+            if not future.cancel():
+                future.exception()  # waits
 
-    def _taken(self, left: int) -> Iterator[Result]:
-        found = []
+    def _take(self, left: int) -> Iterator[Result]:
+        results = []
         while len(self._running) > left:
-            found.append(self._running.popleft().result())
-        return iter(found)
+            results.append(self._running.popleft().result())
+        return iter(results)
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -99,5 +99,5 @@ def read_ahead(items: Iterable[Item]) -> Generator[Item]:
                 waiting.append(reader.submit(next, iterator, end))
                 yield cast(Item, item)
         finally:
-            for one in waiting:
-                one.cancel()
+            for future in waiting:
+                future.cancel()

@@ -71,49 +71,39 @@ def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:
         model: the legal float model.
         plan: where every node runs.
     """
-    made = {id(t) for node in plan.int8_nodes for t in node.outputs}
-    found: dict[str, ChannelPath | None] = {}
+    int8 = {id(t) for node in plan.int8_nodes for t in node.outputs}
+    paths: dict[str, ChannelPath | None] = {}
     for conv in plan.device:
         source = conv.inputs[0]
-        if id(source) not in made and source.name not in found:
-            found[source.name] = _followed(model, plan, source, None)
+        if id(source) not in int8 and source.name not in paths:
+            paths[source.name] = _follow(model, plan, source, None)
         if _is_plain(conv):
-            found[conv.outputs[0].name] = _followed(model, plan, conv.outputs[0], conv)
-    return [one for one in found.values() if one is not None]
+            paths[conv.outputs[0].name] = _follow(model, plan, conv.outputs[0], conv)
+    return [path for path in paths.values() if path is not None]
 
 
-def _followed(
-    model: Model, plan: Plan, tensor: Tensor, producer: Node | None
-) -> ChannelPath | None:
-    """Return the path from a tensor on; None where its channels cannot be followed."""
-    found, waiting = ChannelPath(tensor, producer), [tensor]
+def _follow(model: Model, plan: Plan, tensor: Tensor, producer: Node | None) -> ChannelPath | None:
+    """Return the path that begins with a tensor; None if its channels cannot be followed."""
+    path, waiting = ChannelPath(tensor, producer), [tensor]
     while waiting:
         tensor = waiting.pop(0)
-        found.tensors.append(tensor.name)
-        if not _classify(model, plan, found, tensor, waiting):
-            return None
-    return found
-
-
-def _classify(
-    model: Model, plan: Plan, found: ChannelPath, tensor: Tensor, waiting: list[Tensor]
-) -> bool:
-    """Add the readers of a tensor to the path; return whether all of them can be followed."""
-    readers = query.consumers(tensor)
-    on_host = model.is_output(tensor) or not readers
-    for node in readers:
-        if plan.on_device(node) and node.inputs[0] is tensor and _is_plain(node):
-            found.readers.append(node)
-        elif _keeps_apart(plan, node, tensor):
-            found.between.append(node)
-            waiting.append(node.outputs[0])
-        elif plan.on_device(node) or plan.is_passthrough(node) or plan.is_operator(node):
-            return False
-        else:
-            on_host = True
-    if on_host and not (tensor is found.tensor and found.producer is None):
-        found.outputs.append(tensor)
-    return True
+        path.tensors.append(tensor.name)
+        consumers = query.consumers(tensor)
+        on_host = model.is_output(tensor) or not consumers
+        for node in consumers:
+            on_device, is_data = plan.on_device(node), node.inputs[0] is tensor
+            if on_device and is_data and _is_plain(node):
+                path.readers.append(node)
+            elif is_data and _keeps_channels_apart(plan, node):
+                path.between.append(node)
+                waiting.append(node.outputs[0])
+            elif on_device or plan.is_passthrough(node) or plan.is_operator(node):
+                return None
+            else:
+                on_host = True
+        if on_host and not (tensor is path.tensor and producer is None):
+            path.outputs.append(tensor)
+    return path
 
 
 def _is_plain(conv: Node) -> bool:
@@ -127,16 +117,12 @@ def _is_constant(conv: Node) -> bool:
     return constant and query.constant_input(conv, 1) is not None
 
 
-def _keeps_apart(plan: Plan, node: Node, tensor: Tensor) -> bool:
-    if node.inputs[0] is not tensor:
-        return False
+def _keeps_channels_apart(plan: Plan, node: Node) -> bool:
+    """Return whether channels stay apart, and their number the same; a Pad must pad with 0."""
     if plan.on_device(node):
         return is_depthwise(node) and _is_constant(node)
-    return plan.is_passthrough(node) and node.op in _APART and _spares_channels(node)
-
-
-def _spares_channels(node: Node) -> bool:
-    """Return whether the number of channels stays the same; a Pad must also pad with 0."""
+    if not plan.is_passthrough(node) or node.op not in _APART:
+        return False
     if node.op in ("Relu", "Clip"):
         return True
     rank = query.rank(node.inputs[0])

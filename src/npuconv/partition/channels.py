@@ -5,11 +5,9 @@ Concat and the like. Where one mixes channels, or turns them into something else
 channels it mixes share one scale. A *slot* is a set of channels with one scale. Some tensors
 have one slot whatever they hold: see ``uniform``.
 
-What other operators of the device read and make has one scale and one zero point in integers. A
-sum or mean of channels that are all made p times smaller is p times smaller: so the scales of its
-channels may differ, each p of the scale that the operator is told, as long as p is that of the
-same channel of all that it reads and makes. Such slots are *tied*; those that a table reads, or
-another operator that needs the real numbers, are tied to ``REAL``: their p is 1.
+Inputs and outputs of other operators of the device have one scale and one zero point. Their
+channels are *computed* slots: those of one group are joined. Channels of a Concat that come from
+a convolution, beside those of a sum, still have scales of their own.
 """
 
 from __future__ import annotations
@@ -20,14 +18,12 @@ from dataclasses import dataclass, field
 
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.operators import followed, needs_real, values_of
+from npuconv.partition.operators import values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
-from npuconv.partition.placement import IMAGE, DisjointSets, Plan
+from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
 CUTTING = ("Relu", "Clip")
-REAL = -1  # the tie of slots whose scale is the one that operators are told
-UNTIED = -2  # no operator reads or makes it
 
 
 @dataclass
@@ -38,7 +34,7 @@ class Channels:
     _sets: DisjointSets[int] = field(default_factory=DisjointSets)
     _family: list[int] = field(default_factory=list)  # slots made together have one number
     _families: dict[Hashable, int] = field(default_factory=dict)  # that number, by what made them
-    _ties: DisjointSets[int] = field(default_factory=DisjointSets)
+    _computed: set[int] = field(default_factory=set)  # lowest members of computed slots
 
     def slots(self, tensor: str) -> tuple[int, ...]:
         """Return the slots along the axis of the tensor, by their lowest member."""
@@ -53,21 +49,16 @@ class Channels:
         return self.of_tensor[tensor].axis
 
     def join(self, slots: Iterable[int]) -> int:
-        """Unite these slots, with their ties; return the lowest of them."""
+        """Unite these slots, computed if any is; return the lowest of them."""
         members = {self._sets.find(slot) for slot in slots}
         lowest = self._sets.join(*members)
-        if tied := [slot for slot in members if slot in self._ties]:
-            self._ties.join(lowest, *tied)
+        if not members.isdisjoint(self._computed):
+            self._computed.add(lowest)
         return lowest
 
-    def tie(self, *slots: int) -> None:
-        """Let the scales of these slots, or ``REAL``, keep their ratios."""
-        self._ties.join(*(slot if slot == REAL else self._sets.find(slot) for slot in slots))
-
-    def tie_of(self, slot: int) -> int:
-        """Return the number that tied slots have in common; ``REAL`` or ``UNTIED`` for others."""
-        slot = self._sets.find(slot)
-        return self._ties.find(slot) if slot in self._ties else UNTIED
+    def is_computed(self, slot: int) -> bool:
+        """Return whether an operator that is no convolution and no passthrough has the slot."""
+        return self._sets.find(slot) in self._computed
 
     def new(self, count: int, maker: Hashable = None) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them.
@@ -85,10 +76,9 @@ class Channels:
         """Give the whole tensor one slot."""
         self.of_tensor[tensor] = Slots(None, (self.join(self.of_tensor[tensor].numbers),))
 
-    def fix(self, tensor: str) -> None:
-        """Give the whole tensor one slot, whose scale operators are told."""
-        self.flatten(tensor)
-        self.tie(REAL, *self.of_tensor[tensor].numbers)
+    def compute(self, tensor: str) -> None:
+        """Mark the slots of an input or output of an operator as computed."""
+        self._computed.update(self.slots(tensor))
 
 
 def trace(
@@ -102,94 +92,61 @@ def trace(
         layers: of a convolution, by its name, the layer that it is a part of; others are one
             each.
     """
-    found, names = Channels(), set(whole)
-    _start_cut(found, plan)
+    channels, names = Channels(), set(whole)
+    int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
+    for node in plan.cuts:  # inputs of convolutions of one layer have the slots of the whole
+        if node.outputs[0].name not in int8:
+            _start(channels, node.inputs[0], extent(node.inputs[0], CHANNELS))
+            _pass_on(channels, node)
     place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
         if plan.on_device(node):
-            _start(found, node.inputs[0], _inputs_of(node))
+            _start(channels, node.inputs[0], _inputs_of(node))
             count = extent(node.outputs[0], CHANNELS)
-            _start(found, node.outputs[0], count, (layers or {}).get(node.name))
+            _start(channels, node.outputs[0], count, (layers or {}).get(node.name))
         elif plan.is_operator(node):
-            _compute(found, node)
+            _compute(channels, node)
         else:
-            _pass_on(found, node)
+            _pass_on(channels, node)
     for conv in plan.device:
-        own, count = found.of_tensor[conv.inputs[0].name], _inputs_of(conv)
-        if own.axis not in (CHANNELS, None) or len(own.numbers) not in (1, count or 1):
-            found.flatten(conv.inputs[0].name)
+        input_slots, count = channels.of_tensor[conv.inputs[0].name], _inputs_of(conv)
+        if input_slots.axis not in (CHANNELS, None) or len(input_slots.numbers) not in (
+            1,
+            count or 1,
+        ):
+            channels.flatten(conv.inputs[0].name)
     for group in plan.groups:
-        if not names.isdisjoint(group.tensors):
-            # Another slot of the group would give it a nominal scale that is not its own.
-            found.join(slot for tensor in group.tensors for slot in found.slots(tensor))
-            for tensor in group.tensors:
-                found.flatten(tensor)
-    if plan.operators:
-        _fix_ties(found, plan, names)
-    return found
+        _join_group(channels, group, whole=not names.isdisjoint(group.tensors))
+    return channels
 
 
-def _start_cut(found: Channels, plan: Plan) -> None:
-    """Give what the host cuts for several convolutions of one layer the slots of the whole."""
-    int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
-    for node in plan.cuts:
-        if node.outputs[0].name not in int8:
-            _start(found, node.inputs[0], extent(node.inputs[0], CHANNELS))
-            _pass_on(found, node)
+def _join_group(channels: Channels, group: Group, *, whole: bool) -> None:
+    """Join the slots that operators compute with; all of them in a whole group."""
+    slots = {slot for tensor in group.tensors for slot in channels.slots(tensor)}
+    if shared := [slot for slot in slots if whole or channels.is_computed(slot)]:
+        channels.join(shared)
+    for tensor in group.tensors if whole else ():
+        channels.flatten(tensor)
 
 
-def _compute(found: Channels, node: Node) -> None:
-    """Tie the channels of what an operator makes to those of what it reads."""
-    result, real = node.outputs[0], needs_real(node)
+def _compute(channels: Channels, node: Node) -> None:
+    """Give the output of an operator one slot, along the axis of its first input."""
     for tensor in values_of(node):
         image = query.rank(tensor) == IMAGE
-        _start(found, tensor, extent(tensor, CHANNELS) if image else None)
-    for tensor in values_of(node):
-        if real is None or tensor in real:
-            found.fix(tensor.name)
-    kept = [found.of_tensor[t.name] for t in values_of(node) if real is not None and t not in real]
-    rows = list(followed(node, kept))
-    if rows:
-        found.of_tensor[result.name] = Slots(kept[0].axis, found.new(len(rows)))
-        for slot, row in zip(found.of_tensor[result.name].numbers, rows, strict=True):
-            found.tie(slot, *row)
-        return
-    for tensor in values_of(node):
-        found.fix(tensor.name)
-    found.of_tensor[result.name] = Slots(None, found.new(1))
-    found.fix(result.name)
+        _start(channels, tensor, extent(tensor, CHANNELS) if image else None)
+        channels.compute(tensor.name)
+    output, axis = node.outputs[0], channels.axis(values_of(node)[0].name)
+    count = None if axis is None else extent(output, axis)
+    slots = Slots(axis, channels.new(1) * count) if count else Slots(None, channels.new(1))
+    channels.of_tensor[output.name] = slots
+    channels.compute(output.name)
 
 
-def _fix_ties(found: Channels, plan: Plan, names: set[str]) -> None:
-    """Join the slots of a group whose scale is the one that operators are told.
-
-    So are those with an upper bound that int8 saturation stands for, and all of ``names``.
-    """
-    for node in plan.passthrough:
-        if math.isfinite(upper_bound(node) if node.op in CUTTING else math.inf):
-            _fix_tied(found, node.outputs[0].name)
-    for group in plan.groups:
-        if not names.isdisjoint(group.tensors):
-            _fix_tied(found, group.tensors[0])
-    for group in plan.groups:
-        slots = {slot for tensor in group.tensors for slot in found.slots(tensor)}
-        if real := [slot for slot in slots if found.tie_of(slot) == REAL]:
-            found.join(real)
-    for name in [t for group in plan.groups for t in group.tensors]:
-        if len(set(found.slots(name))) == 1 and found.tie_of(found.slots(name)[0]) == REAL:
-            found.flatten(name)
-
-
-def _fix_tied(found: Channels, tensor: str) -> None:
-    if tied := [slot for slot in found.slots(tensor) if found.tie_of(slot) != UNTIED]:
-        found.tie(REAL, *tied)
-
-
-def _start(found: Channels, tensor: Tensor, channels: int | None, maker: Hashable = None) -> None:
+def _start(channels: Channels, tensor: Tensor, count: int | None, maker: Hashable = None) -> None:
     """Give a tensor slots of its own, unless a passthrough operator has given it some."""
-    if tensor.name not in found.of_tensor:
-        axis = CHANNELS if channels else None
-        found.of_tensor[tensor.name] = Slots(axis, found.new(channels or 1, maker))
+    if tensor.name not in channels.of_tensor:
+        axis = CHANNELS if count else None
+        channels.of_tensor[tensor.name] = Slots(axis, channels.new(count or 1, maker))
 
 
 def _inputs_of(conv: Node) -> int | None:
@@ -199,11 +156,13 @@ def _inputs_of(conv: Node) -> int | None:
     return weight[1] * int(query.attribute(conv, "group", 1))
 
 
-def _pass_on(found: Channels, node: Node) -> None:
+def _pass_on(channels: Channels, node: Node) -> None:
     """Give the outputs of a passthrough operator the slots of its inputs."""
-    inputs = [found.of_tensor[t.name] for t in data_inputs(node)]
-    made = follow(found.join, node, inputs)
-    found.of_tensor.update({t.name: own for t, own in zip(node.outputs, made, strict=True)})
+    inputs = [channels.of_tensor[t.name] for t in data_inputs(node)]
+    outputs = follow(channels.join, node, inputs)
+    channels.of_tensor.update(
+        {t.name: slots for t, slots in zip(node.outputs, outputs, strict=True)}
+    )
 
 
 def upper_bound(node: Node) -> float:
@@ -220,37 +179,39 @@ def uniform(plan: Plan) -> list[str]:
     """
     names = []
     slots = trace(plan)
-    made = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
+    sources = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
     for node in plan.passthrough:
         low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
         fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
-        if low != 0 or fill != 0 or not _binds_all(plan, slots, made, node):
+        if low != 0 or fill != 0 or not _binds_all(plan, slots, sources, node):
             names += [t.name for t in (node.inputs[0], *node.outputs)]
     return names
 
 
 def _binds_all(
-    plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
+    plan: Plan, slots: Channels, sources: list[tuple[Tensor, frozenset[int]]], clip: Node
 ) -> bool:
-    """Return whether all that shares scales with the Clip has its upper bound, where it is read."""
+    """Return whether all tensors that share scales with the Clip are bounded where they are read.
+
+    Tensors between passthrough operators need no bound.
+    """
     upper = upper_bound(clip) if clip.op in CUTTING else math.inf
     if not math.isfinite(upper):
         return True
-    own = set(slots.slots(clip.outputs[0].name))
-    makers = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
+    bound_slots = set(slots.slots(clip.outputs[0].name))
     read = {name for group in plan.groups for name in group.outputs}
-    return not any(_unbound(plan, maker, upper) & read for maker in makers)
-
-
-def _unbound(plan: Plan, start: Tensor, upper: float) -> set[str]:
-    """Return the tensor and those that passthrough operators make of it, up to the bound."""
-    found, stack = set[str](), [start]
-    while stack:
-        tensor = stack.pop()
-        if tensor.name in found:
+    waiting = [
+        tensor for tensor, tensor_slots in sources if not bound_slots.isdisjoint(tensor_slots)
+    ]
+    unbounded = set[str]()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name in unbounded:
             continue
-        found.add(tensor.name)
+        if tensor.name in read:
+            return False
+        unbounded.add(tensor.name)
         for node in filter(plan.is_passthrough, query.consumers(tensor)):
             if node.op != "Clip" or upper_bound(node) != upper:
-                stack.extend(node.outputs)
-    return found
+                waiting.extend(node.outputs)
+    return True

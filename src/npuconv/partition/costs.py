@@ -80,11 +80,6 @@ def size(dims: Sequence[int | str | None]) -> int | None:
     return math.prod(known) if len(known) == len(extents) else None
 
 
-def _convolution_macs(node: Node) -> int | None:
-    win = window(node)
-    return 0 if win is None else win.macs
-
-
 def _window_macs(node: Node) -> int | None:
     """Return the weights of a window for every value of the output."""
     weight, out = query.static_shape(query.input_of(node, 1)), query.shape(node.outputs[0])
@@ -163,7 +158,7 @@ def _attention_macs(node: Node) -> int | None:
 
 
 _MACS: dict[str, Callable[[Node], int | None]] = {
-    **dict.fromkeys(query.CONVOLUTIONS, _convolution_macs),
+    **dict.fromkeys(query.CONVOLUTIONS, lambda node: win.macs if (win := window(node)) else 0),
     **dict.fromkeys(("DeformConv", "CausalConvWithState"), _window_macs),
     **dict.fromkeys(("Gemm", "MatMul"), _matmul_macs),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent_macs),

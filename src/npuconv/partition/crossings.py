@@ -10,16 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
-from npuconv.partition.placement import DisjointSets
-
-if TYPE_CHECKING:
-    from npuconv.partition.placement import Plan
+from npuconv.partition.placement import DisjointSets, Plan
 
 
 @dataclass(frozen=True)
@@ -64,14 +60,14 @@ def crossings(model: Model, plan: Plan) -> Crossings:
 
 def transitions(model: Model, plan: Plan) -> int:
     """Return the number of tensors that cross, each counted once per direction."""
-    found = crossings(model, plan)
-    return len(found.to_device) + len(found.to_host)
+    tensors = crossings(model, plan)
+    return len(tensors.to_device) + len(tensors.to_host)
 
 
 def traffic(model: Model, plan: Plan) -> int | None:
     """Return the bytes that cross in one inference; None where those of one are not known."""
-    found = crossings(model, plan)
-    return bytes_of((*found.to_device, *found.to_host))
+    tensors = crossings(model, plan)
+    return bytes_of((*tensors.to_device, *tensors.to_host))
 
 
 def detours(model: Model, plan: Plan) -> Detours:
@@ -87,35 +83,38 @@ def detours(model: Model, plan: Plan) -> Detours:
         if id(node) in device or id(node) in ahead:
             ahead.update(makers[id(node)])
     between = (behind & ahead) - device
-    given: dict[str, Tensor] = {}
-    made: dict[str, Tensor] = {}
+    to_device: dict[str, Tensor] = {}
+    to_host: dict[str, Tensor] = {}
     causes = []
     for node in (node for node in nodes if id(node) in between):
-        read = {t.name: t for t in node.inputs if t.inputs and id(t.inputs[0]) in device}
-        left = {t.name: t for t in node.outputs if any(id(n) in device for n in t.outputs)}
-        causes += [node] if read or left else []
-        made |= read
-        given |= left
-    found = [Port(t.name, int8_bytes(t)) for t in (*given.values(), *made.values())]
-    return Detours(len(found), bytes_of(found), tuple(causes))
+        inputs = {t.name: t for t in node.inputs if t.inputs and id(t.inputs[0]) in device}
+        outputs = {t.name: t for t in node.outputs if any(id(n) in device for n in t.outputs)}
+        causes += [node] if inputs or outputs else []
+        to_host |= inputs
+        to_device |= outputs
+    crossing = [Port(t.name, int8_bytes(t)) for t in (*to_device.values(), *to_host.values())]
+    return Detours(len(crossing), bytes_of(crossing), tuple(causes))
 
 
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     """Return the tensors these nodes read of others, and those others or the user read of them."""
-    listed = list(nodes)
-    inside = {id(node) for node in listed}
+    members = list(nodes)
+    inside = {id(node) for node in members}
     outputs = {id(tensor) for tensor in model.graph.outputs}
-    given: dict[str, Port] = {}
-    made: dict[str, Port] = {}
-    for node in listed:
+    inputs: dict[str, Port] = {}
+    outputs_of_nodes: dict[str, Port] = {}
+    for node in members:
         for tensor in node.inputs:
-            if _comes_from_outside(tensor, inside):
-                given.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
+            maker = query.producer(tensor)
+            if maker is not None and id(maker) in inside:
+                continue
+            if tensor.name and not query.is_constant(tensor):
+                inputs.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
         for tensor in node.outputs:
             # A branch of an If reads it too, without being listed at the top level.
             if id(tensor) in outputs or any(id(n) not in inside for n in tensor.outputs):
-                made.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
-    return tuple(given.values()), tuple(made.values())
+                outputs_of_nodes.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
+    return tuple(inputs.values()), tuple(outputs_of_nodes.values())
 
 
 def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
@@ -123,23 +122,16 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
 
     Or by what that is cut from, with these operators.
     """
-    found: dict[str, list[Node]] = {}
+    convs: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(plan.uncut(conv.inputs[0], ops).name, []).append(conv)
-    return found
+        convs.setdefault(plan.uncut(conv.inputs[0], ops).name, []).append(conv)
+    return convs
 
 
 def bytes_of(found: Iterable[Port]) -> int | None:
     """Return the bytes of all ports together; None where those of one are not known."""
     sizes = [port.bytes for port in found]
     return None if None in sizes else sum(number or 0 for number in sizes)
-
-
-def _comes_from_outside(tensor: Tensor, inside: set[int]) -> bool:
-    if query.is_constant(tensor) or not tensor.name:
-        return False
-    maker = query.producer(tensor)
-    return maker is None or id(maker) not in inside
 
 
 def int8_bytes(tensor: Tensor) -> int | None:
@@ -179,8 +171,8 @@ def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int
 def _makers(node: Node) -> list[Node]:
     from npuconv.model.core import subgraphs as bodies
 
-    found = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
+    makers = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
     for _, body in bodies(node):
         for inner in body.nodes:
-            found += _makers(inner)  # what its branches read, too
-    return found
+            makers += _makers(inner)  # what its branches read, too
+    return makers

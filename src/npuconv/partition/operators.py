@@ -14,8 +14,6 @@ from functools import cache
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import size
-from npuconv.partition.passthrough import Slots
 from npuconv.target import Target
 
 TABLES = frozenset({
@@ -67,10 +65,6 @@ def _is_normalization(node: Node) -> bool:
     return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
 
 
-def _is_linear(node: Node) -> bool:
-    return _is_of_images(node) and str(query.attribute(node, "mode", "nearest")) == "linear"
-
-
 def _always(_: Node) -> bool:
     return True
 
@@ -84,7 +78,7 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
     "AveragePool": lambda node: _is_of_images(node) and not query.attribute(node, "ceil_mode", 0),
     "GlobalAveragePool": _is_of_images,
     "ReduceMean": _is_spatial_mean,
-    "Resize": _is_linear,
+    "Resize": lambda node: _is_of_images(node) and query.attribute(node, "mode", "") == "linear",
     "MatMul": lambda node: len(values_of(node)) == 2,
     "Softmax": _always,
     "LayerNormalization": _is_normalization,
@@ -139,14 +133,14 @@ def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
 
 def is_held(node: Node, form: str) -> bool:
     """Return whether a form of the written model can hold the node in int8; ONNX holds all."""
-    held = _held_by_tflite() if form == "tflite" else None
-    return held is None or (node.op in held and held[node.op](node))
+    checks = _held_by_tflite() if form == "tflite" else None
+    return checks is None or (node.op in checks and checks[node.op](node))
 
 
 def values_of(node: Node) -> list[Tensor]:
     """Return the inputs of an operator that are values and no constants, shapes or factors."""
-    given = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
-    return [t for t in given if t.name and not query.is_constant(t)]
+    inputs = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
+    return [t for t in inputs if t.name and not query.is_constant(t)]
 
 
 def constants_of(node: Node, *, every: bool = False) -> list[int]:
@@ -156,54 +150,12 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
     """
     if node.op not in ("Add", "Sub", "Mul"):
         return []
-    found = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
-    return [k for k, value in found if value is not None and (every or value.size > 1)]
+    constants = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
+    return [k for k, value in constants if value is not None and (every or value.size > 1)]
 
 
 _MASKING = ("Add", "Sub", "Where")
 _MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
-
-# Operators of which a multiple of all that they read gives as large a multiple.
-_HOMOGENEOUS = frozenset({
-    "Add", "AveragePool", "Concat", "Div", "GlobalAveragePool", "LeakyRelu", "Mul", "PRelu",
-    "ReduceMean", "Relu", "Resize", "Sub",
-})  # fmt: skip
-
-
-def needs_real(node: Node) -> list[Tensor] | None:
-    """Return what an operator must read as real numbers, and no multiple of them; None: all.
-
-    Of a product of two tensors that is the smaller one, which scales the other.
-    """
-    values = values_of(node)
-    if node.op not in _HOMOGENEOUS or (node.op in ("Add", "Sub") and len(values) < 2):
-        return None
-    if node.op != "Mul" or len(values) < 2:
-        return []
-    sizes = [size(dims) if (dims := query.shape(t)) is not None else None for t in values]
-    if None in sizes or sizes[0] == sizes[1]:
-        return None
-    return [values[sizes.index(min(s for s in sizes if s is not None))]]
-
-
-def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
-    """Yield the slots that each channel of the result is made of; none where they are mixed.
-
-    Args:
-        node: the operator.
-        inputs: slots of all that it reads and that need not be real numbers.
-    """
-    if not inputs or any(own.axis != 1 for own in inputs):
-        return
-    rows = list(zip(*(own.numbers for own in inputs), strict=False))
-    rank = query.rank(node.inputs[0]) or 0
-    if node.op == "Concat" and int(query.attribute(node, "axis", 0)) in (1, 1 - rank):
-        rows = [(slot,) for own in inputs for slot in own.numbers]
-    elif len({len(own.numbers) for own in inputs}) > 1:
-        return
-    dims = query.shape(node.outputs[0])
-    if dims is not None and len(dims) > 1 and dims[1] == len(rows):
-        yield from map(list, rows)
 
 
 def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
@@ -243,8 +195,18 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
     """
     if not any(op in _DEFINED for op in target.operators):
         return []
-    listed = [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
-    return [node for node in listed if is_held(node, form) and _is_bounded(model, node)]
+    computed = []
+    for node in model.nodes():
+        operator = target.operator(node.op, node.domain or "")
+        if node.name in off or operator is None or not is_defined(node):
+            continue
+        if node.op == "Concat" and not operator.requantizes:
+            continue
+        if operator.objections(facts.settled(node)) or not is_held(node, form):
+            continue
+        if _is_bounded(model, node):
+            computed.append(node)
+    return computed
 
 
 def is_defined(node: Node) -> bool:
@@ -254,12 +216,3 @@ def is_defined(node: Node) -> bool:
     floats = all(query.dtype_name(t) == "float32" for t in tensors)
     alone = len(node.outputs) == 1 and floats and query.is_standard(node)
     return alone and check is not None and check(node)
-
-
-def _is_computed(node: Node, target: Target) -> bool:
-    operator = target.operator(node.op, node.domain or "")
-    if operator is None or not is_defined(node):
-        return False
-    if node.op == "Concat" and not operator.requantizes:
-        return False
-    return not operator.objections(facts.settled(node))

@@ -71,8 +71,8 @@ def passes_int8(node: Node, int8: Collection[int]) -> bool:
 
 def _pads_with_constant(node: Node) -> bool:
     mode = str(query.attribute(node, "mode", "constant"))
-    given = query.input_of(node, 2)
-    return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
+    value = query.input_of(node, 2)
+    return mode == "constant" and (value is None or query.scalar_input(node, 2) is not None)
 
 
 def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
@@ -117,28 +117,28 @@ def _pooled(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 def _resized(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Follow Pad and Resize: channels stay apart if there are as many behind them."""
     axis = inputs[0].axis
-    kept = axis is not None and extent(node.outputs[0], axis) == len(inputs[0].numbers)
-    if not kept and node.op == "Pad" and axis is not None:
+    is_kept = axis is not None and extent(node.outputs[0], axis) == len(inputs[0].numbers)
+    if not is_kept and node.op == "Pad" and axis is not None:
         return _with_channels(join, node, inputs[0], axis)
-    return _same(join, node, inputs) if kept else _mixed(join, node, inputs)
+    return _same(join, node, inputs) if is_kept else _mixed(join, node, inputs)
 
 
-def _with_channels(join: Join, node: Node, own: Slots, axis: int) -> list[Slots]:
+def _with_channels(join: Join, node: Node, slots: Slots, axis: int) -> list[Slots]:
     """Follow a Pad of channels: one value suits any scale, so the new ones take the nearest."""
     amounts, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
     if amounts is None or rank is None or query.input_of(node, 3) is not None:
-        return _mixed(join, node, [own])
+        return _mixed(join, node, [slots])
     before, after = int(amounts[axis]), int(amounts[axis + rank])
     if min(before, after) < 0:
-        return _mixed(join, node, [own])
-    first, last = own.numbers[:1] * before, own.numbers[-1:] * after
-    return [Slots(axis, (*first, *own.numbers, *last))]
+        return _mixed(join, node, [slots])
+    first, last = slots.numbers[:1] * before, slots.numbers[-1:] * after
+    return [Slots(axis, (*first, *slots.numbers, *last))]
 
 
 def _mixed(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Return one slot for everything: nothing is known about the channels."""
-    one = Slots(None, (join([s for own in inputs for s in own.numbers]),))
-    return [one for _ in node.outputs]
+    slots = Slots(None, (join([s for own in inputs for s in own.numbers]),))
+    return [slots for _ in node.outputs]
 
 
 def _concat(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -174,31 +174,33 @@ def _transpose(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 
 def _split(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    axis, own = _axis(node, 0), inputs[0]
-    if own.axis is None or axis is None:
+    axis, slots = _axis(node, 0), inputs[0]
+    if slots.axis is None or axis is None:
         return _mixed(join, node, inputs)
-    if axis != own.axis:
-        return [own for _ in node.outputs]
+    if axis != slots.axis:
+        return [slots for _ in node.outputs]
     parts = [extent(tensor, axis) for tensor in node.outputs]
     known = [part for part in parts if part is not None]
-    if len(known) != len(parts) or sum(known) != len(own.numbers):
+    if len(known) != len(parts) or sum(known) != len(slots.numbers):
         return _mixed(join, node, inputs)
     ends = [sum(known[: i + 1]) for i in range(len(known))]
-    return [Slots(axis, own.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
+    return [Slots(axis, slots.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
 
 
 def _slice(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    own, rank = inputs[0], query.rank(node.inputs[0])
+    slots, rank = inputs[0], query.rank(node.inputs[0])
     parts = [query.constant_input(node, i) for i in (1, 2, 3, 4)]
     starts, ends, axes, steps = [None if p is None else [int(v) for v in p] for p in parts]
-    if own.axis is None or starts is None or ends is None or rank is None:
+    if slots.axis is None or starts is None or ends is None or rank is None:
         return _mixed(join, node, inputs)
     along = axes if axes is not None else list(range(len(starts)))
-    kept = own.numbers
+    numbers = slots.numbers
     for place, axis in enumerate(along):
-        if axis % rank == own.axis:
-            kept = kept[slice(*_bounds(starts[place], ends[place], steps[place] if steps else 1))]
-    return [Slots(own.axis, kept)] if kept else _mixed(join, node, inputs)
+        if axis % rank == slots.axis:
+            numbers = numbers[
+                slice(*_bounds(starts[place], ends[place], steps[place] if steps else 1))
+            ]
+    return [Slots(slots.axis, numbers)] if numbers else _mixed(join, node, inputs)
 
 
 def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
@@ -207,19 +209,19 @@ def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
 
 
 def _gather(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    axis, own = _axis(node, 0), inputs[0]
+    axis, slots = _axis(node, 0), inputs[0]
     indices = query.constant_input(node, 1)
-    if own.axis is None or axis is None or indices is None or indices.ndim > 1:
+    if slots.axis is None or axis is None or indices is None or indices.ndim > 1:
         return _mixed(join, node, inputs)
-    count = len(own.numbers)
-    if axis == own.axis and not all(-count <= int(i) < count for i in indices.flat):
+    count = len(slots.numbers)
+    if axis == slots.axis and not all(-count <= int(i) < count for i in indices.flat):
         return _mixed(join, node, inputs)  # it cannot be run, either
     if indices.ndim == 1:
-        chosen = [own.numbers[int(i)] for i in indices] if axis == own.axis else own.numbers
-        return [Slots(own.axis, tuple(chosen))]
-    if axis == own.axis:
-        return [Slots(None, (own.numbers[int(indices)],))]
-    return [Slots(own.axis - (axis < own.axis), own.numbers)]
+        chosen = [slots.numbers[int(i)] for i in indices] if axis == slots.axis else slots.numbers
+        return [Slots(slots.axis, tuple(chosen))]
+    if axis == slots.axis:
+        return [Slots(None, (slots.numbers[int(indices)],))]
+    return [Slots(slots.axis - (axis < slots.axis), slots.numbers)]
 
 
 def _reshape(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -227,19 +229,19 @@ def _reshape(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
     Either follows from the other, as no value is lost; but lengths may have no common name.
     """
-    own = inputs[0]
+    slots = inputs[0]
     before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
-    if own.axis is None or before is None or after is None:
+    if slots.axis is None or before is None or after is None:
         return _mixed(join, node, inputs)
-    ahead, behind = _product(before[: own.axis]), _product(before[own.axis + 1 :])
+    ahead, behind = _product(before[: slots.axis]), _product(before[slots.axis + 1 :])
     for axis, extent in enumerate(after):
-        if extent != before[own.axis] or extent == 1:
+        if extent != before[slots.axis] or extent == 1:
             continue
         if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
-            return [Slots(axis, own.numbers)]
+            return [Slots(axis, slots.numbers)]
     for axis, extent in enumerate(after):
         if isinstance(extent, int) and extent > 1 and _equal(behind, _product(after[axis + 1 :])):
-            return [Slots(axis, _repeated(join, own.numbers, extent))]
+            return [Slots(axis, _repeated(join, slots.numbers, extent))]
     return _mixed(join, node, inputs)
 
 
@@ -264,13 +266,13 @@ def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 def _from_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Follow a DepthToSpace: the channels of all cells of a block become one."""
-    own, cells = inputs[0], int(query.attribute(node, "blocksize", 1)) ** 2
-    if own.axis != 1 or len(own.numbers) % cells:
+    slots, cells = inputs[0], int(query.attribute(node, "blocksize", 1)) ** 2
+    if slots.axis != 1 or len(slots.numbers) % cells:
         return _mixed(join, node, inputs)
-    count = len(own.numbers) // cells
+    count = len(slots.numbers) // cells
     if str(query.attribute(node, "mode", "DCR")) == "DCR":
-        return [Slots(1, tuple(join(own.numbers[k::count]) for k in range(count)))]
-    blocks = (own.numbers[k : k + cells] for k in range(0, len(own.numbers), cells))
+        return [Slots(1, tuple(join(slots.numbers[k::count]) for k in range(count)))]
+    blocks = (slots.numbers[k : k + cells] for k in range(0, len(slots.numbers), cells))
     return [Slots(1, tuple(join(block) for block in blocks))]
 
 

@@ -173,7 +173,7 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _chosen(model, target, off, apart, operators, form)
+    chosen = _choose_operators(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
         chosen, plan.fused = fuse(model, target, chosen)
     for node in model.nodes():
@@ -186,29 +186,34 @@ def make_plan(
         elif node.name not in apart and passes_int8(node, int8):
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
-    _place(model, plan, target, blocked, kept, form)
+    for node in model.nodes():
+        place, reason = _place(node, plan, target, form)
+        if not (plan.on_device(node) or plan.is_operator(node)) and node.name in off:
+            place, reason = "host", "a finding keeps it off the device"
+            if node.name in kept:
+                reason = f"kept float by keep_float {kept[node.name]!r}"
+        plan.placement[id(node)], plan.reason[id(node)] = place, reason
     plan.cuts = _cuts(model, plan)
     plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
 
 
 def _cuts(model: Model, plan: Plan) -> list[Node]:
-    """Return what stands before the convolutions that one layer has become."""
-    found: dict[int, Node] = {}
+    """Return the operators that cut the inputs of convolutions that one layer has become."""
+    cuts = set[int]()
     for conv in plan.device:
-        maker, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
-        while maker is not None and id(maker) not in found and maker.op in CUTS:
-            same = origin <= set(model.origin(maker)) and query.rank(maker.inputs[0]) == IMAGE
-            if not same or (maker.op == "Pad" and not _is_zero_pad(maker)):
+        producer, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
+        while producer is not None and id(producer) not in cuts and producer.op in CUTS:
+            same = origin <= set(model.origin(producer))
+            if not same or query.rank(producer.inputs[0]) != IMAGE:
                 break
-            found[id(maker)] = maker
-            maker = query.producer(maker.inputs[0])
-    return [node for node in model.nodes() if id(node) in found] if found else []
-
-
-def _is_zero_pad(node: Node) -> bool:
-    zero = query.input_of(node, 2) is None or query.scalar_input(node, 2) == 0
-    return zero and str(query.attribute(node, "mode", "constant")) == "constant"
+            if producer.op == "Pad":
+                zero = query.input_of(producer, 2) is None or query.scalar_input(producer, 2) == 0
+                if not zero or str(query.attribute(producer, "mode", "constant")) != "constant":
+                    break
+            cuts.add(id(producer))
+            producer = query.producer(producer.inputs[0])
+    return [node for node in model.nodes() if id(node) in cuts] if cuts else []
 
 
 def _keep_scale(form: str) -> Sequence[str]:
@@ -220,7 +225,7 @@ def _keep_scale(form: str) -> Sequence[str]:
     return litert.KEEPS_SCALE
 
 
-def _chosen(
+def _choose_operators(
     model: Model,
     target: Target,
     off: set[str],
@@ -229,14 +234,14 @@ def _chosen(
     form: str,
 ) -> set[int]:
     """Return the ids of the operators that the device computes beside convolutions."""
-    found = candidates(model, target, off, form)
+    listed = candidates(model, target, off, form)
     if operators is not None:
-        return {id(node) for node in found if node.name in operators}
-    if not found or target.unlisted_operators == "error":  # without a host there is no choice
-        return {id(node) for node in found}
+        return {id(node) for node in listed if node.name in operators}
+    if not listed or target.unlisted_operators == "error":  # without a host there is no choice
+        return {id(node) for node in listed}
     convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    worth = worth_crossing(model, target, convolutions, found, off, apart)
-    return {id(node) for node in worth}
+    chosen = worth_crossing(model, target, convolutions, listed, off, apart)
+    return {id(node) for node in chosen}
 
 
 def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:
@@ -248,8 +253,8 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         one_scale: other operators that make values of the scale that they read.
     """
     sets = DisjointSets[str]()
-    around = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
-    tensors = {tensor.name: tensor for tensor in (*around, *plan.operator_tensors)}
+    inputs_and_outputs = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
+    tensors = {tensor.name: tensor for tensor in (*inputs_and_outputs, *plan.operator_tensors)}
     for node in plan.operators:
         if node.op in one_scale:
             sets.join(node.outputs[0].name, node.inputs[0].name)
@@ -261,17 +266,17 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)
             sets.join(tensor.name, *(source.name for source in data_inputs(node)))
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for name, tensor in tensors.items():
-        group = found.setdefault(sets.find(name), Group(name))
+        group = groups.setdefault(sets.find(name), Group(name))
         group.tensors.append(name)
         if name in cut or name in wholes:
             continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
     for name in wholes:  # the host may have made it
-        found[sets.find(name)].outputs.append(name)
-    return list(found.values())
+        groups[sets.find(name)].outputs.append(name)
+    return list(groups.values())
 
 
 def _on_device(node: Node, target: Target, off: set[str]) -> bool:
@@ -282,37 +287,17 @@ def _on_device(node: Node, target: Target, off: set[str]) -> bool:
     )
 
 
-def _place(
-    model: Model,
-    plan: Plan,
-    target: Target,
-    blocked: set[str],
-    kept: Mapping[str, str],
-    form: str,
-) -> None:
-    for node in model.nodes():
-        if plan.on_device(node) or plan.is_operator(node):
-            place, reason = _within(node)
-        elif node.name in kept:
-            place, reason = "host", f"kept float by keep_float {kept[node.name]!r}"
-        elif node.name in blocked:
-            place, reason = "host", "a finding keeps it off the device"
-        else:
-            place, reason = _place_other(node, plan, target, form)
-        plan.placement[id(node)], plan.reason[id(node)] = place, reason
-
-
-def _within(node: Node) -> tuple[Placement, str]:
-    return "device", f"{node.op} is listed and within every known limit"
-
-
-def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement, str]:
-    """Return the placement, with its reason, of a node that is no convolution of the device."""
+def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement, str]:
+    """Return the placement of a node, with its reason."""
+    within = f"{node.op} is listed and within every known limit"
+    if plan.on_device(node) or plan.is_operator(node):
+        return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
-    names = fused.values if fused.known else fused.assume
-    if passes and node.op in names and _follows_device(node, plan):
-        how = "fused" if fused.known else "assumed to be fused"
-        return "device", f"{node.op} after a convolution: {how}"
+    if passes and node.op in (fused.values if fused.known else fused.assume):
+        producer = query.producer(node.inputs[0])
+        if producer is not None and plan.on_device(producer):
+            how = "fused" if fused.known else "assumed to be fused"
+            return "device", f"{node.op} after a convolution: {how}"
     operator = target.operator(node.op, node.domain or "")
     how = "runs on int8 tensors, exactly" if passes else "runs in float"
     if operator is None:
@@ -321,24 +306,14 @@ def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Pla
         return "undocumented" if unlisted else "host", f"{where}; {how}"
     if objections := operator.objections(facts.settled(node)):
         return "host", f"{objections[0]}; {how}"
-    # what the device could run is only of use to it as int8
-    return (
-        _within(node) if passes else ("host", f"{node.op} is listed, but {_why_float(node, form)}")
-    )
-
-
-def _why_float(node: Node, form: str) -> str:
-    """Return why an operator that the target lists runs on the host."""
-    if is_defined(node) and not is_held(node, form):
-        return f"--format {form} holds it in float, between conversions"
+    if passes:
+        return "device", within
+    why = "what it reads is float; runs in float"
     if is_defined(node):
-        return "fewer bytes cross with it on the host; runs in float"
-    return "what it reads is float; runs in float"
-
-
-def _follows_device(node: Node, plan: Plan) -> bool:
-    maker = query.producer(node.inputs[0])
-    return maker is not None and plan.on_device(maker)
+        why = "fewer bytes cross with it on the host; runs in float"
+        if not is_held(node, form):
+            why = f"--format {form} holds it in float, between conversions"
+    return "host", f"{node.op} is listed, but {why}"
 
 
 def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int], set[str]]:
@@ -386,5 +361,5 @@ def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
     """Return whether a Relu or Clip with constant bounds reads what a region makes."""
     if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
         return False
-    given = values_of(node)
-    return len(given) == 1 and id(given[0]) in root and query.is_standard(node)
+    values = values_of(node)
+    return len(values) == 1 and id(values[0]) in root and query.is_standard(node)

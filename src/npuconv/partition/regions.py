@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.partition.costs import size
 from npuconv.partition.passthrough import data_inputs, passes_int8, takes_as
 from npuconv.target import Target
@@ -128,7 +128,10 @@ def worth_crossing(
         elif id(node) in chosen:
             makes = places[id(node)] = cut.vertex()
         elif node.name not in apart and passes_int8(node, int8):
-            makes = _passed(cut, [int8[id(t)] for t in data_inputs(node)])
+            sources = [int8[id(t)] for t in data_inputs(node)]
+            makes = sources[0] if len(set(sources)) == 1 else cut.vertex()
+            for source in sources:  # int8 if all of them are
+                cut.edge(makes, source)
             away = node.name in off or not _takes(node, target, convolutions)
             places[id(node)] = HOST if away else makes
         else:
@@ -137,16 +140,6 @@ def worth_crossing(
     _add_crossings(model, cut, places)
     device = cut.device()
     return [node for node in listed if places[id(node)] in device]
-
-
-def _passed(cut: Cut, sources: list[int]) -> int:
-    """Return the vertex of what is int8 if all these are."""
-    if len(set(sources)) == 1:
-        return sources[0]
-    vertex = cut.vertex()
-    for source in sources:
-        cut.edge(vertex, source)
-    return vertex
 
 
 def _takes(node: Node, target: Target, convolutions: Collection[int]) -> bool:
@@ -171,16 +164,12 @@ def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:
         if readers <= {maker}:
             continue
         late = len(tensors) * (2 if ends else 1) - number
-        cost = _bytes(tensor) * unit + late
+        dims = query.shape(tensor)
+        size_in_bytes = (size(dims) if dims is not None else None) or 1  # 1 if it is open
+        cost = size_in_bytes * unit + late
         given, left = cut.vertex(), cut.vertex()
         cut.edge(given, maker, cost)
         cut.edge(maker, left, cost)
         for reader in sorted(readers):
             cut.edge(reader, given)
             cut.edge(left, reader)
-
-
-def _bytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor in int8; 1 where they are not known."""
-    dims = query.shape(tensor)
-    return (size(dims) if dims is not None else None) or 1

@@ -26,10 +26,12 @@ def candidates(model: Model, plan: Plan) -> list[Node]:
 
     Not those whose input and output both keep their names.
     """
-    found = [n for n in plan.passthrough if n.op in CUTTING and plan.placement[id(n)] != "device"]
+    activations = [
+        n for n in plan.passthrough if n.op in CUTTING and plan.placement[id(n)] != "device"
+    ]
     return [
         n
-        for n in found
+        for n in activations
         if query.sole_consumer(model, n.inputs[0]) or not model.is_output(n.outputs[0])
     ]
 

@@ -43,15 +43,17 @@ def _elementwise(tape: Tape, at: Visit, parts: Mapping[int, str]) -> Gradients:
 
 @_adjoint("Conv")
 def _conv(tape: Tape, at: Visit) -> Gradients:
-    given, weight = _window(at), at.shape(1)
-    reach = [(k - 1) * d + 1 for k, d in zip(weight[2:], given["dilations"], strict=True)]
-    around = [e - 1 - p for e, p in zip(reach * 2, given["pads"], strict=True)]
-    depthwise = given["group"] == at.shape()[1] == weight[0] > 1 and max(given["strides"]) == 1
-    if depthwise and min(around) >= 0 and (values := tape.value(at.inputs[1])) is not None:
+    attributes, weight = _window(at), at.shape(1)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight[2:], attributes["dilations"], strict=True)]
+    pads = [e - 1 - p for e, p in zip(reach * 2, attributes["pads"], strict=True)]
+    depthwise = (
+        attributes["group"] == at.shape()[1] == weight[0] > 1 and max(attributes["strides"]) == 1
+    )
+    if depthwise and min(pads) >= 0 and (values := tape.value(at.inputs[1])) is not None:
         flipped = tape.constant(np.flip(values, tuple(range(2, values.ndim))))
-        return {0: tape.add("Conv", at.dy, flipped, **{**given, "pads": around})}
-    rest = _unread(at, given["strides"], reach, given["pads"])
-    return {0: tape.add("ConvTranspose", at.dy, at.inputs[1], output_padding=rest, **given)}
+        return {0: tape.add("Conv", at.dy, flipped, **{**attributes, "pads": pads})}
+    padding = _unread(at, attributes["strides"], reach, attributes["pads"])
+    return {0: tape.add("ConvTranspose", at.dy, at.inputs[1], output_padding=padding, **attributes)}
 
 
 def _unread(at: Visit, strides: list[int], reach: list[int], pads: list[int]) -> list[int]:
@@ -164,7 +166,7 @@ def _softmax(tape: Tape, at: Visit) -> Gradients:
 
 @_adjoint("LayerNormalization")
 def _layer_normalization(tape: Tape, at: Visit) -> Gradients:
-    """Pass what neither moves all values together nor scales them."""
+    """Project out the mean and the normalized output."""
     rank = len(at.shape())
     axes = list(range(at.attributes.get("axis", -1) % rank, rank))
     centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
@@ -174,8 +176,8 @@ def _layer_normalization(tape: Tape, at: Visit) -> Gradients:
     normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
     mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
     along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
-    rest = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
-    return {0: tape.add("Div", rest, root)}
+    projected = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    return {0: tape.add("Div", projected, root)}
 
 
 @_adjoint("MatMul")
@@ -187,20 +189,20 @@ def _matmul(tape: Tape, at: Visit) -> Gradients:
         axes = list(range(len(at.shape(index))))
         return tape.add("Transpose", at.inputs[index], perm=[*axes[:-2], axes[-1], axes[-2]])
 
-    found = {}
+    gradients = {}
     for k, pair in {0: (at.dy, transposed(1)), 1: (transposed(0), at.dy)}.items():
         full = (*at.output_shape[:-2], *at.shape(k)[-2:])
-        found[k] = _unbroadcast(tape, tape.add("MatMul", *pair), at.shape(k), full)
-    return found
+        gradients[k] = _unbroadcast(tape, tape.add("MatMul", *pair), at.shape(k), full)
+    return gradients
 
 
 @_adjoint("Gemm")
 def _gemm(tape: Tape, at: Visit) -> Gradients:
-    own = at.attributes
-    if own.get("transA", 0):
+    attributes = at.attributes
+    if attributes.get("transA", 0):
         return {}
-    given = {"transB": 1 - own.get("transB", 0), "alpha": own.get("alpha", 1.0)}
-    return {0: tape.add("Gemm", at.dy, at.inputs[1], **given)}
+    options = {"transB": 1 - attributes.get("transB", 0), "alpha": attributes.get("alpha", 1.0)}
+    return {0: tape.add("Gemm", at.dy, at.inputs[1], **options)}
 
 
 @_adjoint("BatchNormalization")
@@ -233,17 +235,17 @@ def _instance_norm(tape: Tape, at: Visit) -> Gradients:
     dn = tape.add("Mul", at.dy, scale)
     along = mean(tape.add("Mul", dn, normal))
     less = tape.add("Sub", dn, mean(dn))
-    rest = tape.add("Sub", less, tape.add("Mul", normal, along))
-    return {0: tape.add("Div", rest, deviation)}
+    projected = tape.add("Sub", less, tape.add("Mul", normal, along))
+    return {0: tape.add("Div", projected, deviation)}
 
 
 @_adjoint("GlobalAveragePool", "ReduceMean", "ReduceSum")
 def _mean(tape: Tape, at: Visit) -> Gradients:
     shape = at.shape()
     axes = _reduced_axes(tape, at)
-    kept = [1 if k in axes else n for k, n in enumerate(shape)]
+    dims = [1 if k in axes else n for k, n in enumerate(shape)]
     count = 1 if at.op == "ReduceSum" else math.prod(shape[k] for k in axes)
-    share = tape.add("Mul", tape.reshape(at.dy, kept), tape.constant(1 / max(count, 1)))
+    share = tape.add("Mul", tape.reshape(at.dy, dims), tape.constant(1 / max(count, 1)))
     return {0: tape.add("Expand", share, tape.integers(shape))}
 
 
@@ -264,11 +266,11 @@ def _average_pool(tape: Tape, at: Visit) -> Gradients:
     strides = at.attributes.get("strides", [1] * len(kernel))
     pads = at.attributes.get("pads", [0, 0] * len(kernel))
     share = np.full((shape[1], 1, *kernel), 1 / math.prod(kernel))
-    rest = _unread(at, strides, kernel, pads)
-    if min(rest) < 0:
+    padding = _unread(at, strides, kernel, pads)
+    if min(padding) < 0:
         return {}
-    given = {"strides": strides, "pads": pads, "group": shape[1], "output_padding": rest}
-    return {0: tape.add("ConvTranspose", at.dy, tape.constant(share), **given)}
+    attributes = {"strides": strides, "pads": pads, "group": shape[1], "output_padding": padding}
+    return {0: tape.add("ConvTranspose", at.dy, tape.constant(share), **attributes)}
 
 
 @_adjoint("MaxPool")
@@ -282,12 +284,12 @@ def _max_pool(tape: Tape, at: Visit) -> Gradients:
     triples = zip(kernel, strides, dilations, strict=True)
     turns = [-(-((k - 1) * d + 1) // s) for k, s, d in triples]
     shape = tape.integers(at.shape())
-    given = {"kernel_shape": ones, "strides": ones}  # the indices say where values go
+    attributes = {"kernel_shape": ones, "strides": ones}  # the indices say where values go
     parts = []
     for place in np.ndindex(*turns):
         if all(start < n for start, n in zip(place, at.output_shape[2:], strict=True)):
             pair = [_every(tape, name, place, turns) for name in (at.dy, at.node.output[1])]
-            parts.append(tape.add("MaxUnpool", *pair, shape, **given))
+            parts.append(tape.add("MaxUnpool", *pair, shape, **attributes))
     return {0: tape.total(parts)}
 
 

@@ -16,9 +16,8 @@ import onnx
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
-from npuconv.model.types import Tensor
 from npuconv.partition import macs
-from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise, parameters
+from npuconv.partition.channel_paths import channel_paths, is_depthwise, parameters
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
 from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
@@ -68,61 +67,53 @@ def spend_budget(
         CalibrationError: the model does not run on the samples.
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
-    checked, parts = 0, BUDGET.probes * (1 + _tries(goal))
+    tries = 1 if goal is None else BUDGET.tries  # candidates that are simulated, at most
+    checked, parts = 0, BUDGET.probes * (1 + tries)
     proto = graph.proto()
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
-    terms = _probed(graph, state, unsaturated, points, used, lambda done, _: step(done, parts))
-    # One that runs in parts is as large as the device takes it, and its copies would be whole.
+    terms = list[NoiseTerm]()
+    if not graph.biasless:  # copies differ by a part of a step, which their biases add
+        powers = sensitivity.measure(
+            unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
+        )
+        terms = [] if powers is None else _terms(graph, points, powers)
+    # A layer in parts is as large as the device takes it, and its copies would be whole.
     free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.ctx.parts}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
         nonlocal checked
-        found = oversample(_copied(graph), state, hessians, candidate, used)
-        model = found.graph.proto()
+        copy = oversample(_copy(graph), state, hessians, candidate, used)
+        model = copy.graph.proto()
         compared = model if error.is_of_outputs(model) else logits(model)
-        after = error.of(quant_points(found.graph, found.state), compared)
+        after = error.of(quant_points(copy.graph, copy.state), compared)
         checked += 1
         step(BUDGET.probes * (1 + checked), parts)
-        return found.state, after
+        return copy.state, after
 
     allocator = partial(Allocator, terms, free, sets, _limits(graph), graph.has_host)
-    found = _search(allocator, simulate, limit, before, goal) if terms else None
-    repeats, after, known = found or (Repeats(), before, None)
-    made = Oversampled(graph, state)
-    if known is not None:
-        made = oversample(graph, state, hessians, repeats, used, known=known)
+    repeats, after, rounded = Repeats(), before, None
+    if terms:
+        repeats, after, rounded = _search(allocator, simulate, limit, before, goal, tries)
+    oversampled = Oversampled(graph, state)
+    if rounded is not None:
+        oversampled = oversample(graph, state, hessians, repeats, used, known=rounded)
     return BudgetResult(
-        made, repeats, *_extra_macs(free, sets, repeats), {one.tensor: one for one in sets},
+        oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),
     )  # fmt: skip
 
 
-def _probed(
-    graph: DeviceGraph,
-    state: QuantState,
-    proto: onnx.ModelProto,
-    points: Sequence[QuantPoint],
-    used: Samples,
-    step: Step,
-) -> list[NoiseTerm]:
-    """Return what every layer and channel costs in error; nothing where copies gain nothing."""
-    if graph.biasless:  # copies differ by a part of a step, which their biases add
-        return []
-    probed = sensitivity.measure(proto, points, state, used, BUDGET.probes, step)
-    return [] if probed is None else _terms(graph, points, probed)
-
-
-def _copied(graph: DeviceGraph) -> DeviceGraph:
-    """Return a copy that can be changed: its nodes stand for what those of the graph stand for."""
+def _copy(graph: DeviceGraph) -> DeviceGraph:
+    """Return a copy that can be changed; its nodes have the origins of those of the graph."""
     model = load.load(graph.proto())
-    known = {node.name: graph.model.meta(node) for node in graph.model.nodes()}
+    metas = {node.name: graph.model.meta(node) for node in graph.model.nodes()}
     for node in model.nodes():
-        if (meta := known.get(node.name)) is not None:
+        if (meta := metas.get(node.name)) is not None:
             model.register(node, replace(meta))
     fragments = dict(graph.ctx.fragments)
     ctx = replace(graph.ctx, verify=False, fragments=fragments, rewrites=[], refusals={})
@@ -135,11 +126,15 @@ def _search(
     limit: float,
     before: Error,
     goal: float | None,
+    tries: int,
 ) -> tuple[Repeats, Error, QuantState | None]:
-    """Return the best repeats of some tries, with their error and state; None where none help."""
-    chosen, after, known = Repeats(), before, None
-    allowed = share = _allowed(before, goal)
-    for _ in range(_tries(goal)):
+    """Return the best repeats of some tries, with their error and state; None if none help."""
+    chosen, after, rounded = Repeats(), before, None
+    noise, allowed = sum(before.noise), 0.0
+    if goal is not None:  # the share of the error that the goal leaves
+        allowed = sum(before.signal) / 10 ** (goal / 10) / noise if noise else 1.0
+    share = allowed
+    for _ in range(tries):
         if share >= 1:
             break
         fresh = allocator()
@@ -148,56 +143,38 @@ def _search(
             break
         state, error = simulate(candidate)
         if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
-            chosen, after, known = candidate, error, state
-        left = sum(error.noise) / max(sum(before.noise), 1e-30)
+            chosen, after, rounded = candidate, error, state
+        left = sum(error.noise) / max(noise, 1e-30)
         if goal is None or left <= allowed:
             break
         share *= BUDGET.caution * allowed / left
-    return chosen, after, known
-
-
-def _tries(goal: float | None) -> int:
-    """Return the number of purchases that are checked at most."""
-    return 1 if goal is None else BUDGET.tries
-
-
-def _allowed(before: Error, goal: float | None) -> float:
-    """Return the share of the error that a goal in dB leaves; 0 without one."""
-    if goal is None:
-        return 0.0
-    noise = sum(before.noise)
-    return sum(before.signal) / 10 ** (goal / 10) / noise if noise else 1.0
+    return chosen, after, rounded
 
 
 def _terms(
     graph: DeviceGraph,
     points: Sequence[QuantPoint],
-    found: sensitivity.Sensitivity,
+    powers: sensitivity.Sensitivity,
 ) -> list[NoiseTerm]:
     """Return the error of every rounding, with the layers that reduce it."""
     tensors = {t.name: t for node in graph.model.nodes() for t in (*node.inputs, *node.outputs)}
     terms = []
-    for point, power in zip(points, found.channels, strict=True):
+    for point, power in zip(points, powers.channels, strict=True):
         if point.kind == "weights":
             terms.append(NoiseTerm(power, point.layer))
             continue
-        readers = _device_readers(graph, tensors[point.tensor])
+        readers = dict[str, None]()  # on the device, also behind passthrough operators
+        waiting = [tensors[point.tensor]]
+        while waiting:
+            for node in query.consumers(waiting.pop()):
+                if graph.plan.on_device(node):
+                    readers[node.name] = None
+                elif graph.plan.is_passthrough(node):
+                    waiting.extend(node.outputs)
         is_output = point.kind == "output"
-        terms.append(NoiseTerm(power, point.layer if is_output else "", readers, is_output))
+        maker = point.layer if is_output else ""
+        terms.append(NoiseTerm(power, maker, tuple(readers), is_output))
     return terms
-
-
-def _device_readers(graph: DeviceGraph, tensor: Tensor) -> tuple[str, ...]:
-    """Return the device convolutions that read a tensor, also behind passthrough operators."""
-    found: dict[str, None] = {}
-    waiting = [tensor]
-    while waiting:
-        for node in query.consumers(waiting.pop()):
-            if graph.plan.on_device(node):
-                found[node.name] = None
-            elif graph.plan.is_passthrough(node):
-                waiting.extend(node.outputs)
-    return tuple(found)
 
 
 def channel_sets(
@@ -207,78 +184,74 @@ def channel_sets(
     at = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
     model, is_int8, free = graph.model.graph, graph.options.io == "int8", set(layers)
     fixed = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()
-    found = []
-    for own in channel_paths(graph.model, graph.plan):
-        rows, columns = (tuple(c.name for c in convs) for convs in (own.row_layers, own.readers))
-        numbers = tuple(at[name] for name in own.tensors if name in at)
-        is_fixed = fixed & {own.tensor.name, *(tensor.name for tensor in own.outputs)}
-        inside = own.producer is not None and not own.outputs
+    sets = []
+    for path in channel_paths(graph.model, graph.plan):
+        rows, columns = (tuple(c.name for c in convs) for convs in (path.row_layers, path.readers))
+        numbers = tuple(at[name] for name in path.tensors if name in at)
+        is_fixed = fixed & {path.tensor.name, *(tensor.name for tensor in path.outputs)}
+        inside = path.producer is not None and not path.outputs
         allowed = (inside or graph.has_host) and not is_fixed and free.issuperset(rows + columns)
         if numbers and allowed:
-            found.append(ChannelSet(own.tensor.name, _count(own), rows, columns, numbers))
-    return found
-
-
-def _count(own: ChannelPath) -> int:
-    if own.row_layers:
-        return len(parameters(own.row_layers[0])[0])
-    return int(parameters(own.readers[0])[0].shape[1])
+            convs, axis = (path.row_layers, 0) if path.row_layers else (path.readers, 1)
+            count = int(parameters(convs[0])[0].shape[axis])
+            sets.append(ChannelSet(path.tensor.name, count, rows, columns, numbers))
+    return sets
 
 
 def _limits(graph: DeviceGraph) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
-    own = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
-    known: dict[tuple[str, int, int], bool] = {}
+    windows = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
+    verdicts: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
         """Return whether the target takes the layer; checked once for each size."""
         key = (layer, rows, columns)
-        if key not in known:
-            win, apart = own[layer]
+        if key not in verdicts:
+            win, apart = windows[layer]
             larger = None if win is None else _larger(win, rows, columns, apart=apart)
-            known[key] = larger is not None and not graph.ctx.objections(larger)
-        return known[key]
+            verdicts[key] = larger is not None and not graph.ctx.objections(larger)
+        return verdicts[key]
 
     return fits
 
 
-def _larger(own: Window, rows: int, columns: int, *, apart: bool) -> Window | None:
+def _larger(win: Window, rows: int, columns: int, *, apart: bool) -> Window | None:
     """Return a convolution with more channels."""
-    if own.weight is None:
+    if win.weight is None:
         return None
-    made, read = own.weight[0] + rows, own.weight[1] + columns
+    outputs, inputs = win.weight[0] + rows, win.weight[1] + columns
     return replace(
-        own,
-        weight=(made, read, *own.weight[2:]),
-        group=made if apart else own.group,
-        input=with_channels(own.input, made if apart else read),
-        output=with_channels(own.output, made),
+        win,
+        weight=(outputs, inputs, *win.weight[2:]),
+        group=outputs if apart else win.group,
+        input=with_channels(win.input, outputs if apart else inputs),
+        output=with_channels(win.output, outputs),
     )
 
 
 def layer_macs(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
     """Return the multiplications of every device layer; open sizes as the samples have them."""
-    known = {conv.name: macs(conv) for conv in graph.plan.device}
-    if None in known.values():
+    counts = {conv.name: macs(conv) for conv in graph.plan.device}
+    if None in counts.values():
         model = load.load(proto)
         feed = next(iter(samples[:1]))
         shapes.fix_inputs(model, {name: array.shape for name, array in feed.items()})
         shapes.infer(model)
         sized = {node.name: macs(node) for node in model.nodes("Conv")}
-        known = {name: sized.get(name) for name in known}
-    return {name: count for name, count in known.items() if count}
+        counts = {name: sized.get(name) for name in counts}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _extra_macs(
     sizes: Mapping[str, int], sets: Sequence[ChannelSet], repeats: Repeats
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what layers and channels add: first channels, then layers with all of these."""
+    """Return the extra MACs of repeated channels, then of repeated layers with these channels."""
     costs = {name: Fraction(size) for name, size in sizes.items()}
     channels = {}
-    for one in (one for one in sets if one.tensor in repeats.channels):
+    for group in (group for group in sets if group.tensor in repeats.channels):
         before = sum(costs.values())
-        for name in one.layers:
-            costs[name] *= Fraction(len(repeats.channels[one.tensor]), one.count)
-        channels[one.tensor] = int(sum(costs.values()) - before)
+        for name in group.layers:
+            costs[name] *= Fraction(len(repeats.channels[group.tensor]), group.count)
+        channels[group.tensor] = int(sum(costs.values()) - before)
     layers = {name: int((times - 1) * costs[name]) for name, times in repeats.layers.items()}
     return layers, channels

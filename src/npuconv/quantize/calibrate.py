@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -12,7 +12,6 @@ import onnx
 
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
@@ -65,7 +64,10 @@ def calibrate(
         """Report one more sample."""
         step(next(runs), total)
 
-    stats = _statistics(graph, proto, samples, after_run, cache)
+    try:
+        stats = collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
+    except CalibrationError as error:
+        raise _named(graph, samples, error) from None
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
 
@@ -76,27 +78,14 @@ def _windows(graph: DeviceGraph) -> list[Windows]:
     Where a budget may repeat layers, those of its fragments as well.
     """
     tensors, whole, done = graph.model.graph.tensors(), [], set[str]()
-    for one in () if graph.is_per_tensor else assemblies(graph):
-        if (found := one.windows(tensors)) is not None:
-            whole.append(found)
-            done |= one.convs
+    for assembly in () if graph.is_per_tensor else assemblies(graph):
+        if (windows := assembly.windows(tensors)) is not None:
+            whole.append(windows)
+            done |= assembly.convs
     if graph.options.min_sqnr is not None or graph.options.max_extra_macs:
         done = set()
     convs = (conv for conv in graph.plan.device if conv.name not in done)
     return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
-
-
-def _statistics(
-    graph: DeviceGraph,
-    proto: onnx.ModelProto,
-    samples: Samples,
-    after_run: Callable[[], None],
-    cache: Cache | None,
-) -> dict[str, Statistics]:
-    try:
-        return collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
-    except CalibrationError as error:
-        raise _named(graph, samples, error) from None
 
 
 def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -116,10 +105,15 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     names, proto = _watched_names(graph), _with_floors(graph, proto)
     try:
         feed = samples[0]
-        if _values(graph, names, feed) > HELD_VALUES:
+        if _count_values(graph, names, feed) > HELD_VALUES:
             collect(proto, watched(graph), [feed])
-        else:
-            _look_at(proto, names, feed)
+            return
+        inner = [name for name in names if name not in feed]
+        session = executor.Session(executor.with_outputs(proto, inner), threads=1, optimize=False)
+        arrays = {**feed, **session.run(feed)}
+        for name in names:
+            if arrays[name].dtype.kind == "f" and not np.isfinite(arrays[name]).all():
+                raise not_finite(0, name)
     except executor.RuntimeRefusedError as refused:
         error = CalibrationError(f"the float model does not run on the samples: {refused}")
         raise _named(graph, samples, error) from None
@@ -133,47 +127,37 @@ def without_refused(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples
     Raises:
         CalibrationError: it takes none of them.
     """
-    taken, refused = [], None
+    accepted, refused = [], None
     for place, number in enumerate(samples.indices):
         try:
             try_sample(graph, proto, samples[place : place + 1])
         except CalibrationError as error:
             refused = refused or error
         else:
-            taken.append(number)
+            accepted.append(number)
     if refused is None:
         return samples
-    if not taken:
+    if not accepted:
         raise refused
-    left = len(samples) - len(taken)
-    said = f"{left} of {len(samples)} built-in samples are left out, which the model does not take"
-    return replace(samples, indices=tuple(taken), notes=(*samples.notes, said))
+    left = len(samples) - len(accepted)
+    note = f"{left} of {len(samples)} built-in samples are left out, which the model does not take"
+    return replace(samples, indices=tuple(accepted), notes=(*samples.notes, note))
 
 
-def _values(graph: DeviceGraph, tensors: Collection[str], feed: Feed) -> float:
-    """Values of these tensors for a sample, all together; infinite where extents are open."""
-    there = graph.model.graph.tensors()
-    found: dict[str, tuple[int | None, ...] | None] = {
-        name: query.static_shape(there[name]) for name in tensors if name in there
+def _count_values(graph: DeviceGraph, names: Collection[str], feed: Feed) -> float:
+    """Return the number of values of these tensors for a sample; infinite if extents are open."""
+    tensors = graph.model.graph.tensors()
+    dims_of: dict[str, tuple[int | None, ...] | None] = {
+        name: query.static_shape(tensors[name]) for name in names if name in tensors
     }
-    if None in found.values():
-        found |= shapes.for_inputs(graph.model, {name: x.shape for name, x in feed.items()})
+    if None in dims_of.values():
+        dims_of |= shapes.for_inputs(graph.model, {name: x.shape for name, x in feed.items()})
     total = 0.0
-    for name in tensors:
-        dims = found.get(name)
-        known = dims is not None and None not in dims
-        total += math.prod(d or 0 for d in dims or ()) if known else math.inf
+    for name in names:
+        dims = dims_of.get(name)
+        is_open = dims is None or None in dims
+        total += math.inf if is_open else math.prod(d or 0 for d in dims or ())
     return total
-
-
-def _look_at(proto: onnx.ModelProto, tensors: Collection[str], feed: Feed) -> None:
-    """Run a sample, and raise CalibrationError for a tensor with values that are not finite."""
-    made = [name for name in tensors if name not in feed]
-    watching = executor.Session(executor.with_outputs(proto, made), threads=1, optimize=False)
-    found = {**feed, **watching.run(feed)}
-    for name in tensors:
-        if found[name].dtype.kind == "f" and not np.isfinite(found[name]).all():
-            raise not_finite(0, name)
 
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:

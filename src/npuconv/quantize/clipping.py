@@ -56,19 +56,19 @@ def clip_ranges(
         The state with other encodings; as it is for another method than ``auto``, and where the
         graph cannot be differentiated.
     """
-    told = {tensor.name for tensor in graph.plan.operator_tensors}
-    if not told or graph.options.method != "auto" or "clipping" in without:
+    names = {tensor.name for tensor in graph.plan.operator_tensors}
+    if not names or graph.options.method != "auto" or "clipping" in without:
         return state
-    groups = [group for group in graph.plan.groups if not told.isdisjoint(group.tensors)]
+    groups = [group for group in graph.plan.groups if not names.isdisjoint(group.tensors)]
 
     choice = RangeChoice(graph, calibration, grids, without, groups)
 
     def clipped(shares: Shares) -> QuantState:
-        found = choice.at(shares)
+        clipped_state = choice.at(shares)
         return replace(
             state,
-            encodings={**state.encodings, **found.encodings},
-            methods={**state.methods, **found.methods},
+            encodings={**state.encodings, **clipped_state.encodings},
+            methods={**state.methods, **clipped_state.methods},
             shares=shares,
         )
 
@@ -91,15 +91,17 @@ def _choices(
     """
     ends = {name: number for number, group in enumerate(groups) for name in group.tensors}
     points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in ends]
-    tried = [clipped(dict.fromkeys((g.name for g in groups), share)) for share in CLIPPING.shares]
-    rows = (replace(p, encoding=one.encodings[p.tensor]) for one in tried for p in points)
+    states = [clipped(dict.fromkeys((g.name for g in groups), share)) for share in CLIPPING.shares]
+    rows = (
+        replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
+    )
     model = logits(graph.proto())
-    found = measure(model, [*points, *rows], state, used, CLIPPING.probes, step)
-    if found is None:
+    sensitivity = measure(model, [*points, *rows], state, used, CLIPPING.probes, step)
+    if sensitivity is None:
         return []
-    errors = np.zeros((len(tried) + 1, len(groups)))  # without clipping, then at each share
+    errors = np.zeros((len(states) + 1, len(groups)))  # without clipping, then at each share
     places = [ends[point.tensor] for point in points]
-    np.add.at(errors.T, places, found.powers.reshape(len(errors), -1).T)
+    np.add.at(errors.T, places, sensitivity.powers.reshape(len(errors), -1).T)
     best, least = errors.argmin(axis=0), errors.min(axis=0)
     choices: list[Shares] = []
     for left in CLIPPING.errors_left:

@@ -48,31 +48,31 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
     Those of convolutions come first, then those of the other operators of the device.
     """
     plan, model = graph.plan, graph.model
-    made = {t.name for n in plan.int8_nodes for t in n.outputs}
+    int8 = {t.name for n in plan.int8_nodes for t in n.outputs}
     owner = store.Store() if model.store is not None else None
-    found: list[QuantPoint] = []
+    points: list[QuantPoint] = []
     seen: set[str] = set()
     for conv in plan.device:
         source = conv.inputs[0].name
-        if source not in made and source not in seen:
+        if source not in int8 and source not in seen:
             seen.add(source)
-            found.append(QuantPoint(conv.name, "input", source, state.encodings[source]))
+            points.append(QuantPoint(conv.name, "input", source, state.encodings[source]))
         weights = quantized_constants(conv, state.encodings[source], state.weights.get(conv.name))
         if weights:
             if owner is not None:
                 weights = {index: owner.keep(array) for index, array in weights.items()}
             name = conv.inputs[1].name
-            found.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
+            points.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
         result = stored_output(model, plan, conv)
-        found.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
+        points.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
     for node in plan.operators:
-        given = dict.fromkeys(t.name for t in values_of(node)).keys() - made - seen
-        seen |= given
-        found += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(given)]
+        inputs = dict.fromkeys(t.name for t in values_of(node)).keys() - int8 - seen
+        seen |= inputs
+        points += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(inputs)]
         result = stored_output(model, plan, node)
         if result not in plan.fused:
-            found.append(QuantPoint(node.name, "output", result, state.encodings[result]))
-    return found
+            points.append(QuantPoint(node.name, "output", result, state.encodings[result]))
+    return points
 
 
 def stored_output(model: Model, plan: Plan, conv: Node) -> str:
@@ -111,50 +111,42 @@ def fake_quantized(model: onnx.ModelProto, points: Sequence[QuantPoint]) -> onnx
 
     The model is not changed; no tensor has two points.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
     by_name = {node.name: node for node in graph.node}
     inputs = {i.name for i in graph.input}
-    behind: dict[str, list[onnx.NodeProto]] = {}
-    read: dict[str, str] = {}
-    renamed: dict[str, str] = {}
+    roundings: dict[str, list[onnx.NodeProto]] = {}
+    new_inputs: dict[str, str] = {}
+    new_outputs: dict[str, str] = {}
     for number, point in enumerate(points):
         stem = f"{_PREFIX}/{number}"
-        if point.constants:
-            _set_constants(graph, by_name[point.layer], point.constants, stem)
+        for index, array in (point.constants or {}).items():
+            node = by_name[point.layer]
+            node.input.extend([""] * (index + 1 - len(node.input)))
+            node.input[index] = f"{stem}/{index}"
+            add_constant(graph, node.input[index], np.asarray(array, np.float32))
         if point.encoding is None:
             continue
-        is_input = point.tensor in inputs
-        exact, rounded = f"{stem}/exact", point.tensor
-        if is_input:
+        if point.tensor in inputs:
             exact, rounded = point.tensor, f"{stem}/rounded"
-            read[point.tensor] = rounded
+            new_inputs[point.tensor] = rounded
         else:
-            renamed[point.tensor] = exact
-        behind[point.tensor] = list(rounding_nodes(graph, point.encoding, exact, rounded, stem))
-    _relink(graph, inputs, read, renamed, behind)
-    return made
-
-
-def _relink(
-    graph: onnx.GraphProto,
-    inputs: set[str],
-    read: Mapping[str, str],
-    renamed: Mapping[str, str],
-    behind: dict[str, list[onnx.NodeProto]],
-) -> None:
-    """Put the rounding of every tensor right behind the node that makes it."""
-    nodes = [node for name in inputs for node in behind.pop(name, [])]
+            exact, rounded = f"{stem}/exact", point.tensor
+            new_outputs[point.tensor] = exact
+        roundings[point.tensor] = list(rounding_nodes(graph, point.encoding, exact, rounded, stem))
+    # The rounding of every tensor comes right behind the node that makes it.
+    nodes = [node for name in inputs for node in roundings.pop(name, [])]
     for node in list(graph.node):
         nodes.append(node)
         for index, name in enumerate(node.input):
-            node.input[index] = read.get(name, name)
+            node.input[index] = new_inputs.get(name, name)
         for index, name in enumerate(node.output):
-            node.output[index] = renamed.get(name, name)
-            nodes += behind.pop(name, [])
+            node.output[index] = new_outputs.get(name, name)
+            nodes += roundings.pop(name, [])
     del graph.node[:]
     graph.node.extend(nodes)
+    return copy
 
 
 def rounding_nodes(
@@ -171,16 +163,6 @@ def rounding_nodes(
     attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
     yield helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs)
     yield helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [result], **attrs)
-
-
-def _set_constants(
-    graph: onnx.GraphProto, node: onnx.NodeProto, values: Mapping[int, Floats], stem: str
-) -> None:
-    for index, array in values.items():
-        while len(node.input) <= index:
-            node.input.append("")
-        node.input[index] = f"{stem}/{index}"
-        add_constant(graph, node.input[index], np.asarray(array, np.float32))
 
 
 def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic]) -> None:
@@ -246,25 +228,23 @@ class OutputError:
 
         With ``model`` of one with these points, which need not be the float model.
         """
-        made = _run(fake_quantized(self.model if model is None else model, points), self._feeds)
-        pairs = zip(self._exact, made, strict=True)
-        noise, signal = zip(*(_sums(*pair, self._indices) for pair in pairs), strict=True)
-        return Error(noise, signal)
+        rounded = fake_quantized(self.model if model is None else model, points)
+        noises, signals = [], []
+        for exact, result in zip(self._exact, _run(rounded, self._feeds), strict=True):
+            noise = signal = 0.0
+            for name in exact.keys() - self._indices:
+                old, new = _numbers(exact[name]), _numbers(result[name])
+                if old.size == new.size:  # not as many boxes as each happens to find
+                    noise += float(np.square(new - old).sum())
+                    signal += float(np.square(old).sum())
+            noises.append(noise)
+            signals.append(signal)
+        return Error(tuple(noises), tuple(signals))
 
 
 def _run(model: onnx.ModelProto, feeds: Sequence[Feed]) -> Iterator[Values]:
     session = executor.Session(model, threads=1)
     return in_order(session.run, feeds)
-
-
-def _sums(exact: Values, rounded: Values, indices: frozenset[str]) -> tuple[float, float]:
-    noise = signal = 0.0
-    for name in exact.keys() - indices:
-        old, new = _numbers(exact[name]), _numbers(rounded[name])
-        if old.size == new.size:  # not as many boxes as each happens to find
-            noise += float(np.square(new - old).sum())
-            signal += float(np.square(old).sum())
-    return noise, signal
 
 
 def _numbers(values: object) -> np.ndarray:
@@ -282,23 +262,23 @@ def logits(model: onnx.ModelProto, *, before_decisions: bool = False) -> onnx.Mo
     changes the answer: on few samples the error of probabilities is that of a single sample.
     With ``before_decisions`` also before an ArgMax, a comparison or another choice of indices.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    makers = {name: node for node in made.graph.node for name in node.output if name}
-    inputs = {info.name for info in made.graph.input}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    makers = {name: node for node in copy.graph.node for name in node.output if name}
+    inputs = {info.name for info in copy.graph.input}
     through = {**_MOVING, **_DECIDING} if before_decisions else _MOVING
-    ends = [e for output in made.graph.output for e in leaves(output.name, makers, through)]
+    ends = [e for output in copy.graph.output for e in leaves(output.name, makers, through)]
     producers = [makers.get(end) for end in ends]
-    found = [
+    tensors = [
         end if node is None or node.op_type not in SATURATING else node.input[0]
         for end, node in zip(ends, producers, strict=True)
     ]
-    names = dict.fromkeys(name for name in found if name not in inputs)
-    known = {output.name: output for output in model.graph.output}
-    del made.graph.output[:]
+    names = dict.fromkeys(name for name in tensors if name not in inputs)
+    infos = {output.name: output for output in model.graph.output}
+    del copy.graph.output[:]
     for name in names:
-        made.graph.output.append(known.get(name, onnx.ValueInfoProto(name=name)))
-    return made if names else model
+        copy.graph.output.append(infos.get(name, onnx.ValueInfoProto(name=name)))
+    return copy if names else model
 
 
 def leaves(
@@ -335,7 +315,7 @@ def index_outputs(model: onnx.ModelProto) -> frozenset[str]:
     pixels, unless a choice such as ArgMax is converted to them, as it may be to float.
     """
     makers = {name: node for node in model.graph.node for name in node.output if name}
-    found = set()
+    indices = set()
     for output in model.graph.output:
         ends = [(end, makers.get(end)) for end in leaves(output.name, makers)]
         is_decided = all(
@@ -344,5 +324,5 @@ def index_outputs(model: onnx.ModelProto) -> frozenset[str]:
         )
         kind = onnx.TensorProto.DataType.Name(output.type.tensor_type.elem_type)
         if kind in _WIDE or is_decided:
-            found.add(output.name)
-    return frozenset(found)
+            indices.add(output.name)
+    return frozenset(indices)

@@ -5,7 +5,7 @@ As far as their inputs are correlated: E. Frantar et al., "GPTQ", ICLR 2023.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,8 +136,13 @@ def gptq_with_best_steps(
     """
     scales, steps = smallest, np.zeros_like(weight)
     lowest = np.full(smallest.shape, np.inf)
-    for sizes in _step_sizes(weight):
-        candidates = smallest[None] * sizes[:, None, None]
+    sizes = np.asarray(ROUNDING.steps)
+    if weight.shape[2] > ROUNDING.few_weights:
+        sizes = sizes[:1]
+    # Some sizes at once, to bound the working memory.
+    count = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
+    for start in range(0, len(sizes), count):
+        candidates = smallest[None] * sizes[start : start + count, None, None]
         found, lost = _gptq_with(weight, candidates, blocks, by)
         best = lost.argmin(axis=0)[None]
         wins = np.take_along_axis(lost, best, axis=0)[0] < lowest
@@ -146,15 +151,6 @@ def gptq_with_best_steps(
         steps = np.where(wins[..., None], chosen, steps)
         lowest = np.minimum(lost.min(axis=0), lowest)
     return scales, steps
-
-
-def _step_sizes(weight: Doubles) -> Iterator[Doubles]:
-    """Yield the relative step sizes, some at once to bound the working memory."""
-    sizes = np.asarray(ROUNDING.steps)
-    sizes = sizes if weight.shape[2] <= ROUNDING.few_weights else sizes[:1]
-    step = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
-    for start in range(0, len(sizes), step):
-        yield sizes[start : start + step]
 
 
 def _gptq_with(

@@ -154,10 +154,18 @@ class _Backward:
         for name in outputs:
             self._end(name)
         for node in reversed(self.nodes):
-            if not reached.isdisjoint(node.output) and node.op_type not in _SHAPE_ONLY:
-                # A branch of an If reads tensors that are none of its inputs.
-                reached.update(self._needed.intersection(reads(node)))
-                self._pass(node)
+            if reached.isdisjoint(node.output) or node.op_type in _SHAPE_ONLY:
+                continue
+            # A branch of an If reads tensors that are none of its inputs.
+            inputs = dict.fromkeys(reads(node))
+            reached.update(self._needed.intersection(inputs))
+            gradients = self._differentiate(node)
+            passed = {k: node.input[k] for k in gradients if node.input[k] in self._needed}
+            for index, name in passed.items():
+                self._gradients.setdefault(name, []).append(gradients[index])
+            for name in inputs:
+                if name not in passed.values():
+                    self._end(name)
 
     def summed(self, name: str) -> str:
         """Return the gradient of a tensor whose readers have all been passed; "" for none."""
@@ -166,16 +174,6 @@ class _Backward:
             self._gradients[name] = parts = [self.tape.total(parts)]
         return parts[0] if parts else ""
 
-    def _pass(self, node: onnx.NodeProto) -> None:
-        """Pass the gradients of the outputs on to the inputs; inputs that get none are ends."""
-        found = self._adjoint(node)
-        passed = {index: node.input[index] for index in found if node.input[index] in self._needed}
-        for index, name in passed.items():
-            self._gradients.setdefault(name, []).append(found[index])
-        for name in dict.fromkeys(reads(node)):
-            if name not in passed.values():
-                self._end(name)
-
     def _end(self, name: str) -> None:
         """Let a float tensor of a known shape be an end, if any gradient is needed of it."""
         differentiable = name in self._needed and name in self.floats and name in self.tape.shapes
@@ -183,7 +181,7 @@ class _Backward:
             self.seeds[name] = f"{PREFIX}/seed/{name}"
             self._gradients.setdefault(name, []).append(self.seeds[name])
 
-    def _adjoint(self, node: onnx.NodeProto) -> dict[int, str]:
+    def _differentiate(self, node: onnx.NodeProto) -> dict[int, str]:
         """Return the gradients of the inputs by index, without those that cannot be told."""
         arrived = [self.summed(name) for name in node.output]
         adjoint = None if node.domain not in ("", "ai.onnx") else self.adjoints.get(node.op_type)

@@ -89,12 +89,12 @@ class Hessian:
 
     def take(self, groups: Sequence[int]) -> Hessian:
         """Return the Hessian of these groups, in this order."""
-        index, found = list(groups), Hessian(len(groups), self.length)
-        found.count, found._unit = self.count, self._unit
-        found._sums = self._sums[index]
-        found._products = [each[index] for each in self._products]
-        found._held_out = [each[index] for each in self._held_out]
-        return found
+        index, selection = list(groups), Hessian(len(groups), self.length)
+        selection.count, selection._unit = self.count, self._unit
+        selection._sums = self._sums[index]
+        selection._products = [each[index] for each in self._products]
+        selection._held_out = [each[index] for each in self._held_out]
+        return selection
 
     @property
     def means(self) -> Doubles:
@@ -174,8 +174,11 @@ def gather(
     Raises:
         CalibrationError: the model does not run on a sample.
     """
-    found = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
-    cells = [_cells(layer, samples) for layer in layers]
+    hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
+    cells: list[tuple[Any, ...]] = []  # windows of the layer; an image may be filled up behind
+    for layer in layers:
+        extents = zip(layer.output or (), _grid(layer, samples), strict=False)
+        cells.append((..., *(slice(-(-n // step)) for n, step in extents)))
     try:
         session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
         for number, values in enumerate(in_order(session.run, feeds)):
@@ -183,15 +186,17 @@ def gather(
             for index, layer in enumerate(layers):
                 columns = values[f"{_PREFIX}/{index}"][cells[index]]  # [N,C*kH*kW,...]
                 windows = np.moveaxis(columns, 1, 0).reshape(layer.group, layer.length, -1)
-                wanted = _wanted(layer, samples) * len(columns)
-                found[layer.name].add(_some(windows, wanted), held_out=held_out)
+                count = max(_window_count(layer, samples) * len(columns), 1)
+                if (stride := windows.shape[2] // count) > 1:
+                    windows = np.ascontiguousarray(windows[:, :, ::stride])
+                hessians[layer.name].add(windows, held_out=held_out)
             after_run()
     except executor.RuntimeRefusedError as error:
         raise CalibrationError(f"the float model does not run on the samples: {error}") from None
-    return found
+    return hessians
 
 
-def _wanted(layer: Windows, samples: int) -> int:
+def _window_count(layer: Windows, samples: int) -> int:
     """Return the number of windows to take of one sample."""
     total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
     total = min(total, HESSIAN.most_windows)
@@ -207,8 +212,11 @@ def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> 
         key = (layer.channels, layer.kernel)
         if key not in kernels:
             kernels[key] = f"{_PREFIX}/kernel/{len(kernels)}"
-            picks = numpy_helper.from_array(_picks(*key), kernels[key])
-            tapped.graph.initializer.append(picks)
+            # Each kernel picks one value of a window, [C*kH*kW,1,kH,kW].
+            size, rank = math.prod(layer.kernel), len(layer.kernel)
+            picks = np.eye(size, dtype=np.float32).reshape(size, 1, *layer.kernel)
+            picks = np.tile(picks, (layer.channels, *[1] * (rank + 1)))
+            tapped.graph.initializer.append(numpy_helper.from_array(picks, kernels[key]))
         name = f"{_PREFIX}/{index}"
         grid = _grid(layer, samples)
         tapped.graph.node.append(
@@ -227,31 +235,13 @@ def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> 
     return tapped
 
 
-def _picks(channels: int, kernel: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return kernels that each pick one value of a window, [C*kH*kW,1,kH,kW]."""
-    size = math.prod(kernel)
-    one = np.eye(size, dtype=np.float32).reshape(size, 1, *kernel)
-    return np.tile(one, (channels, *[1] * (one.ndim - 1)))
-
-
 def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
     """Return the steps between positions; odd, to avoid the period of a pattern."""
     if layer.output is None:
         return (3,) * len(layer.kernel)
-    wanted, steps = _wanted(layer, samples), [1] * len(layer.kernel)
+    count, steps = _window_count(layer, samples), [1] * len(layer.kernel)
     while True:
         left = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
-        if math.prod(left) <= 1.5 * wanted:
+        if math.prod(left) <= 1.5 * count:
             return tuple(steps)
         steps[left.index(max(left))] += 2
-
-
-def _cells(layer: Windows, samples: int) -> tuple[Any, ...]:
-    """Return the part of the windows that the layer has: an image may be filled up behind."""
-    grid = _grid(layer, samples)
-    return (..., *(slice(-(-n // g)) for n, g in zip(layer.output or (), grid, strict=False)))
-
-
-def _some(windows: NDArray[np.float32], wanted: int) -> NDArray[np.float32]:
-    step = max(1, windows.shape[2] // max(wanted, 1))
-    return windows if step == 1 else np.ascontiguousarray(windows[:, :, ::step])

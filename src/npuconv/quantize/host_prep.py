@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import onnx
@@ -31,7 +30,7 @@ from npuconv.model import query
 from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
-from npuconv.partition.channels import CHANNELS, UNTIED
+from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.partition.passthrough import extent
 from npuconv.partition.placement import CUTS
@@ -47,7 +46,6 @@ from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.samples import Feed, Samples
 from npuconv.timings import Step
 
-Array = NDArray[Any]
 Doubles = NDArray[np.float64]
 
 
@@ -66,16 +64,17 @@ def prepare_host(
         The graph planned anew, and the grids of tensors that the device reads.
     """
     feeds = list(samples[: PROBE.samples])
-    grids = {} if "input-grid" in without else _grids(graph, feeds)
+    grids = {} if "input-grid" in without else _find_grids(graph, feeds)
     if "host-padding" not in without:
-        graph, _ = _padded(graph, _to_pad(graph, feeds, grids, step))
+        graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
     free = {
         name: convs
         for name, convs in shifted_together(graph.ctx, graph.plan).items()
         if convs[0].name in grids
         and not any(pads(graph, conv) or conv.name in graph.biasless for conv in convs)
         # Parts of its channels that the host has padded are not.
-        and _channels(graph, convs[0]) == len(grids[convs[0].name].steps)
+        and extent(shifted_tensor(graph.ctx, graph.plan, convs[0]), CHANNELS)
+        == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
@@ -94,71 +93,68 @@ def pads(graph: DeviceGraph, conv: Node) -> tuple[int, ...]:
     return _own_pads(conv)
 
 
-def _channels(graph: DeviceGraph, conv: Node) -> int | None:
-    return extent(shifted_tensor(graph.ctx, graph.plan, conv), CHANNELS)
-
-
 def _own_pads(conv: Node) -> tuple[int, ...]:
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
 
-def _padded(
-    graph: DeviceGraph, wanted: Mapping[str, Sequence[Node]]
+def _pad(
+    graph: DeviceGraph, tensors: Mapping[str, Sequence[Node]]
 ) -> tuple[DeviceGraph, list[Node]]:
-    """Let the host pad what these convolutions read, as a fitted one has it padded already.
+    """Let the host pad the inputs of these convolutions; fitted ones are padded already.
 
     Returns:
         The graph planned anew, and the convolutions that need no zero point of 0 any more.
     """
-    every = [conv for convs in wanted.values() for conv in convs]
-    own = {conv.inputs[0].name for conv in every if _own_pads(conv)}
-    if own and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, own):
+    padded_convs = [conv for convs in tensors.values() for conv in convs]
+    names = {conv.inputs[0].name for conv in padded_convs if _own_pads(conv)}
+    if names and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, names):
         graph = graph.replanned()
-    freed = [conv for conv in every if not _own_pads(conv)]
+    freed = [conv for conv in padded_convs if not _own_pads(conv)]
     for conv in freed:
         if (fragment := graph.ctx.fragments.get(conv.name)) is not None:
             graph.ctx.fragments[conv.name] = replace(fragment, host_padded=True)
     return graph, freed
 
 
-def _to_pad(
+def _choose_inputs(
     graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
 ) -> dict[str, list[Node]]:
-    """Return tensors that take smaller steps if the host pads them, and who pads them now."""
-    found = padded_tensors(graph, internal=False)
-    brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+    """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
+    candidates = padded_tensors(graph, internal=False)
+    imported = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
     off_centre = {
         name
         for group in graph.plan.groups
-        if group.name in brought and brought[group.name].zeros.any()
+        if group.name in imported and imported[group.name].zeros.any()
         for name in group.tensors
     }
-    tied = {name for name, convs in found.items() if _has_one_zero(graph, convs[0].inputs[0].name)}
-    made = {t.name for node in graph.plan.int8_nodes for t in node.outputs} - tied
-    probed = _probe(graph.proto(), found, feeds, step) if found else {}
-    return {
-        name: found[name]
-        for name, (lows, highs, shape) in probed.items()
-        if growth(shape, pads(graph, found[name][0])) <= HOST_PADDING.largest_growth
-        and (
-            gain(*_common(lows, highs) if name in tied else (lows, highs)) >= HOST_PADDING.gain_db
-            or found[name][0].name in grids
-            or not off_centre.isdisjoint((name, found[name][0].inputs[0].name))
-        )
+    int8 = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
+    ranges = _probe(graph.proto(), candidates, feeds, step) if candidates else {}
+    chosen = {}
+    for name, (lows, highs, shape) in ranges.items():
+        convs = candidates[name]
+        source = convs[0].inputs[0].name
+        has_one_zero = _has_one_zero(graph, source)
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
-        and not (name in made and lows.min() < 0)
-    }
+        if name in int8 and not has_one_zero and lows.min() < 0:
+            continue
+        if has_one_zero:
+            lows, highs = lows.min(keepdims=True), highs.max(keepdims=True)
+        gains = (
+            gain(lows, highs) >= HOST_PADDING.gain_db
+            or convs[0].name in grids
+            or not off_centre.isdisjoint((name, source))
+        )
+        if gains and growth(shape, pads(graph, convs[0])) <= HOST_PADDING.largest_growth:
+            chosen[name] = convs
+    return chosen
 
 
 def _has_one_zero(graph: DeviceGraph, tensor: str) -> bool:
     """Return whether all channels have one zero point, because operators read or make them."""
     channels = graph.channels
-    return all(channels.tie_of(slot) != UNTIED for slot in channels.slots(tensor))
-
-
-def _common(lows: Doubles, highs: Doubles) -> tuple[Doubles, Doubles]:
-    return lows.min(keepdims=True), highs.max(keepdims=True)
+    return all(map(channels.is_computed, channels.slots(tensor)))
 
 
 def gain(lows: Doubles, highs: Doubles) -> float:
@@ -175,14 +171,16 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
     With ``internal`` those that the device makes and that would have to cross. Fragments of a
     convolution pad what that has read: all of them or none.
     """
-    found = {}
+    tensors = {}
     for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
         padded = [conv for conv in convs if pads(graph, conv)]  # the others read it as it is
-        alike = len({pads(graph, conv) for conv in padded}) == 1
-        wanted = alike and _is_internal(graph, padded[0]) == internal
-        if wanted and _may_pad(graph, padded[0]) and _may_cross(graph, padded, convs):
-            found[name] = padded
-    return found
+        if len({pads(graph, conv) for conv in padded}) != 1:
+            continue
+        if _is_internal(graph, padded[0]) != internal or not _may_pad(graph, padded[0]):
+            continue
+        if _may_cross(graph, padded, convs):
+            tensors[name] = padded
+    return tensors
 
 
 def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
@@ -192,9 +190,9 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Nod
     source = graph.plan.uncut(padded[0].inputs[0])
     if _pads_itself(graph, source):
         return True
-    known, placement = {id(conv) for conv in padded}, graph.plan.placement
-    reading = (*readers, *query.consumers(source))
-    return not any(id(n) not in known and placement.get(id(n)) == "device" for n in reading)
+    ids, placement = {id(conv) for conv in padded}, graph.plan.placement
+    consumers = (*readers, *query.consumers(source))
+    return not any(id(n) not in ids and placement.get(id(n)) == "device" for n in consumers)
 
 
 def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
@@ -214,10 +212,10 @@ def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
 
 def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
     """Return whether the device has a Pad, and the tensor is int8 with one zero point before it."""
-    made = any(output is tensor for node in graph.plan.int8_nodes for output in node.outputs)
-    return (
-        made and graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor.name)
-    )
+    if graph.target.operator("Pad", "") is None:
+        return False
+    is_int8 = any(output is tensor for node in graph.plan.int8_nodes for output in node.outputs)
+    return is_int8 and _has_one_zero(graph, tensor.name)
 
 
 def growth(shape: Sequence[int | str | None], around: Sequence[int]) -> float:
@@ -257,53 +255,51 @@ def _probe(
     return found
 
 
-def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
-    """Return the grids of tensors that are inputs of the model, by the convolution behind them."""
-    found: dict[str, Grid] = {}
+def _find_grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
+    """Return the grids of model inputs, scaled and offset at most, by the convolution behind."""
+    grids = dict[str, Grid]()
     # Without a host, or with integer inputs, no offset can be added.
-    if graph.has_host and graph.options.io != "int8":
-        for convs in shifted_together(graph.ctx, graph.plan).values():
-            one = _grid(shifted_tensor(graph.ctx, graph.plan, convs[0]), feeds)
-            if one is not None and one.steps.any():
-                found |= {conv.name: one for conv in convs}
-    return found
-
-
-def _grid(tensor: Tensor, feeds: Sequence[Feed]) -> Grid | None:
-    """Return the grid of a tensor that is an input of the model, scaled and offset at most."""
-    name, path = path_from_input(tensor)
-    arrays = [apply_affine(np.asarray(feed[name]), path) for feed in feeds if name in feed]
-    if not arrays or any(a is None or a.ndim < 2 for a in arrays):
-        return None
-    return grid.find(np.concatenate([_rows(a) for a in arrays if a is not None], axis=1))
-
-
-def _rows(array: Array) -> Doubles:
-    """Return a bounded number of values of every channel."""
-    rows = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
-    return rows[:, :: max(1, rows.shape[1] // PROBE.channel_values)].astype(np.float64)
+    if not graph.has_host or graph.options.io == "int8":
+        return grids
+    for convs in shifted_together(graph.ctx, graph.plan).values():
+        name, path = path_from_input(shifted_tensor(graph.ctx, graph.plan, convs[0]))
+        rows = []
+        for feed in (feed for feed in feeds if name in feed):
+            array = apply_affine(np.asarray(feed[name]), path)
+            if array is None or array.ndim < 2:
+                break
+            values = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+            stride = max(1, values.shape[1] // PROBE.channel_values)
+            rows.append(values[:, ::stride].astype(np.float64))
+        else:
+            found = grid.find(np.concatenate(rows, axis=1)) if rows else None
+            if found is not None and found.steps.any():
+                grids |= {conv.name: found for conv in convs}
+    return grids
 
 
 def pad_between_layers(
     graph: DeviceGraph,
     calibration: Calibration,
     state: QuantState,
-    found: Sensitivity | None,
+    sensitivity: Sensitivity | None,
     without: Collection[str] = (),
 ) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
-    The graph is changed in place. ``found`` are contributions to the error of the outputs, if
-    known.
+    The graph is changed in place. ``sensitivity`` has contributions to the error of the outputs,
+    if known.
 
     Returns:
         The graph, statistics, state and sensitivity, with those of the padded tensors.
     """
-    chosen = set() if "host-padding" in without else _chosen(graph, calibration, state, found)
-    every = padded_tensors(graph, internal=True) if chosen else {}
-    graph, freed = _padded(graph, {name: every[name] for name in sorted(chosen)})
+    chosen = set[str]()
+    if "host-padding" not in without:
+        chosen = _choose_crossings(graph, calibration, state, sensitivity)
+    candidates = padded_tensors(graph, internal=True) if chosen else {}
+    graph, freed = _pad(graph, {name: candidates[name] for name in sorted(chosen)})
     if not freed:
-        return graph, calibration, state, found
+        return graph, calibration, state, sensitivity
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
     new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
@@ -314,67 +310,58 @@ def pad_between_layers(
     )
     readers = {c.name for c in graph.plan.device if c.inputs[0].name in new.encodings}
     state = round_weights(graph, calibration.hessians, state, without, readers)
-    return graph, calibration, state, found and found.restepped(new.encodings)
+    return graph, calibration, state, sensitivity and sensitivity.restepped(new.encodings)
 
 
-def _chosen(
-    graph: DeviceGraph, calibration: Calibration, state: QuantState, found: Sensitivity | None
+def _choose_crossings(
+    graph: DeviceGraph,
+    calibration: Calibration,
+    state: QuantState,
+    sensitivity: Sensitivity | None,
 ) -> set[str]:
-    could = _candidates(graph, calibration, state)
-    if not could or (found is None and graph.options.padding != "all"):
+    """Return the tensors of the device that cross to be padded."""
+    sizes = _crossing_sizes(graph, calibration, state)
+    pads_all = graph.options.padding == "all"
+    if not sizes or (sensitivity is None and not pads_all):
         return set()
-    powers = {} if found is None else found.activations
+    powers = {} if sensitivity is None else sensitivity.activations
     total = max(sum(powers.values()), 1e-30)
-    shares = {name: powers.get(name, 0.0) / total for name in could}
-    wanted = set(could)
-    if graph.options.padding != "all":
-        wanted = {name for name in could if shares[name] >= HOST_PADDING.smallest_share}
-    chosen = _within_budget(graph, {name: could[name] for name in wanted}, shares)
-    # A budget of bytes may be spent for any gain.
-    granted = graph.options.padding == "all" or graph.options.max_extra_bytes is not None
-    return chosen if granted or _gain_enough(sum(shares[n] for n in chosen), total) else set()
+    shares = {name: powers.get(name, 0.0) / total for name in sizes}
+    if not pads_all:
+        sizes = {n: s for n, s in sizes.items() if shares[n] >= HOST_PADDING.smallest_share}
+    chosen, percent = set(sizes), graph.options.max_extra_bytes
+    if percent is not None:  # the largest error for each byte comes first
+        left = (traffic(graph.model, graph.plan) or 0) * percent / 100
+        costs = {name: size for name, size in sizes.items() if size is not None}
+        chosen = set()
+        for name in sorted(costs, key=lambda name: (-shares[name] / max(costs[name], 1), name)):
+            if costs[name] <= left:
+                left -= costs[name]
+                chosen.add(name)
+    if pads_all or percent is not None:  # a budget of bytes may be spent for any gain
+        return chosen
+    remaining = 1 - 0.75 * sum(shares[n] for n in chosen)  # half the step: a quarter of the error
+    enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
+    return chosen if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
 
 
-def _candidates(
+def _crossing_sizes(
     graph: DeviceGraph, calibration: Calibration, state: QuantState
 ) -> dict[str, int | None]:
-    """Return tensors whose steps get smaller, and the bytes that would cross for each."""
-    stats, could = calibration.statistics, dict[str, int | None]()
+    """Return the bytes that would cross for each tensor of the device whose steps get smaller."""
+    sizes = dict[str, int | None]()
     for name, convs in padded_tensors(graph, internal=True).items():
-        own, dims = stats.get(name), query.shape(graph.plan.uncut(convs[0].inputs[0]))
-        if own is None or dims is None or state.encodings[convs[0].inputs[0].name].zeros.any():
+        tensor = graph.plan.uncut(convs[0].inputs[0])
+        stats, dims = calibration.statistics.get(name), query.shape(tensor)
+        if stats is None or dims is None or state.encodings[convs[0].inputs[0].name].zeros.any():
             continue
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
-        if own.lows.min() < 0:
+        if stats.lows.min() < 0:
             continue
-        smaller = gain(own.lows.astype(float), own.highs.astype(float)) >= HOST_PADDING.gain_db
         larger = growth(dims, pads(graph, convs[0]))
-        if smaller and larger <= HOST_PADDING.largest_growth:
-            size = int8_bytes(
-                graph.plan.uncut(convs[0].inputs[0])
-            )  # to the host, and back with the pads
-            could[name] = None if size is None else size + round(size * larger)
-    return could
-
-
-def _within_budget(
-    graph: DeviceGraph, sizes: Mapping[str, int | None], shares: Mapping[str, float]
-) -> set[str]:
-    """Return the tensors with the largest error per byte that fit the budget of bytes."""
-    percent = graph.options.max_extra_bytes
-    if percent is None:
-        return set(sizes)
-    left, chosen = (traffic(graph.model, graph.plan) or 0) * percent / 100, set[str]()
-    known = {name: size for name, size in sizes.items() if size is not None}
-    for name in sorted(known, key=lambda name: (-shares[name] / max(known[name], 1), name)):
-        if known[name] <= left:
-            left -= known[name]
-            chosen.add(name)
-    return chosen
-
-
-def _gain_enough(share: float, total: float) -> bool:
-    """Return whether tensors with this share of the error improve the outputs enough."""
-    left = 1 - 0.75 * share  # half the step is a quarter of the error
-    enough = -10 * math.log10(left) >= HOST_PADDING.output_gain_db
-    return enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10)
+        if larger > HOST_PADDING.largest_growth:
+            continue
+        if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:
+            size = int8_bytes(tensor)  # to the host, and back with the pads
+            sizes[name] = None if size is None else size + round(size * larger)
+    return sizes

@@ -51,20 +51,20 @@ def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
     rounding. A tensor that a rewrite has renamed is known by the node that makes it.
     """
     makers = {t.name: node for node in model.nodes() for t in node.outputs}
-    found, used = Kept(changed=dict(source.lost)), set[str]()
+    result, used = Kept(changed=dict(source.lost)), set[str]()
     for group in plan.groups:
         names = list(dict.fromkeys(_sources(model, group, makers, source)))
         used.update(names)
         if not names:
             continue
-        found.groups[group.name] = own = source.tensors[names[0]]
+        result.groups[group.name] = own = source.tensors[names[0]]
         for name in names[1:]:
             if not own.equals(source.tensors[name]):
-                found.changed[name] = f"it shares the scale of {names[0]!r} on the device"
+                result.changed[name] = f"it shares the scale of {names[0]!r} on the device"
     for name in source.tensors:
         if name not in used:
-            found.changed[name] = "the host computes it in float, or it is merged with another"
-    return found
+            result.changed[name] = "the host computes it in float, or it is merged with another"
+    return result
 
 
 def is_complete(model: Model, plan: Plan, source: SourceScales) -> bool:
@@ -89,15 +89,13 @@ def _sources(
 
 def _moved(maker: Node | None) -> Iterator[str]:
     """Yield the tensors whose numbers a tensor consists of, the nearest first."""
-    while maker is not None and _only_moves(maker):
+    while maker is not None:
+        if maker.op not in _ALWAYS_MOVING and (
+            maker.op in _COMPARING or not passes_int8(maker, {id(t) for t in maker.inputs})
+        ):
+            return
         yield maker.inputs[0].name
         maker = query.producer(maker.inputs[0])
-
-
-def _only_moves(node: Node) -> bool:
-    if node.op in _ALWAYS_MOVING:
-        return True
-    return node.op not in _COMPARING and passes_int8(node, {id(t) for t in node.inputs})
 
 
 def with_one_scale(model: Model, plan: Plan, source: SourceScales) -> list[str]:
@@ -110,28 +108,23 @@ def with_one_scale(model: Model, plan: Plan, source: SourceScales) -> list[str]:
         return []
     groups = match_groups(model, plan, source).groups
     named = [name for group in plan.groups if group.name in groups for name in group.tensors]
-    dense = (
-        conv.inputs[0].name
-        for conv in plan.device
-        if _weight_scales(model, conv, source) is not None and not _is_depthwise(conv)
-    )
-    return [*named, *dense]
+    for conv in plan.device:
+        dims = query.shape(conv.inputs[1])
+        is_depthwise = dims is not None and dims[1] == DEPTHWISE
+        if _weight_scales(model, conv, source) is not None and not is_depthwise:
+            named.append(conv.inputs[0].name)
+    return named
 
 
 def _weight_scales(model: Model, conv: Node, source: SourceScales) -> WeightScales | None:
     return next((source.weights[x] for x in model.origin(conv) if x in source.weights), None)
 
 
-def _is_depthwise(conv: Node) -> bool:
-    dims = query.shape(conv.inputs[1])
-    return dims is not None and dims[1] == DEPTHWISE
-
-
-def fitted(own: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Encoding, str]:
+def fitted(encoding: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Encoding, str]:
     """Return the encoding that the device can use for the one of the source.
 
     Args:
-        own: scale and zero point of the source.
+        encoding: scale and zero point of the source.
         centred: whether a convolution pads the tensor with the stored integer 0.
         cut: whether a Relu or Clip at 0 is in the group, which saturation replaces only where
             the lowest integer stands for 0.
@@ -140,13 +133,13 @@ def fitted(own: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Enco
     Returns:
         The encoding, and how it was kept, for people.
     """
-    scale, zero = float(own.nominal), int(own.zeros[0])
+    scale, zero = float(encoding.nominal), int(encoding.zeros[0])
     low, high = scale * (LOWEST - zero), scale * (HIGHEST - zero)
     bounded = cut and (zero != LOWEST or cap < high - scale / 2)
     if zero == 0 or not (centred or bounded):
-        return own, METHOD
+        return encoding, METHOD
     if not centred and cap >= scale * (HIGHEST - LOWEST - 0.5):
-        return replace(own, zeros=np.full(1, LOWEST, np.int32)), MOVED
+        return replace(encoding, zeros=np.full(1, LOWEST, np.int32)), MOVED
     lows, highs = np.asarray([0.0 if cut else low]), np.asarray([min(high, cap)])
     scales, zeros = scales_for(lows, highs, np.full(1, centred))
     return Encoding(scales, zeros, np.float32(scales[0])), CENTRED if centred else NARROWED
@@ -205,7 +198,11 @@ def _integers(
     if per_tensor and np.unique(scales).size > 1:
         return "not kept: the target has one weight scale for a layer"
     rows = values.reshape(len(values), -1)
-    fitting = [sizes for sizes in _by_row(scales, len(rows)) if _on_grid(rows, sizes)]
+    fitting = []
+    for sizes in _by_row(scales, len(rows)):
+        steps = rows / sizes[:, None]
+        if np.abs(steps - np.rint(steps)).max(initial=0.0) <= OFF_GRID:
+            fitting.append(sizes)
     if not fitting:
         return "not kept: a rewrite has changed these weights"
     sizes = min(fitting, key=lambda one: np.abs(rows / one[:, None]).max(initial=0.0))
@@ -214,12 +211,12 @@ def _integers(
     if not wide.any():
         return steps.astype(np.int8).reshape(values.shape), sizes, ""
     reach = np.abs(steps).max() if per_tensor else np.abs(steps).max(axis=1, initial=0.0)
-    grown = np.broadcast_to(np.where(reach > HIGHEST, reach / HIGHEST, 1.0), len(rows))
-    made, factors = _less_wrong(steps, np.asarray(grown, np.float64), whole=per_tensor)
-    error = np.square((steps - made * factors[:, None]) * sizes[:, None]).sum()
+    growth = np.broadcast_to(np.where(reach > HIGHEST, reach / HIGHEST, 1.0), len(rows))
+    symmetric, factors = _less_wrong(steps, np.asarray(growth, np.float64), whole=per_tensor)
+    error = np.square((steps - symmetric * factors[:, None]) * sizes[:, None]).sum()
     loss = 10 * np.log10(np.square(rows).sum() / max(error, 1e-300))
     text = f"made symmetric: {wide.sum()} of {len(rows)} channels, {loss:.1f} dB"
-    return made.astype(np.int8).reshape(values.shape), sizes * factors, text
+    return symmetric.astype(np.int8).reshape(values.shape), sizes * factors, text
 
 
 def _by_row(scales: Doubles, rows: int) -> Iterator[Doubles]:
@@ -234,28 +231,22 @@ def _by_row(scales: Doubles, rows: int) -> Iterator[Doubles]:
         yield scales[start : start + rows]
 
 
-def _on_grid(rows: Doubles, sizes: Doubles) -> bool:
-    """Return whether rows are integers times their scales."""
-    steps = rows / sizes[:, None]
-    return bool(np.abs(steps - np.rint(steps)).max(initial=0.0) <= OFF_GRID)
-
-
-def _less_wrong(steps: Doubles, grown: Doubles, *, whole: bool) -> tuple[Doubles, Doubles]:
+def _less_wrong(steps: Doubles, growth: Doubles, *, whole: bool) -> tuple[Doubles, Doubles]:
     """Clip wide integers, or make the step larger: whichever has less squared error.
 
     Args:
         steps: integers [M,K], some beyond 127.
-        grown: factors [M] of steps under which none is clipped.
+        growth: factors [M] of steps under which none is clipped.
         whole: decide for all rows at once.
 
     Returns:
         Integers [M,K] within 127, and the factors [M].
     """
     clipped = np.clip(steps, -HIGHEST, HIGHEST)
-    wider = np.clip(np.rint(steps / grown[:, None]), -HIGHEST, HIGHEST)
+    wider = np.clip(np.rint(steps / growth[:, None]), -HIGHEST, HIGHEST)
     first = np.square(steps - clipped).sum(axis=1)
-    second = np.square(steps - wider * grown[:, None]).sum(axis=1)
+    second = np.square(steps - wider * growth[:, None]).sum(axis=1)
     better = second < first
     if whole:
         better = np.full(len(steps), second.sum() < first.sum())
-    return np.where(better[:, None], wider, clipped), np.where(better, grown, 1.0)
+    return np.where(better[:, None], wider, clipped), np.where(better, growth, 1.0)

@@ -19,7 +19,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.legalize import manager
 from npuconv.model import query
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.partition.channel_paths import ChannelPath, parameters
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.hessian import Hessian
@@ -108,26 +108,33 @@ def _repeat(
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
-    made = manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
+    repeated = manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
-    for one in made:
-        _encode_copies(one, nodes, encodings)
-        source, result = encodings[one.source], encodings[one.output]
-        read, makes = (spaces.get(name, _WHOLE) for name in (one.source, one.output))
-        for shift, by in zip(one.shifts, offsets(len(one.shifts)), strict=True):
-            _set(shift, by * read * source.scales.astype(np.float64), source.axis)
+    for layer in repeated:
+        source, result = encodings[layer.source], encodings[layer.output]
+        for name, tensor, is_conv in layer.copies:
+            encodings[tensor] = encodings[layer.output if is_conv else layer.result]
+            if is_conv:
+                encodings[nodes[name].inputs[0].name] = source
+        input_space, output_space = (spaces.get(t, _WHOLE) for t in (layer.source, layer.output))
+        for shift, by in zip(layer.shifts, offsets(len(layer.shifts)), strict=True):
+            values = by * input_space * source.scales.astype(np.float64)
+            dims = [1] * len(shift.shape)
+            if len(values) > 1:
+                dims[1 if source.axis is None else source.axis] = len(values)
+            shift.values = values.reshape(dims).astype(np.float32)
         if known is not None:
             continue
-        names = [name for name, _, is_conv in one.copies if is_conv]
-        weight, bias, group = originals[one.node]
-        first = state.weights.get(one.node)
-        each = copies(weight, bias, source, hessians[one.node], len(names), first)
-        for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
-            moved = with_input_offset(rounded, source, group, by * read)
-            own = moved if one.shifts else rounded
-            weights[name] = with_output_offset(own, result, -by * makes)
-    return graph.replanned(), replace(state, encodings=encodings, weights=weights), made
+        names = [name for name, _, is_conv in layer.copies if is_conv]
+        weight, bias, group = originals[layer.node]
+        first = state.weights.get(layer.node)
+        roundings = copies(weight, bias, source, hessians[layer.node], len(names), first)
+        for name, rounded, by in zip(names, roundings, offsets(len(names)), strict=True):
+            if layer.shifts:
+                rounded = with_input_offset(rounded, source, group, by * input_space)
+            weights[name] = with_output_offset(rounded, result, -by * output_space)
+    return graph.replanned(), replace(state, encodings=encodings, weights=weights), repeated
 
 
 def _original(conv: Node, state: QuantState) -> tuple[Floats, Floats | None, int]:
@@ -138,23 +145,6 @@ def _original(conv: Node, state: QuantState) -> tuple[Floats, Floats | None, int
     if offset is not None:
         bias = np.asarray(offset if bias is None else bias + offset, np.float32)
     return weight, bias, int(query.attribute(conv, "group", 1))
-
-
-def _encode_copies(
-    one: Repeated, nodes: Mapping[str, Node], encodings: dict[str, Encoding]
-) -> None:
-    """Give the tensors of copies the encodings of the original."""
-    for name, made, is_conv in one.copies:
-        encodings[made] = encodings[one.output if is_conv else one.result]
-        if is_conv:
-            encodings[nodes[name].inputs[0].name] = encodings[one.source]
-
-
-def _set(shift: Tensor, values: Doubles, axis: int | None) -> None:
-    dims = [1] * len(shift.shape)
-    if len(values) > 1:
-        dims[1 if axis is None else axis] = len(values)
-    shift.values = values.reshape(dims).astype(np.float32)
 
 
 def _duplicate(
@@ -180,34 +170,23 @@ def _duplicate(
         one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
     if known is not None:
         return graph, state, made, hessians
-    hessians = _hessians(graph, made, hessians, samples)
-    for one in made:
-        state = _with_rows_for_copies(state, one)
-    for one in made:  # in the order of the model: a layer reads before it makes
-        state = _dithered(one.path, one.index, hessians, state)
-    return graph, state, made, hessians
-
-
-def _hessians(
-    graph: DeviceGraph,
-    made: Sequence[Duplicated],
-    known: Mapping[str, Hessian],
-    samples: Samples,
-) -> dict[str, Hessian]:
-    """Return the Hessians, with those of layers that read more channels now."""
-    found = dict(known)
+    moments = dict(hessians)
     for one in made:
         for conv in (node for node in one.path.between if node.op == "Conv"):
-            found[conv.name] = known[conv.name].take(one.index)
+            moments[conv.name] = hessians[conv.name].take(one.index)
+    # Readers have more input channels now.
     readers = {conv.name: conv for one in made for conv in one.path.readers}
-    windows = [w for conv in readers.values() if (w := hessians_of.windows_of(conv))]
-    few = samples[: HESSIAN.samples]
-    if not windows:
-        return found
-    return found | hessians_of.gather(graph.proto(), windows, few, len(few))
+    if windows := [w for conv in readers.values() if (w := hessians_of.windows_of(conv))]:
+        few = samples[: HESSIAN.samples]
+        moments |= hessians_of.gather(graph.proto(), windows, few, len(few))
+    for one in made:
+        state = _add_rows_for_copies(state, one)
+    for one in made:  # in the order of the model: a layer reads before it makes
+        state = _dither(one.path, one.index, moments, state)
+    return graph, state, made, moments
 
 
-def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
+def _add_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
     """Add rows for the copies to weights and bias offsets that do not have them yet."""
     count, index = max(one.index) + 1, list(one.index)
     weights, moved = dict(state.weights), dict(state.bias_offsets)
@@ -222,7 +201,7 @@ def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
     return replace(state, weights=weights, bias_offsets=moved)
 
 
-def _dithered(
+def _dither(
     path: ChannelPath, index: Sequence[int], hessians: Mapping[str, Hessian], state: QuantState
 ) -> QuantState:
     """Round the convolutions along channels some of which are copies.
@@ -231,43 +210,39 @@ def _dithered(
 
     Weights of channels that are no copies stay. ``index`` is the source channel of each, [C].
     """
-    apart = _offsets_along(path, index)
+    tensor_steps = {path.tensor.name: offsets_of(index)}  # offset of each channel within a step
+    for node in path.between:
+        turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
+        tensor_steps[node.outputs[0].name] = turn * tensor_steps[node.inputs[0].name]
     weights, moved = dict(state.weights), dict(state.bias_offsets)
     for conv in (*path.row_layers, *path.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
-        mixes, by = result not in apart, moved.get(conv.name, np.zeros(1))
+        mixes, by = result not in tensor_steps, moved.get(conv.name, np.zeros(1))
         if not mixes and by.size > 1:
             by = by[list(index)]  # rows are in their new order
         weight, bias = parameters(conv)
         target = weight.astype(np.float32), (bias + by).astype(np.float32)
         encoding, hessian = state.encodings[source], hessians[conv.name]
         if mixes:  # all of its weights are shared among copies now
-            own = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
+            rounded = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
         else:
-            own = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
-        made = own
-        if source in apart:
-            made = with_input_offset(made, encoding, hessian.groups, apart[source])
-        if result in apart:
-            made = with_output_offset(made, state.encodings[result], apart[result])
-        weights[conv.name] = made
-        moved[conv.name] = by + made.bias.astype(np.float64) - own.bias
-    shifts = {t: by * state.encodings[t].scales.astype(np.float64) for t, by in apart.items()}
+            rounded = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
+        dithered = rounded
+        if source in tensor_steps:
+            dithered = with_input_offset(dithered, encoding, hessian.groups, tensor_steps[source])
+        if result in tensor_steps:
+            dithered = with_output_offset(dithered, state.encodings[result], tensor_steps[result])
+        weights[conv.name] = dithered
+        moved[conv.name] = by + dithered.bias.astype(np.float64) - rounded.bias
+    shifts = {
+        t: by * state.encodings[t].scales.astype(np.float64) for t, by in tensor_steps.items()
+    }
     return replace(
         state,
         weights=weights,
         bias_offsets=moved,
         tensor_offsets={**state.tensor_offsets, **shifts},
     )
-
-
-def _offsets_along(path: ChannelPath, index: Sequence[int]) -> dict[str, Doubles]:
-    """Return the offset of each channel of each tensor within a step."""
-    found = {path.tensor.name: offsets_of(index)}
-    for node in path.between:
-        turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
-        found[node.outputs[0].name] = turn * found[node.inputs[0].name]
-    return found
 
 
 def _rows_of_copies(
@@ -281,22 +256,22 @@ def _rows_of_copies(
     """Round the rows of each copied channel so that they compensate each other."""
     group, which = hessian.groups, np.asarray(index)
     first = known or nearest(weight, bias, source, group)
-    steps, scales, made = first.weight.copy(), first.scales.copy(), first.bias.copy()
+    steps, scales, biases = first.weight.copy(), first.scales.copy(), first.bias.copy()
     by_count: dict[int, list[int]] = {}
     for channel, times in sorted(Counter(index).items()):
         if times > 1:
             by_count.setdefault(times, []).append(channel)
     for count, channels in by_count.items():
         rows = [np.flatnonzero(which == channel) for channel in channels]
-        alone = RoundedWeights(steps[channels], scales[channels], made[channels])
-        moments, own = hessian, source
+        alone = RoundedWeights(steps[channels], scales[channels], biases[channels])
+        moments, encoding = hessian, source
         if group > 1:
-            moments, own = hessian.take(channels), source.take(channels)
-        each = copies(weight[channels], bias[channels], own, moments, count, alone)
-        for number, one in enumerate(each):
+            moments, encoding = hessian.take(channels), source.take(channels)
+        roundings = copies(weight[channels], bias[channels], encoding, moments, count, alone)
+        for number, one in enumerate(roundings):
             at = [row[number] for row in rows]
-            steps[at], scales[at], made[at] = one.weight, one.scales, one.bias
-    return RoundedWeights(steps, scales, made)
+            steps[at], scales[at], biases[at] = one.weight, one.scales, one.bias
+    return RoundedWeights(steps, scales, biases)
 
 
 def offsets(count: int) -> Doubles:
@@ -306,11 +281,11 @@ def offsets(count: int) -> Doubles:
 
 def offsets_of(index: Sequence[int]) -> Doubles:
     """Return the offset of each channel within a step, different for copies: float64 [C]."""
-    found, which = np.zeros(len(index)), np.asarray(index)
+    result, which = np.zeros(len(index)), np.asarray(index)
     for channel in set(index):
-        own = np.flatnonzero(which == channel)
-        found[own] = offsets(len(own))
-    return found
+        places = np.flatnonzero(which == channel)
+        result[places] = offsets(len(places))
+    return result
 
 
 def with_input_offset(
@@ -362,12 +337,12 @@ def copies(
         first: weights of the original layer; None: rounded to nearest.
     """
     group, zeros = hessian.groups, np.zeros(len(weight), np.float32)
-    own = zeros if bias is None else np.asarray(bias, np.float32)
-    found = [first or nearest(weight, own, source, group)]
+    offsets_of_rows = zeros if bias is None else np.asarray(bias, np.float32)
+    results = [first or nearest(weight, offsets_of_rows, source, group)]
     for number in range(2, count + 1):
-        lacking = number * weight - sum(real_weights(r, source, group) for r in found)
-        rest = number * own - sum(r.bias for r in found)
-        target = np.asarray(lacking, np.float32), np.asarray(rest, np.float32)
+        lacking = number * weight - sum(real_weights(r, source, group) for r in results)
+        lacking_bias = number * offsets_of_rows - sum(r.bias for r in results)
+        target = np.asarray(lacking, np.float32), np.asarray(lacking_bias, np.float32)
         solved, _ = solve(*target, source, hessian)
-        found.append(solved or nearest(*target, source, group))
-    return found
+        results.append(solved or nearest(*target, source, group))
+    return results

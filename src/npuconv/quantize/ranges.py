@@ -19,11 +19,9 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.workers import in_order
 from npuconv.partition import Group
-from npuconv.partition.channels import REAL, UNTIED, Channels
-from npuconv.partition.placement import DisjointSets
+from npuconv.partition.channels import Channels
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.profiles import choose_profile, merged, rows_of
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -51,9 +49,9 @@ _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encod
 class RangeChoice:
     """Choice of scale and zero point of int8 tensors, at any share of their largest value.
 
-    A tensor of a model that was quantized before keeps those it has. Groups are those given, with
-    those whose scales depend on theirs, or all of the plan. Steps of ``without`` are left out:
-    ``channel-profiles``, ``correlated-error`` and those of ``ConstraintsOf``.
+    A tensor of a model that was quantized before keeps those it has. Groups are those given, or
+    all of the plan. Steps of ``without`` are left out: ``correlated-error`` and those of
+    ``ConstraintsOf``.
     """
 
     def __init__(
@@ -64,120 +62,86 @@ class RangeChoice:
         without: Collection[str] = (),
         groups: Sequence[Group] | None = None,
     ) -> None:
-        self._graph, self._fit = graph, "correlated-error" not in without
-        self._has_profiles = "channel-profiles" not in without
+        self._graph, self._method = graph, graph.options.method
+        self._moves_steps = self._method == "auto" and "correlated-error" not in without
         self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
-        self._kept = dict[str, _Chosen]()  # by the name of the group; of the source
-        every = graph.plan.groups
-        wanted = {group.name for group in (every if groups is None else groups)}
-        parts = _tied(every, self._constraints.channels)
-        parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
-        brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
-        for group in (group for part in parts for group in part if group.name in brought):
+        self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
+        imported = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+        candidates = list(graph.plan.groups if groups is None else groups)
+        for group in (group for group in candidates if group.name in imported):
             centred, cut, cap = self._constraints.demands(group)
-            own, method = kept.fitted(brought[group.name], centred=centred, cut=cut, cap=cap)
-            self._kept[group.name] = method, dict.fromkeys(group.tensors, own)
-        rest = ([g for g in part if g.name not in brought] for part in parts)
-        self._open = [one for part in in_order(self._prepared, rest) for one in part]
+            encoding, method = kept.fitted(imported[group.name], centred=centred, cut=cut, cap=cap)
+            self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
+        candidates = [group for group in candidates if group.name not in imported]
+
+        def prepare(group: Group) -> tuple[Group, ScaleConstraints, Choice]:
+            constraints = self._constraints(group)
+            return group, constraints, self._choose(constraints)
+
+        # Every group with its constraints, and the choice where nothing is clipped.
+        self._candidates = list(in_order(prepare, candidates))
 
     def at(self, shares: Mapping[str, float] = {}) -> QuantState:
-        """Return the choice where the channels of one scale end at such shares of their largest.
+        """Return the choice where computed channels end at such shares of their largest value.
 
         Args:
             shares: by the name of the group; 1 of those that are not named.
         """
-        done = dict(in_order(lambda one: (one.group.name, self._chosen(one, shares)), self._open))
-        done |= self._kept
-        names = [group.name for group in self._graph.plan.groups if group.name in done]
-        tells = self._graph.options.format == "tflite"  # the file says the zero point of a tensor
-        laid = [_told(done[name][1]) if tells else done[name][1] for name in names]
-        encodings = {tensor: own for some in laid for tensor, own in some.items()}
-        return QuantState(encodings, {name: done[name][0] for name in names}, shares=shares)
 
-    def _prepared(self, part: list[Group]) -> list[_Prepared]:
-        """Return what is known of groups that share ties before their ranges are chosen."""
-        every = [self._constraints(group) for group in part]
-        profile = choose_profile(every) if self._has_profiles else {}
-        rows = [merged(one, profile) for one in every]
-        method = self._graph.options.method
-        chosen = [_chosen(one, method, fit=self._fit) for one in rows]
-        pairs = zip(part, every, rows, chosen, strict=True)
-        return [_Prepared(*each, profile) for each in pairs]
+        def choose_group(prepared: tuple[Group, ScaleConstraints, Choice]) -> tuple[str, _Chosen]:
+            group, constraints, choice = prepared
+            narrow = _clip(constraints, shares.get(group.name, 1.0))
+            if narrow is not constraints:
+                choice = self._choose(narrow)
+            encodings = _encode(choice, group, constraints, self._constraints.channels)
+            return group.name, (choice.method, dict(encodings))
 
-    def _chosen(self, one: _Prepared, shares: Mapping[str, float]) -> _Chosen:
-        narrow, choice = _clipped(one.rows, shares.get(one.group.name, 1.0)), one.choice
-        if narrow is not one.rows:
-            choice = _chosen(narrow, self._graph.options.method, fit=self._fit)
-        channels = self._constraints.channels
-        return choice.method, dict(_stored(choice, one.profile, one.group, one.slots, channels))
+        choices = dict(in_order(choose_group, self._candidates)) | self._imported
+        names = [group.name for group in self._graph.plan.groups if group.name in choices]
+        encodings = dict[str, Encoding]()
+        for name in names:
+            tensors = choices[name][1]
+            if self._graph.options.format == "tflite":  # the file has the zero point of a tensor
+                tensors = _with_stored_zero_points(tensors)
+            encodings |= tensors
+        return QuantState(encodings, {name: choices[name][0] for name in names}, shares=shares)
 
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A group with its constraints, and the choice where nothing is clipped."""
-
-    group: Group
-    slots: ScaleConstraints
-    rows: ScaleConstraints  # the same, its tied slots as one row
-    choice: Choice
-    profile: Mapping[int, float]  # ratios of tied slots, by tie
-
-
-def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
-    """Return encodings of which the device knows the zero point, where all tensors have one.
-
-    What passes integers on from one tensor of a group to another must find the same point there.
-    """
-    points = {int(zero) for own in group.values() for zero in own.zeros}
-    return {name: own.told() for name, own in group.items()} if len(points) == 1 else group
-
-
-def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:
-    """Return the groups by parts in which slots are tied to those of others."""
-    sets: DisjointSets[int] = DisjointSets()
-    found: dict[int, list[Group]] = {}
-    for number, group in enumerate(groups):
-        slots = {slot for name in group.tensors for slot in channels.slots(name)}
-        ties = {channels.tie_of(slot) for slot in slots} - {REAL, UNTIED}
-        sets.join(number, *(len(groups) + tie for tie in ties))
-    for number, group in enumerate(groups):
-        found.setdefault(sets.find(number), []).append(group)
-    return list(found.values())
-
-
-def _clipped(one: ScaleConstraints, share: float) -> ScaleConstraints:
-    """Return constraints of which the tied slots, the last row, end at a share of their largest."""
-    if share == 1 or one.ties[-1] == UNTIED or one.exact is not None:
-        return one
-    lows, highs = one.lows.copy(), one.highs.copy()
-    end = share * max(-lows[-1], highs[-1])
-    lows[-1], highs[-1] = max(lows[-1], -end), min(highs[-1], end)
-    return replace(one, lows=lows, highs=highs)
-
-
-def _chosen(one: ScaleConstraints, method: str, *, fit: bool) -> Choice:
-    choice = choose(one, method)
-    if method == "auto" and choice.method != "exact" and fit:
-        scales = with_less_correlated_error(one, choice.scales, choice.zeros)
+    def _choose(self, constraints: ScaleConstraints) -> Choice:
+        choice = choose(constraints, self._method)
+        if choice.method == "exact" or not self._moves_steps:
+            return choice
+        scales = with_less_correlated_error(constraints, choice.scales, choice.zeros)
         return replace(choice, scales=scales)
-    return choice
 
 
-def _stored(
-    choice: Choice,
-    profile: Mapping[int, float],
-    group: Group,
-    one: ScaleConstraints,
-    channels: Channels,
+def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
+    """Store the zero point of each tensor, if it is the same in the whole group.
+
+    Passthrough operators between tensors of the group need the same zero point.
+    """
+    points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
+    return {n: encoding.told() for n, encoding in group.items()} if len(points) == 1 else group
+
+
+def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
+    """Return constraints of which the computed slot ends at a share of its largest value."""
+    if share == 1 or not constraints.computed.any() or constraints.exact is not None:
+        return constraints
+    end = share * np.maximum(-constraints.lows, constraints.highs)
+    lows = np.where(constraints.computed, np.maximum(constraints.lows, -end), constraints.lows)
+    highs = np.where(constraints.computed, np.minimum(constraints.highs, end), constraints.highs)
+    return replace(constraints, lows=lows, highs=highs)
+
+
+def _encode(
+    choice: Choice, group: Group, constraints: ScaleConstraints, channels: Channels
 ) -> Iterator[tuple[str, Encoding]]:
-    rows, ratios = rows_of(one, profile)
-    tied = one.ties != UNTIED
-    nominal = choice.scales[rows[tied][0]] if tied.any() else np.float32(choice.scales.max())
-    every, offsets = (choice.scales[rows] * ratios).astype(np.float32), choice.zeros[rows]
-    place = {slot: k for k, slot in enumerate(one.slots)}
+    computed = choice.scales[constraints.computed]
+    nominal = computed[0] if computed.size else np.float32(choice.scales.max())
+    place = {slot: k for k, slot in enumerate(constraints.slots)}
     for name in group.tensors:
         at, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = every[at], offsets[at]
+        scales, zeros = choice.scales[at], choice.zeros[at]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis)
@@ -206,19 +170,19 @@ def choose(one: ScaleConstraints, method: str) -> Choice:
     return Choice(*_scales(one, *_limits(one, name)), name)
 
 
-def _limits(one: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
+def _limits(constraints: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
     """Return the clipping limits of every slot: float64 lows and highs [K], 0 between them.
 
     minmax: nowhere. percentile: all at the share of their ranges that 99.99 % of the values
     keep within. entropy: all at the share under which 128 levels keep the distribution best.
     mse: each where its squared error is least.
     """
-    lows, highs = np.minimum(one.lows, 0), np.maximum(one.highs, 0)
+    lows, highs = np.minimum(constraints.lows, 0), np.maximum(constraints.highs, 0)
     if method == "minmax":
         return lows, highs
     if method == "mse":
-        return _least_squares(one, lows, highs)
-    counts, width = _histogram(one, lows, highs)
+        return _least_squares(constraints, lows, highs)
+    counts, width = _histogram(constraints, lows, highs)
     if not counts.any():
         return lows, highs
     if method == "percentile":
@@ -228,80 +192,86 @@ def _limits(one: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
     return lows * min(share, 1.0), highs * min(share, 1.0)
 
 
-def _histogram(one: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Counts, float]:
+def _histogram(
+    constraints: ScaleConstraints, lows: Doubles, highs: Doubles
+) -> tuple[Counts, float]:
     """Count the magnitudes of all slots together, each as a share of its slot's own range.
 
     A slot has some 1,000 values, too few to show its own tail.
     """
     largest = np.maximum(highs, -lows)
     live = largest > 0
-    shares = np.abs(one.values[live]) / largest[live, None]
+    shares = np.abs(constraints.values[live]) / largest[live, None]
     counts, _ = np.histogram(shares[shares > 0], RANGES.bins, (0.0, 1.0))
     return counts.astype(np.int64), 1 / RANGES.bins
 
 
-def _least_squares(one: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Doubles, Doubles]:
+def _least_squares(
+    constraints: ScaleConstraints, lows: Doubles, highs: Doubles
+) -> tuple[Doubles, Doubles]:
     """Return the limits of every slot that give the least squared error."""
     best_low, best_high = lows.copy(), highs.copy()
-    best = _squared_errors(one, *_scales(one, lows, highs))
+    best = _squared_errors(constraints, *_scales(constraints, lows, highs))
     pairs = [(a, a) for a in RANGES.shrinks]
-    if not np.all(one.centred | (lows == 0) | (highs == 0)):
+    if not np.all(constraints.centred | (lows == 0) | (highs == 0)):
         pairs += [(1.0, a) for a in RANGES.shrinks] + [(a, 1.0) for a in RANGES.shrinks]
     for low, high in pairs:
-        tried = _squared_errors(one, *_scales(one, lows * low, highs * high))
-        better = tried < best
+        errors = _squared_errors(constraints, *_scales(constraints, lows * low, highs * high))
+        better = errors < best
         best_low[better], best_high[better] = (lows * low)[better], (highs * high)[better]
-        best[better] = tried[better]
+        best[better] = errors[better]
     return best_low, best_high
 
 
-def _scales(one: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
-    scales, zeros = scales_for(lows, np.minimum(highs, one.caps), one.centred)
+def _scales(constraints: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
+    scales, zeros = scales_for(lows, np.minimum(highs, constraints.caps), constraints.centred)
     # A channel without values takes the scale of another, but keeps its own bound.
-    return np.minimum(scales, one.caps / (HIGHEST - zeros)).astype(np.float32), zeros
+    return np.minimum(scales, constraints.caps / (HIGHEST - zeros)).astype(np.float32), zeros
 
 
-def _squared_errors(one: ScaleConstraints, scales: Floats, zeros: Zeros) -> Doubles:
+def _squared_errors(constraints: ScaleConstraints, scales: Floats, zeros: Zeros) -> Doubles:
     """Return the mean squared rounding and clipping error of every slot."""
-    steps = one.values / scales[:, None]
+    steps = constraints.values / scales[:, None]
     np.rint(steps, out=steps)
     np.clip(steps, (LOWEST - zeros)[:, None], (HIGHEST - zeros)[:, None], out=steps)
     steps *= scales[:, None]
-    steps -= one.values
+    steps -= constraints.values
     return np.einsum("kp,kp->k", steps, steps, dtype=np.float64) / steps.shape[1]
 
 
 _ROWS_AT_ONCE = 64  # of values, so that they stay in the cache
 
 
-def with_less_correlated_error(one: ScaleConstraints, scales: Floats, zeros: Zeros) -> Floats:
+def with_less_correlated_error(
+    constraints: ScaleConstraints, scales: Floats, zeros: Zeros
+) -> Floats:
     """Return scales that are as large or a little larger, with less correlated error.
 
     A step that is a few percent larger and has the value of a background on its grid costs a
     fraction of a decibel elsewhere.
 
     Args:
-        one: the group, with the sample that each value is of.
+        constraints: the group, with the sample that each value is of.
         scales: float32 [K], under which no value is clipped that should not be.
         zeros: int32 [K]; they stay.
 
     Returns:
         float32 [K]; unchanged where samples share little error.
     """
-    if one.samples is None:
+    if constraints.samples is None:
         return scales
-    white, shared = _error_parts(one.values, one.samples, scales, zeros)
+    white, shared = _error_parts(constraints.values, constraints.samples, scales, zeros)
     rows = np.flatnonzero(CORRELATED.weight * shared > CORRELATED.smallest_share * white)
-    found, values = scales.copy(), one.values[rows]
+    result, values = scales.copy(), constraints.values[rows]
     lowest = (white + CORRELATED.weight * shared)[rows]
-    bounds = one.caps[rows] / (HIGHEST - zeros[rows])
+    bounds = constraints.caps[rows] / (HIGHEST - zeros[rows])
     for factor in CORRELATED.factors if rows.size else ():
-        tried = np.minimum(scales[rows] * factor, bounds).astype(np.float32)
-        white, shared = _error_parts(values, one.samples, tried, zeros[rows])
+        candidates = np.minimum(scales[rows] * factor, bounds).astype(np.float32)
+        white, shared = _error_parts(values, constraints.samples, candidates, zeros[rows])
         cost = white + CORRELATED.weight * shared
         better = cost < lowest
-        found[rows[better]], lowest[better] = tried[better], cost[better]
-    return found
+        result[rows[better]], lowest[better] = candidates[better], cost[better]
+    return result
 
 
 def _error_parts(
@@ -329,13 +299,13 @@ def _error_parts(
     counts, power = np.diff(starts, append=len(samples)), np.square(scales, dtype=np.float64)
     white, means = np.zeros(len(values)), np.zeros(len(values))
     for first in range(0, len(values), _ROWS_AT_ONCE):
-        own = slice(first, first + _ROWS_AT_ONCE)
-        steps = values[own] / scales[own, None]
-        off, lows = np.rint(steps), (LOWEST - zeros[own, None]).astype(np.float32)
+        block = slice(first, first + _ROWS_AT_ONCE)
+        steps = values[block] / scales[block, None]
+        off, lows = np.rint(steps), (LOWEST - zeros[block, None]).astype(np.float32)
         np.clip(off, lows, lows + np.float32(HIGHEST - LOWEST), out=off)
         off -= steps
-        white[own] = np.einsum("kp,kp->k", off, off) / off.shape[1]
-        means[own] = np.square(np.add.reduceat(off, starts, axis=1) / counts).mean(axis=1)
+        white[block] = np.einsum("kp,kp->k", off, off) / off.shape[1]
+        means[block] = np.square(np.add.reduceat(off, starts, axis=1) / counts).mean(axis=1)
     chance = float(np.mean(1 / counts))
     return white * power, np.maximum((means - chance * white) / (1 - chance), 0.0) * power
 

@@ -46,45 +46,43 @@ def round_weights(
     ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
-    brought, labels = keep_weights(
+    imported, labels = keep_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
-    layers = [] if graph.is_per_tensor else _layers(graph, hessians, state, brought, convs)
+    layers = [] if graph.is_per_tensor else _list_layers(graph, hessians, state, imported, convs)
     if graph.biasless:
         without = {*without, "bias-correction"}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
-    found = dict[str, tuple[RoundedWeights | None, str]]()
-    for number, each in enumerate(in_order(work, layers), 1):
-        found |= each
+    rounded = dict[str, tuple[RoundedWeights | None, str]]()
+    for number, results in enumerate(in_order(work, layers), 1):
+        rounded |= results
         step(number, len(layers))
-    found |= {name: (one, labels[name]) for name, one in brought.items()}
-    kept = {name: one for name, one in state.weights.items() if name not in found}
+    rounded |= {name: (layer, labels[name]) for name, layer in imported.items()}
+    weights = {name: layer for name, layer in state.weights.items() if name not in rounded}
+    weights |= {name: layer for name, (layer, _) in rounded.items() if layer is not None}
     return replace(
         state,
-        weights=kept | {name: one for name, (one, _) in found.items() if one is not None},
-        lost={**state.lost, **{n: why for n, why in labels.items() if n not in brought}},
-        roundings={**state.roundings, **{name: label for name, (_, label) in found.items()}},
+        weights=weights,
+        lost={**state.lost, **{n: why for n, why in labels.items() if n not in imported}},
+        roundings={**state.roundings, **{name: label for name, (_, label) in rounded.items()}},
     )
 
 
-def _layers(
+def _list_layers(
     graph: DeviceGraph,
     hessians: Mapping[str, Hessian],
     state: QuantState,
-    brought: Collection[str],
+    imported: Collection[str],
     convs: Sequence[Node],
 ) -> list[Node | Cluster]:
-    """Return convolutions with a Hessian, and in place of fragments the whole they are of."""
-    asked = {conv.name for conv in convs}
-    clusters = [
-        cluster
-        for one in assemblies(graph)
-        if one.name in hessians
-        and one.convs.isdisjoint(brought)
-        and not asked.isdisjoint(one.convs)
-        for cluster in one.clusters(state.encodings)
-    ]
-    done = {*brought, *(name for cluster in clusters for name in cluster.convs)}
+    """Return convolutions with a Hessian; fragments as the clusters of their convolution."""
+    names, clusters = {conv.name for conv in convs}, list[Cluster]()
+    for assembly in assemblies(graph):
+        if assembly.name not in hessians or names.isdisjoint(assembly.convs):
+            continue
+        if assembly.convs.isdisjoint(imported):
+            clusters += assembly.clusters(state.encodings)
+    done = {*imported, *(name for cluster in clusters for name in cluster.convs)}
     return [*(c for c in convs if c.name in hessians and c.name not in done), *clusters]
 
 
@@ -99,17 +97,18 @@ def _solve_layer(
     if isinstance(layer, Cluster):
         (weight, bias), source = layer.assembly.parameters(), layer.source
         hessian, group = hessians[layer.assembly.name], layer.assembly.whole.layer.group
-        whole, label = _solved(weight, bias, source, hessian, owner, without)
-        own = np.zeros(len(weight), np.float32) if bias is None else bias
-        whole = whole or nearest(weight, own, source, group)
-        return {name: (share, label) for name, share in layer.shares(whole, encodings)}
+        rounded, label = _solve(weight, bias, source, hessian, owner, without)
+        if rounded is None:
+            zeros = np.zeros(len(weight), np.float32)
+            rounded = nearest(weight, zeros if bias is None else bias, source, group)
+        return {name: (share, label) for name, share in layer.shares(rounded, encodings)}
     source, hessian = encodings[layer.inputs[0].name], hessians[layer.name]
     values, added = (query.constant_input(layer, k) for k in (1, 2))
     assert values is not None  # it has a Hessian
-    return {layer.name: _solved(values, added, source, hessian, owner, without)}
+    return {layer.name: _solve(values, added, source, hessian, owner, without)}
 
 
-def _solved(
+def _solve(
     weight: Floats,
     bias: Floats | None,
     source: Encoding,
@@ -119,10 +118,10 @@ def _solved(
 ) -> tuple[RoundedWeights | None, str]:
     if owner is None or hessian.groups > 1:
         return solve(weight, bias, source, hessian, without=without)
-    found, label = _solve_by_rows(weight, bias, source, hessian, without)
-    if found is not None:
-        found = replace(found, weight=owner.keep(found.weight))
-    return found, label
+    rounded, label = _solve_by_rows(weight, bias, source, hessian, without)
+    if rounded is not None:
+        rounded = replace(rounded, weight=owner.keep(rounded.weight))
+    return rounded, label
 
 
 @dataclass(frozen=True)
@@ -157,12 +156,12 @@ def solve(
     Returns:
         None where rounding to the nearest is best; and the name of the rounding.
     """
-    problem = _problem(weight, source, hessian)
+    problem = _make_problem(weight, source, hessian)
     windows = hessian.held_out
     if windows is None:
         return None, "nearest"
     exact = problem.weight @ (windows / problem.units[:, :, None])
-    stored = _stored(windows, source, weight.shape, hessian)
+    stored = _quantize_windows(windows, source, weight.shape, hessian)
     best, label, lowest = None, "", np.inf
     for name, scales, steps in _candidates(problem, factors, without):
         values = steps * scales[:, :, None]
@@ -193,7 +192,7 @@ def _solve_by_rows(
 ) -> tuple[RoundedWeights | None, str]:
     """Solve a large layer of one group, some of its output channels at a time."""
     step = max(1, ROUNDING.weights_at_once // max(1, weight[0].size))
-    factors = _factors(_problem(weight[:1], source, hessian))
+    factors = _factorize(_make_problem(weight[:1], source, hessian))
     parts, labels = [], []
     for start in range(0, len(weight), step):
         rows = np.ascontiguousarray(weight[start : start + step])
@@ -213,7 +212,7 @@ def nearest(weight: Floats, bias: Floats, source: Encoding, group: int) -> Round
     return RoundedWeights(steps, scales, np.asarray(bias, np.float32))
 
 
-def _problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Problem:
+def _make_problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Problem:
     groups, length = hessian.groups, hessian.length
     units = np.broadcast_to(
         per_weight(source.scales, weight.shape, groups), (len(weight), *weight.shape[1:])
@@ -223,7 +222,9 @@ def _problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Problem:
     return _Problem(rows, hessian.means / units, units, hessian)
 
 
-def _stored(windows: Floats, source: Encoding, shape: tuple[int, ...], hessian: Hessian) -> Doubles:
+def _quantize_windows(
+    windows: Floats, source: Encoding, shape: tuple[int, ...], hessian: Hessian
+) -> Doubles:
     """Return windows as the device stores them, without zero points, in steps."""
 
     def along(values: NDArray[np.generic]) -> Doubles:
@@ -243,11 +244,11 @@ def _candidates(
     full = np.where(reach > 0, reach / 127, 1.0)
     yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
     if "gptq-rounding" not in without:
-        factors = factors or _factors(problem)
+        factors = factors or _factorize(problem)
         yield "GPTQ", *gptq_with_best_steps(problem.weight, full, problem.hessian.blocks, factors)
 
 
-def _factors(problem: _Problem) -> list[Factor]:
+def _factorize(problem: _Problem) -> list[Factor]:
     parts = []
     for number, block in enumerate(problem.hessian.blocks):
         units = problem.units[:, block]

@@ -28,7 +28,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
-from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
+from npuconv.partition.channels import CUTTING, upper_bound
 from npuconv.partition.operators import softmax_behind, values_of
 from npuconv.quantize.settings import MARGIN, RANGES
 from npuconv.quantize.state import DeviceGraph
@@ -51,12 +51,17 @@ class ScaleConstraints:
     values: NDArray[np.float32]  # some of the values [K,P]
     centred: NDArray[np.bool_]  # zero point must be 0 [K]
     caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
-    ties: NDArray[np.int64]  # of the slots [K]; those that are tied have one zero point
+    computed: NDArray[np.bool_]  # scale of an operator other than a convolution [K]
     # The sample that each of these values is of [P]; None where slots have values of different
     # samples, or each value is of its own sample.
     samples: NDArray[np.int64] | None = None
     # Lows and highs under which all values are integers, each [K]; None where there are none.
     exact: Extremes | None = None
+
+    def cut_off(self, low: float, high: float) -> None:
+        """End the range of a tensor with one scale, and its values."""
+        self.lows[0], self.highs[0] = low, high
+        self.values = np.clip(self.values, np.float32(low), np.float32(high))
 
 
 class ConstraintsOf:
@@ -90,19 +95,17 @@ class ConstraintsOf:
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
-        summed = not self._sums.isdisjoint(group.tensors)
-        margins = (self._has_margins, group.tensors[0] in self._made, summed)
-        found = _observed(group, self.channels, self._stats, *margins)
+        found = self._observe(group)
         functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
         if functions and len(found.slots) == 1:
-            _cut_off(found, *within_tables(functions, *found.lows.tolist(), *found.highs.tolist()))
+            found.cut_off(*within_tables(functions, *found.lows.tolist(), *found.highs.tolist()))
         sums = self._masked.get(group.outputs[0], []) if len(group.outputs) == 1 else []
         if sums and len(found.slots) == 1 and all(set(pair) <= self._stats.keys() for pair in sums):
             stats = [(self._stats[other], self._stats[result]) for other, result in sums]
             low = min(result.lows.min() - other.highs.max() for other, result in stats)
-            _cut_off(found, max(float(low), *found.lows.tolist()), *found.highs.tolist())
-        _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
-        found.exact = _exact(found, group, self._stats, self._grids)
+            found.cut_off(max(float(low), *found.lows.tolist()), *found.highs.tolist())
+        self._constrain(found, group)
+        found.exact = self._exact(found, group)
         return found
 
     def demands(self, group: Group) -> tuple[bool, bool, float]:
@@ -117,42 +120,73 @@ class ConstraintsOf:
         low = bool(bounds) or not names.isdisjoint(self._filled)
         return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
 
+    def _observe(self, group: Group) -> ScaleConstraints:
+        """Return the extremes and values of a group, with margins and without constraints."""
+        channels, stats = self.channels, self._stats
+        tails, summed = group.tensors[0] in self._made, not self._sums.isdisjoint(group.tensors)
+        members: dict[int, list[tuple[Statistics, int]]] = {}
+        for name in group.tensors:
+            for slot in channels.slots(name):
+                members.setdefault(slot, [])
+        for name in group.outputs:
+            for channel, slot in enumerate(channels.slots(name)):
+                if slot in members:  # not all channels of what the host cuts need be read as int8
+                    members[slot].append((stats[name], channel))
+        slots = sorted(members)
+        rows, count = [members[s] for s in slots], len(members)
+        wide = {
+            name: with_margin(stats[name], channels.families(name), tails=tails, summed=summed)
+            if self._has_margins
+            else (stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64))
+            for name in group.outputs
+        }
+        lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
+        highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
+        found = np.asarray(lows), np.asarray(highs), _values(rows)
+        computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
+        free = np.zeros(count, bool), np.full(count, np.inf)
+        return ScaleConstraints(group.name, slots, *found, *free, computed, _samples(rows))
 
-def _observed(
-    group: Group,
-    channels: Channels,
-    stats: Mapping[str, Statistics],
-    margin: bool,
-    tails: bool,
-    summed: bool,
-) -> ScaleConstraints:
-    """Return the extremes and values of a group, without constraints.
+    def _constrain(self, found: ScaleConstraints, group: Group) -> None:
+        place = {slot: k for k, slot in enumerate(found.slots)}
+        cut, fill = np.zeros(len(found.slots), bool), np.zeros(len(found.slots), bool)
+        for name in group.tensors:
+            at = [place[slot] for slot in self.channels.slots(name)]
+            if name in self._padded:
+                found.centred[at] = True
+            if name in self._filled:
+                fill[at] = True
+            if name in self._cutting:
+                cut[at] = True
+                found.caps[at] = np.minimum(found.caps[at], self._cutting[name])
+        # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
+        # the Relu stays, and needs zero point 0 in all of them.
+        # The same holds for a Pad, which fills all channels with one integer, unless all are
+        # computed.
+        for alike in (fill, cut, fill):
+            below = (found.lows < 0) & (alike is cut or np.any(alike & ~found.computed))
+            if np.any(alike & (found.centred | below)):
+                found.centred |= alike
 
-    With ``margin`` its ranges get one, with ``tails`` one that includes the tails of its values,
-    with ``summed`` that of partial sums.
-    """
-    members: dict[int, list[tuple[Statistics, int]]] = {}
-    for name in group.tensors:
-        for slot in channels.slots(name):
-            members.setdefault(slot, [])
-    for name in group.outputs:
-        for channel, slot in enumerate(channels.slots(name)):
-            if slot in members:  # not all channels of what the host cuts need be read as int8
-                members[slot].append((stats[name], channel))
-    slots = sorted(members)
-    rows, count = [members[s] for s in slots], len(members)
-    wide = {
-        name: with_margin(stats[name], channels.families(name), tails=tails, summed=summed)
-        if margin
-        else (stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64))
-        for name in group.outputs
-    }
-    lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
-    highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
-    found = np.asarray(lows), np.asarray(highs), _values(rows)
-    ties = np.asarray([channels.tie_of(slot) for slot in slots], np.int64)
-    free = np.zeros(count, bool), np.full(count, np.inf)
-    return ScaleConstraints(group.name, slots, *found, *free, ties, _samples(rows))
+    def _exact(self, found: ScaleConstraints, group: Group) -> Extremes | None:
+        """Return ranges under which int8 holds every value on the grid exactly, as those of pixels.
+
+        Only a group of a single tensor and what is cut from it, with a slot for each channel, has
+        them, and only if no value is off the grid.
+        """
+        name = group.outputs[0] if len(group.outputs) == 1 else ""
+        tensor_grid = self._grids.get(name)
+        if tensor_grid is None or len(tensor_grid.steps) != len(found.slots):
+            return None
+        observed, exact = self._stats[name], False
+        lows, highs = found.lows.copy(), found.highs.copy()
+        free = ~found.centred & ~found.computed
+        on_grid = grid.keep(observed.values, tensor_grid.steps, -tensor_grid.offsets) & free
+        for k in np.flatnonzero(on_grid):
+            pair = grid.covering(observed.lows[k], observed.highs[k], tensor_grid.steps[k])
+            if pair is not None:
+                (lows[k], highs[k]), exact = pair, True
+        return (lows, highs) if exact else None
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
@@ -188,61 +222,6 @@ def _samples(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.int64] | No
 def _places(length: int, width: int) -> NDArray[np.intp]:
     """Return the evenly spread positions of ``width`` of so many values; some twice if few."""
     return np.linspace(0, length - 1, width).astype(np.intp)
-
-
-def _constrain(
-    found: ScaleConstraints,
-    group: Group,
-    channels: Channels,
-    padded: set[str],
-    filled: set[str],
-    cutting: Mapping[str, float],
-) -> None:
-    place = {slot: k for k, slot in enumerate(found.slots)}
-    cut, fill = np.zeros(len(found.slots), bool), np.zeros(len(found.slots), bool)
-    for name in group.tensors:
-        at = [place[slot] for slot in channels.slots(name)]
-        if name in padded:
-            found.centred[at] = True
-        if name in filled:
-            fill[at] = True
-        if name in cutting:
-            cut[at] = True
-            found.caps[at] = np.minimum(found.caps[at], cutting[name])
-    tied = found.ties != UNTIED
-    cut, fill = (each | (tied & np.any(each & tied)) for each in (cut, fill))
-    # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
-    # the Relu stays, and needs zero point 0 in all of them.
-    # The same holds for a Pad, which fills all channels with one integer, unless all are tied.
-    for alike in (fill, cut, fill):
-        other = found.lows < 0 if alike is cut or np.any(alike & ~tied) else np.zeros_like(tied)
-        if np.any(alike & (found.centred | other)):
-            found.centred |= alike
-
-
-def _exact(
-    found: ScaleConstraints,
-    group: Group,
-    stats: Mapping[str, Statistics],
-    grids: Mapping[str, Grid],
-) -> Extremes | None:
-    """Return ranges under which int8 holds every value on the grid exactly, as those of pixels.
-
-    Only a group of a single tensor and what is cut from it, with a slot for each channel, has
-    them, and only if no value is off the grid.
-    """
-    name = group.outputs[0] if len(group.outputs) == 1 else ""
-    own = grids.get(name)
-    if own is None or len(own.steps) != len(found.slots):
-        return None
-    observed, lows, highs, exact = stats[name], found.lows.copy(), found.highs.copy(), False
-    free = ~found.centred & (found.ties == UNTIED)
-    on_grid = grid.keep(observed.values, own.steps, -own.offsets) & free
-    for k in np.flatnonzero(on_grid):
-        pair = grid.covering(observed.lows[k], observed.highs[k], own.steps[k])
-        if pair is not None:
-            (lows[k], highs[k]), exact = pair, True
-    return (lows, highs) if exact else None
 
 
 def with_margin(
@@ -297,18 +276,13 @@ def weight_of_family(stats: Statistics) -> Doubles:
 
     Of a channel that is silent in most places only the active ones count.
     """
-    each = stats.count / max(stats.samples, 1) * _active(stats)
-    return np.asarray(
-        1 / (1 + stats.samples * np.sqrt(each) / MARGIN.half_weight_values), np.float64
-    )
-
-
-def _active(stats: Statistics) -> Doubles:
-    """Return the share of a channel's values [C] that are not silent."""
-    if not stats.values.size:
-        return np.ones(stats.channels)
-    silent = MARGIN.silent_share * np.maximum(-stats.lows, stats.highs)
-    return np.asarray((np.abs(stats.values) > silent[:, None]).mean(axis=1), np.float64)
+    active = np.ones(stats.channels)
+    if stats.values.size:
+        silent = MARGIN.silent_share * np.maximum(-stats.lows, stats.highs)
+        active = (np.abs(stats.values) > silent[:, None]).mean(axis=1)
+    each = stats.count / max(stats.samples, 1) * active
+    weight = 1 / (1 + stats.samples * np.sqrt(each) / MARGIN.half_weight_values)
+    return np.asarray(weight, np.float64)
 
 
 def _towards(own: Doubles, floor: Doubles, largest: Doubles, weight: Doubles) -> Doubles:
@@ -326,12 +300,6 @@ def _largest_of_family(own: Doubles, which: NDArray[np.intp]) -> Doubles:
     largest = np.zeros(int(which.max()) + 1)
     np.maximum.at(largest, which, own)
     return np.asarray(largest[which], np.float64)
-
-
-def _cut_off(found: ScaleConstraints, low: float, high: float) -> None:
-    """End the range of a tensor with one scale, and its values."""
-    found.lows[0], found.highs[0] = low, high
-    found.values = np.clip(found.values, np.float32(low), np.float32(high))
 
 
 def masks_of(model: Model, plan: Plan) -> dict[str, list[tuple[str, str]]]:

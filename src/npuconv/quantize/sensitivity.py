@@ -54,11 +54,15 @@ class Sensitivity:
 
     def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
         """Return the sensitivity under other scales: noise grows with the square of a step."""
-        pairs = zip(self.points, self.channels, strict=True)
-        return Sensitivity(
-            tuple(replace(p, encoding=encodings.get(p.tensor, p.encoding)) for p in self.points),
-            tuple(power * _ratio(p.encoding, encodings.get(p.tensor)) ** 2 for p, power in pairs),
-        )
+        points, channels = [], []
+        for point, power in zip(self.points, self.channels, strict=True):
+            encoding = encodings.get(point.tensor)
+            if encoding is not None and point.encoding is not None:
+                ratio = encoding.scales / point.encoding.scales.astype(np.float64)
+                power = np.asarray(power * ratio**2)
+            points.append(replace(point, encoding=encoding or point.encoding))
+            channels.append(power)
+        return Sensitivity(tuple(points), tuple(channels))
 
     def layers(self, copy_of: Mapping[str, str]) -> dict[str, float]:
         """Return the error power that each layer adds, by node name.
@@ -70,13 +74,6 @@ class Sensitivity:
             name = copy_of.get(point.layer, point.layer)
             shares[name] = shares.get(name, 0.0) + power
         return shares
-
-
-def _ratio(old: Encoding | None, new: Encoding | None) -> Doubles:
-    """Return the ratio of new steps to old ones, for each channel or all."""
-    if old is None or new is None:
-        return np.ones(1)
-    return np.asarray(new.scales / old.scales.astype(np.float64))
 
 
 def measure(
@@ -152,32 +149,35 @@ def _build(
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     if opset < OLDEST_OPSET:
         return None
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    shapes, floats = _static_shapes(made, feed)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    shapes, floats = _static_shapes(copy, feed)
     outputs = [o.name for o in model.graph.output]
-    tape = Tape(made.graph, shapes, opset)
-    makers = {node.name: node for node in made.graph.node}
+    tape = Tape(copy.graph, shapes, opset)
+    makers = {node.name: node for node in copy.graph.node}
     stems = (f"{_PREFIX}/{k}" for k in range(len(points)))
     errors = [_error(tape, makers, *each, state) for each in zip(points, stems, strict=True)]
     if any(at not in shapes for at, _ in errors):
         return None
-    first = len(made.graph.node)
+    first = len(copy.graph.node)
     gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats, ADJOINTS)
-    behind = list(made.graph.node)[first:]
-    del made.graph.node[first:]
+    adjoint_nodes = list(copy.graph.node)[first:]
+    del copy.graph.node[first:]
     signal = [
         _weigh(tape, *pair, normalized=not set(seeds) <= set(outputs)) for pair in seeds.items()
     ]
-    made.graph.node.extend(behind)
+    copy.graph.node.extend(adjoint_nodes)
     products = [_product(tape, gradients.get(at), at, error) for at, error in errors]
     if not seeds or not products:
         return None
     tape.graph.node.append(helper.make_node("Concat", products, [_RESULT], axis=0))
     tape.graph.node.append(helper.make_node("Sum", signal, [_SIGNAL]))
     ends = {name: shapes[name] for name in seeds}
-    _declare(made.graph, ends)
-    return _Graph(made, ends, tuple(_channels(shapes[at]) for at, _ in errors))
+    declare = helper.make_tensor_value_info
+    copy.graph.input.extend(declare(_signs(n), TensorProto.FLOAT, s) for n, s in ends.items())
+    del copy.graph.output[:]
+    copy.graph.output.extend(declare(n, TensorProto.FLOAT, [None]) for n in (_RESULT, _SIGNAL))
+    return _Graph(copy, ends, tuple(_channels(shapes[at]) for at, _ in errors))
 
 
 def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape], set[str]]:
@@ -198,22 +198,16 @@ def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape]
             shapes[value.name] = tuple(d for d in dims if d is not None)
         if kind.elem_type == TensorProto.FLOAT:
             floats.add(value.name)
-    _add_unknown(model, feed, shapes, floats)
-    return shapes, floats
-
-
-def _add_unknown(
-    model: onnx.ModelProto, feed: Feed, shapes: dict[str, Shape], floats: set[str]
-) -> None:
-    """Add what shape inference cannot tell, as a run of the model has it."""
     names = [name for n in model.graph.node for name in n.output if name and name not in shapes]
-    if not names:
-        return
-    with contextlib.suppress(executor.RuntimeRefusedError):  # some types are no outputs
-        found = executor.Session(executor.with_outputs(model, names)).run(feed, names)
-        arrays = {name: a for name, a in found.items() if isinstance(a, np.ndarray)}
-        shapes |= {name: a.shape for name, a in arrays.items()}
-        floats |= {name for name, a in arrays.items() if a.dtype == np.float32}
+    if names:  # a run shows what shape inference cannot; some types are no outputs
+        with contextlib.suppress(executor.RuntimeRefusedError):
+            arrays = executor.Session(executor.with_outputs(model, names)).run(feed, names)
+            for name, array in arrays.items():
+                if isinstance(array, np.ndarray):
+                    shapes[name] = array.shape
+                    if array.dtype == np.float32:
+                        floats.add(name)
+    return shapes, floats
 
 
 def _error(
@@ -248,11 +242,11 @@ def _weight_error(
     inputs = [conv.input[0], f"{stem}/weight"]
     add_constant(tape.graph, inputs[1], point.constants[1] - exact)
     if 2 in point.constants:
-        own = 0.0 if bias is None else bias.astype(np.float64)
-        moved = state.bias_offsets.get(point.layer, 0.0)
+        stored = 0.0 if bias is None else bias.astype(np.float64)
+        offset = state.bias_offsets.get(point.layer, 0.0)
         inputs.append(f"{stem}/bias")
         add_constant(
-            tape.graph, inputs[2], np.asarray(point.constants[2] - own - moved, np.float32)
+            tape.graph, inputs[2], np.asarray(point.constants[2] - stored - offset, np.float32)
         )
     node = onnx.NodeProto()
     node.CopyFrom(conv)
@@ -286,12 +280,3 @@ def _product(tape: Tape, gradient: str | None, at: str, error: str) -> str:
 
 def _channels(shape: Shape) -> int:
     return shape[1] if len(shape) > 1 else 1
-
-
-def _declare(graph: onnx.GraphProto, ends: Mapping[str, Shape]) -> None:
-    for name, shape in ends.items():
-        value = helper.make_tensor_value_info(_signs(name), TensorProto.FLOAT, shape)
-        graph.input.append(value)
-    del graph.output[:]
-    for name in (_RESULT, _SIGNAL):
-        graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]))

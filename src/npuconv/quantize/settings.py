@@ -68,15 +68,6 @@ class RangeSettings:
 
 
 @dataclass(frozen=True)
-class ProfileSettings:
-    """Ratios of channels that operators keep."""
-
-    # Of the ratios of ranges that are tried; 0 is one scale for all channels.
-    powers: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    rounds: int = 10  # of fitting ratios and levels to each other
-
-
-@dataclass(frozen=True)
 class CorrelatedSettings:
     """Rounding errors that a whole sample shares."""
 
@@ -156,7 +147,6 @@ PROBE = ProbeSettings()
 HOST_PADDING = HostPaddingSettings()
 MARGIN = MarginSettings()
 RANGES = RangeSettings()
-PROFILE = ProfileSettings()
 CORRELATED = CorrelatedSettings()
 HESSIAN = HessianSettings()
 ROUNDING = RoundingSettings()

@@ -46,14 +46,16 @@ class Assembly:
         return frozenset(conv.name for conv, _ in self.fragments)
 
     def windows(self, tensors: Iterable[str]) -> Windows | None:
-        """Return the windows of the whole, if what it read is among the tensors of the graph."""
-        layer, own = self.whole.layer, [windows_of(conv) for conv, _ in self.fragments]
-        if math.prod(layer.kernel) > HESSIAN.largest_kernel or self._is_mean():
+        """Return the im2col windows of the original convolution if its input still exists."""
+        layer, size = self.whole.layer, math.prod(self.whole.layer.kernel)
+        is_mean = layer.uniform and layer.weight[1] == 1 and size > 1
+        if size > HESSIAN.largest_kernel or is_mean:
             return None
-        if own[0] is not None and _geometry(own[0]) == _geometry(layer):
-            one = replace(own[0], name=self.name)
-            if all(each and replace(each, name=self.name) == one for each in own):
-                return one  # of a tensor that the host may have prepared
+        parts = [windows_of(conv) for conv, _ in self.fragments]
+        if parts[0] is not None and _geometry(parts[0]) == _geometry(layer):
+            windows = replace(parts[0], name=self.name)
+            if all(part and replace(part, name=self.name) == windows for part in parts):
+                return windows  # of a tensor that the host may have prepared
         source = self.moved or self.whole.source
         if source not in tensors:
             return None
@@ -67,20 +69,16 @@ class Assembly:
             known if len(known) == len(cells) else None,
         )  # fmt: skip
 
-    def _is_mean(self) -> bool:
-        layer = self.whole.layer
-        return layer.uniform and layer.weight[1] == 1 and math.prod(layer.kernel) > 1
-
     def parameters(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Return weights and bias of the whole; no bias where no fragment has one."""
         weight = np.zeros(math.prod(self.whole.layer.weight), np.float32)
         bias = np.zeros(self.whole.layer.weight[0], np.float32)
         has_bias = False
         for conv, fragment in self.fragments:
-            own, added = query.constant_input(conv, 1), query.constant_input(conv, 2)
-            assert own is not None  # assemblies have constant weights
+            values, added = query.constant_input(conv, 1), query.constant_input(conv, 2)
+            assert values is not None  # assemblies have constant weights
             used = fragment.places >= 0
-            weight[fragment.places[used]] = own[used]
+            weight[fragment.places[used]] = values[used]
             if fragment.biased and added is not None:
                 rows = self._rows(fragment)
                 bias[rows[rows >= 0]], has_bias = added[rows >= 0], True
@@ -92,25 +90,27 @@ class Assembly:
         Where the host makes the input, tiles of it may have scales of their own. What no
         fragment of a cluster reads is encoded as another one reads it.
         """
-        waiting, known = list(self.fragments), np.full((2, self.whole.layer.in_channels), np.nan)
+        waiting, seen = list(self.fragments), np.full((2, self.whole.layer.in_channels), np.nan)
         while waiting:
-            own, taken, left = np.full_like(known, np.nan), list[_Member](), list[_Member]()
-            for each in waiting:
-                read = self._read(each, encodings)
-                alike = read is not None and bool(np.all((own == read) | np.isnan(own + read)))
+            encoded, members, others = np.full_like(seen, np.nan), list[_Member](), list[_Member]()
+            for member in waiting:
+                read = self._read(member, encodings)
+                alike = read is not None and bool(
+                    np.all((encoded == read) | np.isnan(encoded + read))
+                )
                 if alike and read is not None:
-                    own = np.where(np.isnan(own), read, own)
-                (taken if alike else left).append(each)
-            if not taken:
+                    encoded = np.where(np.isnan(encoded), read, encoded)
+                (members if alike else others).append(member)
+            if not members:
                 return
-            known = np.where(np.isnan(known), own, known)
-            scales, zeros = np.where(np.isnan(own), known, own)
-            waiting, first = left, encodings[taken[0][0].inputs[0].name]
+            seen = np.where(np.isnan(seen), encoded, seen)
+            scales, zeros = np.where(np.isnan(encoded), seen, encoded)
+            waiting, first = others, encodings[members[0][0].inputs[0].name]
             if not np.isnan(scales).any():
                 source = replace(
                     first, scales=scales.astype(np.float32), zeros=zeros.astype(np.int32), axis=1
                 )
-                yield Cluster(self, source, tuple(taken))
+                yield Cluster(self, source, tuple(members))
 
     def _read(self, each: _Member, encodings: Mapping[str, Encoding]) -> NDArray[np.float64] | None:
         """Return scales and zero points [2,C] of channels that a fragment reads, else NaN.
@@ -135,12 +135,12 @@ class Assembly:
         last = fragment.places.reshape(len(fragment.places), -1).max(axis=1)
         return np.where(last < 0, -1, last // math.prod(self.whole.layer.weight[1:]))
 
-    def fragment_weights(self, fragment: Fragment, found: RoundedWeights) -> RoundedWeights:
+    def fragment_weights(self, fragment: Fragment, rounded: RoundedWeights) -> RoundedWeights:
         """Return what a fragment has of the rounded weights of the whole."""
-        weight = np.where(fragment.places < 0, 0, found.weight.reshape(-1)[fragment.places])
+        weight = np.where(fragment.places < 0, 0, rounded.weight.reshape(-1)[fragment.places])
         rows = self._rows(fragment)
-        scales = np.where(rows < 0, found.scales.max(), found.scales[rows])
-        bias = np.where((rows < 0) | (not fragment.biased), 0, found.bias[rows])
+        scales = np.where(rows < 0, rounded.scales.max(), rounded.scales[rows])
+        bias = np.where((rows < 0) | (not fragment.biased), 0, rounded.bias[rows])
         return RoundedWeights(
             weight.astype(np.int8), scales.astype(np.float32), bias.astype(np.float32)
         )
@@ -160,29 +160,35 @@ class Cluster:
         return frozenset(conv.name for conv, _ in self.fragments)
 
     def shares(
-        self, found: RoundedWeights, encodings: Mapping[str, Encoding]
+        self, rounded: RoundedWeights, encodings: Mapping[str, Encoding]
     ) -> Iterator[tuple[str, RoundedWeights]]:
         """Yield the name of each convolution, and what it has of the rounded weights."""
         for conv, fragment in self.fragments:
-            own = self.assembly.fragment_weights(fragment, found)
+            share = self.assembly.fragment_weights(fragment, rounded)
             offsets = query.constant_input(conv, 2)  # of its inputs, where it does not add the bias
             if not fragment.biased and offsets is not None:
-                own = replace(own, bias=offsets.astype(np.float32))
+                share = replace(share, bias=offsets.astype(np.float32))
             unit = self.source.nominal / encodings[conv.inputs[0].name].nominal
-            yield conv.name, replace(own, scales=own.scales * np.float32(unit))
+            yield conv.name, replace(share, scales=share.scales * np.float32(unit))
 
 
 def assemblies(graph: DeviceGraph) -> list[Assembly]:
     """Return the convolutions that were fitted, of which the device has all fragments."""
-    found: dict[str, list[_Member]] = {}
+    members: dict[str, list[_Member]] = {}
     for conv in graph.plan.device:
         fragment, shape = graph.ctx.fragments.get(conv.name), query.shape(conv.inputs[1])
         if fragment is not None and tuple(shape or ()) == fragment.places.shape:
-            found.setdefault(fragment.whole.name, []).append((conv, fragment))
-    every = (
-        Assembly(parts[0][1].whole, tuple(parts), _moved(graph, parts)) for parts in found.values()
-    )
-    return [one for one in every if _is_complete(one.whole, one.fragments)]
+            members.setdefault(fragment.whole.name, []).append((conv, fragment))
+    complete = []
+    for parts in members.values():
+        whole = parts[0][1].whole
+        covered = np.zeros(math.prod(whole.layer.weight), bool)
+        for _, fragment in parts:
+            covered[fragment.places[fragment.places >= 0]] = True
+        constant = all(query.constant_input(conv, 1) is not None for conv, _ in parts)
+        if constant and covered.all():
+            complete.append(Assembly(whole, tuple(parts), _moved(graph, parts)))
+    return complete
 
 
 def _moved(graph: DeviceGraph, parts: Sequence[_Member]) -> str:
@@ -199,13 +205,3 @@ def _moved(graph: DeviceGraph, parts: Sequence[_Member]) -> str:
 def _geometry(one: Windows | Layer) -> tuple[object, ...]:
     channels = one.channels if isinstance(one, Windows) else one.in_channels
     return channels, one.group, one.kernel, one.strides, one.dilations
-
-
-def _is_complete(whole: Whole, fragments: Sequence[_Member]) -> bool:
-    """Return whether fragments with constant weights have all weights of a convolution."""
-    covered = np.zeros(math.prod(whole.layer.weight), bool)
-    for conv, fragment in fragments:
-        if query.constant_input(conv, 1) is None:
-            return False
-        covered[fragment.places[fragment.places >= 0]] = True
-    return bool(covered.all())

@@ -70,17 +70,17 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
         CalibrationError: an input without an array.
     """
     wanted = {spec.name: spec.array or spec.name for spec in inputs}
-    found = {name: array for name, array in wanted.items() if array in names}
-    if len(inputs) == 1 and not found and UNNAMED in names and not inputs[0].array:
+    chosen = {name: array for name, array in wanted.items() if array in names}
+    if len(inputs) == 1 and not chosen and UNNAMED in names and not inputs[0].array:
         return {inputs[0].name: UNNAMED}
-    missing = [array for name, array in wanted.items() if name not in found]
+    missing = [array for name, array in wanted.items() if name not in chosen]
     if missing:
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
             hint=_hint_on_name(missing, names),
         )
-    return found
+    return chosen
 
 
 def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
@@ -149,18 +149,18 @@ def open_tables(
 ) -> Samples:
     """Open the samples of several tables, one after the other; only one is in memory at a time."""
     read = lru_cache(maxsize=1)(lambda part: readers[part]())
-    sizes, found = [], list(notes)
+    sizes, all_notes = [], list(notes)
     for part in range(len(readers)):
         table = read(part)
         sizes.append(len(table))
-        found += table.notes
+        all_notes += table.notes
     ends = list(accumulate(sizes))
 
     def load(k: int) -> Feed:
         part = next(place for place, end in enumerate(ends) if k < end)
         return read(part).feed(k - ends[part] + sizes[part])
 
-    return choose(load, ends[-1], limit, label, found)
+    return choose(load, ends[-1], limit, label, all_notes)
 
 
 def open_feeds(
@@ -183,8 +183,8 @@ def open_feeds(
         tables.append(make_table(label, feed, inputs, complete=True))
     if not tables:
         raise CalibrationError("calibration samples: there are none")
-    found = [*notes, *(note for table in tables for note in table.notes)]
-    return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", found)
+    all_notes = [*notes, *(note for table in tables for note in table.notes)]
+    return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", all_notes)
 
 
 def _as_array(where: str, value: object) -> Rows:
@@ -253,10 +253,21 @@ def _check_values(where: str, array: Rows, spec: InputSpec) -> None:
     alike = array.dtype == spec.dtype and spec.dtype.kind != "f"
     if not array.size or (alike and not isinstance(array, Streamed)):
         return
-    start = 0
+    start, dtype = 0, spec.dtype
     for part in _pieces(array):  # of a file also where all values fit: is it whole?
-        if not alike:
-            _check_piece(where, start, part, spec)
+        if not alike and dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
+            if len(wrong):
+                value = part[tuple(wrong[0])]
+                what = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
+                raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {what}")
+        elif not alike:
+            lowest, highest = (0, 1)
+            if dtype.kind != "b":
+                lowest, highest = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if int(part.min()) < lowest or int(part.max()) > highest:
+                raise CalibrationError(f"{where}: {part.dtype} values that {dtype} cannot hold")
         start += len(part)
 
 
@@ -268,28 +279,6 @@ def _pieces(array: Rows) -> Iterator[Array]:
     step = rows_at_once(array)
     for start in range(0, len(array), step):
         yield np.asarray(array[start : start + step])
-
-
-def _check_piece(where: str, start: int, part: Array, spec: InputSpec) -> None:
-    with np.errstate(over="ignore"):
-        cast = part.astype(spec.dtype)
-    if spec.dtype.kind == "f" and not np.isfinite(cast).all():
-        row, here = _first(~np.isfinite(cast))
-        what = f"values beyond {spec.dtype}" if np.isfinite(part[here]) else "NaN or infinity"
-        raise CalibrationError(f"{where}: row {start + row} holds {what}")
-    if spec.dtype.kind != "f" and not _fits(part, spec.dtype):
-        raise CalibrationError(f"{where}: {part.dtype} values that {spec.dtype} cannot hold")
-
-
-def _first(wrong: Array) -> tuple[int, tuple[int, ...]]:
-    """Return row and place of the first value that is wrong."""
-    place = tuple(int(k) for k in np.argwhere(wrong)[0])
-    return place[0], place
-
-
-def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
-    lowest, highest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return lowest <= int(values.min()) and int(values.max()) <= highest
 
 
 def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:

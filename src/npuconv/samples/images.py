@@ -89,17 +89,17 @@ def open_images(
         check_header(file, limits.present().image_pixels)
     if len(files) < batch:
         raise CalibrationError(f"{label}: {len(files)} images do not fill a batch of {batch}")
-    found = list(notes)
+    all_notes = list(notes)
     if plan.fits:
         height, width = plan.size
-        found.append(
+        all_notes.append(
             f"images were scaled to cover {height}x{width} and cropped at the centre"
             ": if training did otherwise, give --resize and --crop"
         )
     if plan.spec.array:
-        found.append("--calibration-key is for arrays, images have none")
+        all_notes.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
-        found.append(f"images that do not fill a batch of {batch} are ignored")
+        all_notes.append(f"images that do not fill a batch of {batch} are ignored")
 
     folder = cache or _shared_folder
     decoded = Cache(folder, plan.pixels_depend_on) if folder else None
@@ -108,7 +108,9 @@ def open_images(
         items = [read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
-    return replace(choose(load, len(files) // batch, limit, label, found), prepared=preprocess.said)
+    return replace(
+        choose(load, len(files) // batch, limit, label, all_notes), prepared=preprocess.said
+    )
 
 
 def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan:
@@ -128,9 +130,13 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
         )
     _check_channels(label, spec, keys)
     height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
-    own = normalization_of(spec, keys) if spec.dtype.kind != "f" else None
-    used = keys if own is None else keys.model_copy(update={"mean": own.mean, "std": own.std})
-    mean, std = mean_and_std(label, used, 1 if keys.color == "gray" else 3)
+    integers = normalization_of(spec, keys) if spec.dtype.kind != "f" else None
+    options = (
+        keys
+        if integers is None
+        else keys.model_copy(update={"mean": integers.mean, "std": integers.std})
+    )
+    mean, std = mean_and_std(label, options, 1 if keys.color == "gray" else 3)
     plan = Plan(spec, keys, (height, width), mean, std)
     _check_sizes(label, plan)
     return plan
@@ -143,7 +149,7 @@ def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
         CalibrationError: the file is damaged, or its size does not fit.
     """
     try:
-        decode = partial(_pixels, file, plan)
+        decode = partial(_decode, file, plan)
         pixels = decoded.get(file, decode) if decoded else decode()
     except UNREADABLE_IMAGE as error:
         raise unreadable(file, error) from None
@@ -153,12 +159,12 @@ def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
     return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
 
 
-def _pixels(file: Path, plan: Plan) -> Pixels:
+def _decode(file: Path, plan: Plan) -> Pixels:
     """Decode an image, turn it upright, resize and crop it."""
     with warnings.catch_warnings(), Image.open(file) as image:
         warnings.simplefilter("ignore")
         upright = ImageOps.exif_transpose(image)
-        return np.asarray(_sized(file, _convert(file, upright, plan.keys.color), plan))
+        return np.asarray(_resize(file, _convert(file, upright, plan.keys.color), plan))
 
 
 def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
@@ -173,7 +179,7 @@ def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
     return Image.merge("RGB", image.split()[::-1]) if color == "bgr" else image
 
 
-def _sized(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
+def _resize(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
     resize, crop = plan.keys.resize, plan.keys.crop
     if plan.fits:
         crop = (plan.size[0] or 0, plan.size[1] or 0)
@@ -305,23 +311,23 @@ class Cache:
         digest = hashlib.sha256(self._how)
         digest.update(file.read_bytes())
         path = self._folder / f"{digest.hexdigest()[:40]}.npy"
-        found = _read(path)
-        if found is not None:
-            return found
+        pixels = _read(path)
+        if pixels is not None:
+            return pixels
         with (self._folder / f"{path.stem[:2]}.lock").open("ab") as lock:
             atomic.hold(lock)
-            found = _read(path)
-            if found is None:
-                found = decode()
+            pixels = _read(path)
+            if pixels is None:
+                pixels = decode()
                 stream = io.BytesIO()
-                np.save(stream, found, allow_pickle=False)
+                np.save(stream, pixels, allow_pickle=False)
                 atomic.write(path, stream.getvalue())
-            return found
+            return pixels
 
 
 def _read(path: Path) -> Pixels | None:
     try:
-        found = np.load(path, allow_pickle=False)
+        pixels = np.load(path, allow_pickle=False)
     except UNREADABLE:
         return None
-    return found if isinstance(found, np.ndarray) and found.dtype == np.uint8 else None
+    return pixels if isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 else None

@@ -49,8 +49,8 @@ def folder() -> Path | None:
     spec = find_spec("skimage")
     if spec is None or spec.origin is None:
         return None
-    found = Path(spec.origin).parent / "data"
-    return found if (found / _FILES[0]).exists() else None
+    data = Path(spec.origin).parent / "data"
+    return data if (data / _FILES[0]).exists() else None
 
 
 def are_photographs() -> bool:
@@ -77,18 +77,18 @@ def _draw(number: int, size: Size, channels: int, seed: int, where: Path | None)
     """Return a picture; kept, since a conversion asks for each several times."""
     rng = np.random.default_rng([seed, number])
     if channels == 1 and max(size) <= MAX_CHARACTER_SIDE and number % 4:
-        found = _character(size, rng)
+        image = _character(size, rng)
     elif number % 8 in _PAGES or (_is_line(size) and number % 2):
-        found = _page(size, rng)
+        image = _page(size, rng)
     else:
-        found = _photograph(where, number, size, rng) if where else _made(size, rng)
+        image = _photograph(where, number, size, rng) if where else _make_picture(size, rng)
         if number % 4 == 1 or _is_line(size):
-            _write(found, rng)
-    pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"))
+            _write(image, rng)
+    pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     pixels = pixels.reshape(*size, -1)
     if channels <= pixels.shape[2]:
         return pixels
-    brightness = np.asarray(found.convert("L")).reshape(*size, 1)
+    brightness = np.asarray(image.convert("L")).reshape(*size, 1)
     return np.concatenate([pixels, brightness], axis=2)
 
 
@@ -111,11 +111,11 @@ def _photograph(where: Path, number: int, size: Size, rng: np.random.Generator) 
     width, height = min(size[1] * scale, image.width), min(size[0] * scale, image.height)
     left, top = rng.uniform(0, 1, 2) * (image.width - width, image.height - height)
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
-    found = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
-    return found.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if number % 2 else found
+    part = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if number % 2 else part
 
 
-def _made(size: Size, rng: np.random.Generator) -> Image.Image:
+def _make_picture(size: Size, rng: np.random.Generator) -> Image.Image:
     """Make a picture: a ground and shapes on it that have textures of their own."""
     pixels = _texture(size, rng)
     largest = max(size) / 2
@@ -194,8 +194,8 @@ def _character(size: Size, rng: np.random.Generator) -> Image.Image:
     x = (image.width - right - left) / 2 + rng.uniform(-0.1, 0.1) * image.width
     y = (image.height - bottom - top) / 2 + rng.uniform(-0.1, 0.1) * image.height
     draw.text((x, y), letter, font=font, fill=255, stroke_width=int(rng.integers(0, scale)))
-    found = image.resize(size[::-1], Image.Resampling.BOX)
-    return found if rng.uniform() < 0.8 else found.point(lambda value: 255 - value)
+    small = image.resize(size[::-1], Image.Resampling.BOX)
+    return small if rng.uniform() < 0.8 else small.point(lambda value: 255 - value)
 
 
 def _write(image: Image.Image, rng: np.random.Generator) -> None:
@@ -269,7 +269,15 @@ def image_layout(spec: InputSpec) -> str | None:
     """Return ``nchw`` or ``nhwc`` of an input that looks like images, else None."""
     if spec.dtype.kind != "f" and not (spec.is_quantity and spec.dtype.kind in "iu"):
         return None
-    return _image_layout(tuple(n or 1 for n in spec.lengths))
+    shape = tuple(n or 1 for n in spec.lengths)
+    if len(shape) != 4:
+        return None
+    for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
+        is_grey = shape[channels] == 1 and sides[0] != sides[1]
+        minimum = MIN_GREY_SIDE if is_grey else MIN_SIDE
+        if shape[channels] in IMAGE_CHANNELS and min(sides) >= minimum:
+            return layout
+    return None
 
 
 def _make(
@@ -290,8 +298,8 @@ def _make(
 def draw(shape: tuple[int, ...], layout: str, number: int, *, seed: int = 0) -> Array:
     """Return one picture in 0..255, RGB, laid out as an input of the model without its batch."""
     height, width, channels = (*shape[1:], shape[0]) if layout == "nchw" else shape
-    found = picture(number, (height, width), channels, seed)
-    return found.transpose(2, 0, 1) if layout == "nchw" else found
+    pixels = picture(number, (height, width), channels, seed)
+    return pixels.transpose(2, 0, 1) if layout == "nchw" else pixels
 
 
 def normalized(batch: Array, layout: str, pixels: Normalization, color: str = "rgb") -> Array:
@@ -307,17 +315,6 @@ def normalized(batch: Array, layout: str, pixels: Normalization, color: str = "r
     if color == "bgr" and batch.shape[axis] == len("bgr"):
         batch = np.flip(batch, axis)
     return np.ascontiguousarray(pixels.apply(batch, axis))
-
-
-def _image_layout(shape: tuple[int, ...]) -> str | None:
-    if len(shape) != 4:
-        return None
-    for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
-        is_grey = shape[channels] == 1 and sides[0] != sides[1]
-        minimum = MIN_GREY_SIDE if is_grey else MIN_SIDE
-        if shape[channels] in IMAGE_CHANNELS and min(sides) >= minimum:
-            return layout
-    return None
 
 
 def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:

@@ -82,16 +82,16 @@ def read_list(path: Path) -> list[Path]:
         CalibrationError: not UTF-8 text, empty, or an image that does not exist.
     """
     lines = read_text(path).splitlines()
-    found = []
+    images = []
     for number, line in enumerate(lines, 1):
         if (entry := line.strip()) and not entry.startswith("#"):
-            found.append(path.parent / entry)
-            if not _is_there(found[-1]):
+            images.append(path.parent / entry)
+            if not _is_there(images[-1]):
                 shown = entry if len(entry) <= MAX_SHOWN else f"{entry[:MAX_SHOWN]}..."
                 raise CalibrationError(f"{path}:{number}: no such file: {shown}")
-    if not found:
+    if not images:
         raise CalibrationError(f"{path}: the list is empty")
-    return found
+    return images
 
 
 def _is_there(path: Path) -> bool:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 def align_input(
     model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
 ) -> int:
-    found = shifted_together(ctx, plan)
-    pairs = ((found[name], by) for name, by in offsets.items())
-    return sum(_align(model, ctx, plan, convs, by) for convs, by in pairs)
+    convs = shifted_together(ctx, plan)
+    return sum(_align(model, ctx, plan, convs[name], by) for name, by in offsets.items())
 
 
 def shifted_together(ctx: PassContext, plan: Plan) -> dict[str, list[Node]]:
@@ -58,14 +57,18 @@ def _align(
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0
-    if said := [text for conv in convs for text in _objections(ctx, conv)]:
-        ctx.refuse(model, convs[0], said[0])
+    biasless = [conv for conv in convs if query.input_of(conv, 2) is None]
+    windows = [win for conv in biasless for win in ctx.windows(conv)]
+    if objections := [text for win in windows for text in ctx.objections(win)]:
+        ctx.refuse(model, convs[0], objections[0])
         return 0
     source = shifted_tensor(ctx, plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
     replaced = between({source.name}, [conv.outputs[0] for conv in convs])
     whole = len(replaced) == len(convs)  # else places of cuts are those of one extent only
-    after = f"Sub of {_numbers(offsets)} on the host + Conv with another bias"
+    numbers = list(dict.fromkeys(f"{value:.4g}" for value in offsets))
+    listed = ", ".join([*numbers[:4], *(["..."] if len(numbers) > 4 else [])])
+    after = f"Sub of {listed} on the host + Conv with another bias"
     with ctx.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
         values = np.asarray(offsets, weights[0].dtype).reshape(1, -1, 1, 1)  # type: ignore[union-attr]
         constant = edit.constant(model, f"{source.name}/offset", values)
@@ -84,13 +87,6 @@ def _align(
     return 1
 
 
-def _objections(ctx: PassContext, conv: Node) -> list[str]:
-    """Return the objections of the target to adding a bias, if the convolution has none."""
-    if query.input_of(conv, 2) is not None:
-        return []
-    return [text for win in ctx.windows(conv) for text in ctx.objections(win)]
-
-
 def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
@@ -101,8 +97,3 @@ def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray
     else:
         each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
     return each.reshape(len(weight), -1).sum(axis=1)
-
-
-def _numbers(offsets: np.ndarray) -> str:
-    different = dict.fromkeys(f"{value:.4g}" for value in offsets)
-    return ", ".join(list(different)[:4]) + (", ..." if len(different) > 4 else "")

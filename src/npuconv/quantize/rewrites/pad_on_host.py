@@ -67,9 +67,12 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
     if win is None or len(alike) > 1:
         return 0
-    if said := [text for conv in convs for text in _objections(ctx, conv)]:
-        ctx.refuse(model, convs[0], said[0])
-        return 0
+    for layer in (layer for conv in convs for layer in ctx.windows(conv)):
+        larger = None if layer.input is None else _padded(layer.input, layer.pads)
+        without_pads = replace(layer, pads=tuple((0, 0) for _ in layer.pads), input=larger)
+        if objections := ctx.objections(without_pads):
+            ctx.refuse(model, convs[0], objections[0])
+            return 0
     cuts = {id(cut): cut for conv in convs for cut in _cuts(plan, conv.inputs[0])}
     amounts = ((0, 0), (0, 0), *win.pads)
     none = [0] * len(flat_pads(win.pads))
@@ -95,16 +98,6 @@ def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
         _read(maker, source, padded, pads)
         cut = maker.outputs[0]
         cut.shape = list(_padded(query.shape(cut) or (), pads))
-
-
-def _objections(ctx: PassContext, conv: Node) -> list[str]:
-    """Return the objections of the target to the convolution without pads, on a larger input."""
-    return [text for win in ctx.windows(conv) for text in ctx.objections(_without_pads(win))]
-
-
-def _without_pads(win: Window) -> Window:
-    larger = None if win.input is None else _padded(win.input, win.pads)
-    return replace(win, pads=tuple((0, 0) for _ in win.pads), input=larger)
 
 
 def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str | None, ...]:

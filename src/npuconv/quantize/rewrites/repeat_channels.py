@@ -13,7 +13,7 @@ it takes the mean. In float all of it computes the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,42 +55,38 @@ def repeat_channels(
 ) -> list[Duplicated]:
     from npuconv.partition.channel_paths import channel_paths
 
-    found = [one for one in channel_paths(model, plan) if one.tensor.name in wanted]
-    return [_duplicated(model, ctx, one, wanted[one.tensor.name]) for one in found]
+    paths = [path for path in channel_paths(model, plan) if path.tensor.name in wanted]
+    return [_duplicate(model, ctx, path, wanted[path.tensor.name]) for path in paths]
 
 
-def _duplicated(
-    model: Model, ctx: PassContext, own: ChannelPath, index: tuple[int, ...]
+def _duplicate(
+    model: Model, ctx: PassContext, path: ChannelPath, index: tuple[int, ...]
 ) -> Duplicated:
-    nodes = [*([] if own.producer is None else [own.producer]), *own.between, *own.readers]
-    kept = [*(t for node in own.readers for t in node.outputs), *own.outputs]
-    names, made = " + ".join(node.op for node in nodes), Duplicated(own, index)
-    with ctx.rewrite(model, nodes, names, _said(index), outputs=kept):
-        for conv in own.row_layers:
-            _repeat_rows(model, conv, index)
-        for conv in own.readers:
-            _share_columns(model, conv, index)
-        made.path = _with_new_tensors(model, made)
+    import numpy as np
+
+    from npuconv.partition.channel_paths import ChannelPath, parameters
+
+    nodes = [*([] if path.producer is None else [path.producer]), *path.between, *path.readers]
+    outputs = [*(t for node in path.readers for t in node.outputs), *path.outputs]
+    before, channels, count = " + ".join(node.op for node in nodes), list(index), max(index) + 1
+    copied = ", ".join(map(str, sorted(set(channels[count:]))))
+    after = f"{len(channels) - count} more than {count} channels: copies of {copied}"
+    made = Duplicated(path, index)
+    with ctx.rewrite(model, nodes, before, after, outputs=outputs):
+        for conv in path.row_layers:
+            weight, bias = parameters(conv)
+            if int(query.attribute(conv, "group", 1)) > 1:
+                conv.attrs["group"] = len(channels)
+            _write(model, conv, weight[channels], bias[channels])
+        for conv in path.readers:  # copies have a share of the weights
+            weight, bias = parameters(conv)
+            times = np.bincount(channels, minlength=weight.shape[1])[channels]
+            along = (1, -1, *[1] * (weight.ndim - 2))
+            _write(model, conv, weight[:, channels] / times.reshape(along), bias)
+        first = _spread(model, made) if path.producer is None else _grow(model, made, path.producer)
+        tensors = [first.name, *(_grow(model, made, node).name for node in path.between)]
+        made.path = ChannelPath(first, path.producer, path.between, path.readers, tensors)
     return made
-
-
-def _said(index: tuple[int, ...]) -> str:
-    """Describe how many channels are duplicated, and which."""
-    count = max(index) + 1
-    several = ", ".join(map(str, sorted(set(index[count:]))))
-    copies = len(index) - count
-    return f"{copies} more than {count} channels: copies of {several}"
-
-
-def _with_new_tensors(model: Model, made: Duplicated) -> ChannelPath:
-    """The path whose tensors have as many channels as there are now."""
-    from npuconv.partition.channel_paths import ChannelPath
-
-    own = made.path
-    first = _spread(model, made) if own.producer is None else _grown(model, made, own.producer)
-    new = ChannelPath(first, own.producer, own.between, own.readers, [first.name])
-    new.tensors += [_grown(model, made, node).name for node in own.between]
-    return new
 
 
 def _spread(model: Model, made: Duplicated) -> Tensor:
@@ -115,7 +111,7 @@ def _spread(model: Model, made: Duplicated) -> Tensor:
     return new
 
 
-def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
+def _grow(model: Model, made: Duplicated, node: Node) -> Tensor:
     """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
     tensor, count = node.outputs[0], len(made.index)
     if not any(end is tensor for end in made.path.outputs):
@@ -185,30 +181,6 @@ def _let_read(nodes: list[Node], old: Tensor, new: Tensor) -> None:
     for node in nodes:
         if node.inputs[0] is old:
             edit.set_input(node, 0, new)
-
-
-def _repeat_rows(model: Model, conv: Node, index: Sequence[int]) -> None:
-    """Let a convolution make these of its channels: one with many groups reads them, too."""
-    from npuconv.partition.channel_paths import parameters
-
-    weight, bias = parameters(conv)
-    rows = list(index)
-    if int(query.attribute(conv, "group", 1)) > 1:
-        conv.attrs["group"] = len(rows)
-    _write(model, conv, weight[rows], bias[rows])
-
-
-def _share_columns(model: Model, conv: Node, index: Sequence[int]) -> None:
-    """Let a convolution of one group read these channels, copies with a share of the weights."""
-    import numpy as np
-
-    from npuconv.partition.channel_paths import parameters
-
-    weight, bias = parameters(conv)
-    columns = list(index)
-    times = np.bincount(columns, minlength=weight.shape[1])
-    along = (1, -1, *[1] * (weight.ndim - 2))
-    _write(model, conv, weight[:, columns] / times[columns].reshape(along), bias)
 
 
 def _write(model: Model, conv: Node, weight: np.ndarray, bias: np.ndarray) -> None:

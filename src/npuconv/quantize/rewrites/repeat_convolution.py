@@ -65,21 +65,21 @@ def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[st
             makes = counts.get(node.name, 1) == 1
         else:
             makes = plan.is_passthrough(node) and all(t.name in inside for t in data_inputs(node))
-            makes = makes and not _belongs_to_repeated(node, plan, counts)
+            layer = query.producer(node.inputs[0])
+            if layer is not None and plan.on_device(layer) and counts.get(layer.name, 1) > 1:
+                makes = False  # it is repeated with the convolution
         if makes:
             inside.update(t.name for t in node.outputs)
     return inside
 
 
-def _belongs_to_repeated(node: Node, plan: Plan, counts: Mapping[str, int]) -> bool:
-    maker = query.producer(node.inputs[0])
-    return maker is not None and plan.on_device(maker) and counts.get(maker.name, 1) > 1
-
-
 def _repeat(
     model: Model, ctx: PassContext, plan: Plan, conv: Node, count: int, moved: Moved | None
 ) -> Repeated:
-    chain, source = _chain(model, plan, conv), conv.inputs[0]
+    chain, source = [conv], conv.inputs[0]
+    reader = query.sole_consumer(model, conv.outputs[0])
+    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
+        chain.append(reader)  # the activation that ends the layer
     result = chain[-1].outputs[0]
     found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
     before = " + ".join(node.op for node in chain)
@@ -94,13 +94,6 @@ def _repeat(
         made = [_copy(model, chain, own, number, found) for number, own in enumerate(inputs, 1)]
         edit.hand_over(_mean(model, conv, made), result)
     return found
-
-
-def _chain(model: Model, plan: Plan, conv: Node) -> list[Node]:
-    """The convolution, and the activation that ends its layer."""
-    reader = query.sole_consumer(model, conv.outputs[0])
-    follows = reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader)
-    return [conv, reader] if reader is not None and follows else [conv]
 
 
 def _moved(
