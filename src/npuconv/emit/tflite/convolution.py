@@ -33,23 +33,29 @@ class _Layer:
 
 
 def convolve(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a convolution with what follows it that TFLite can fuse.
+    """Append a convolution, with the activation behind it if TFLite can fuse it.
 
-    The bias takes up what the declared zero point of the input differs from that of the node:
-    a tensor that the host quantizes has its own.
+    The bias makes up for a zero point of the stored input that is not that of the node: a tensor
+    that the host quantizes has its own.
     """
     layer, attrs = _read(draft, node), attributes_of(node)
     source = draft.read(node.input[0], CHANNELS_LAST)
-    own = draft.quantization(source)
-    if own is None or own.scale != layer.x_scale:
+    stored = draft.quantization(source)
+    if stored is None or stored.scale != layer.x_scale:
         raise InternalError(f"{node.name!r}: input scale is not that of the tensor", where="tflite")
-    if own.zero != layer.x_zero and any(pads_of(attrs)):
-        where = f"{node.name!r}: padded, with a zero point of {own.zero}"
-        raise InternalError(where, where="tflite")
-    result, activation = _fused(draft, node.output[0], layer)
-    source, code, options = _slid(draft, node, source, layer.weight, activation)
+    if stored.zero != layer.x_zero and any(pads_of(attrs)):
+        problem = f"{node.name!r}: padded, with a zero point of {stored.zero}"
+        raise InternalError(problem, where="tflite")
+    result, activation = node.output[0], "NONE"
+    consumers = draft.consumers.get(result, [])
+    if len(consumers) == 1 and result not in draft.outputs:
+        fused = _fusible_activation(draft, consumers[0], layer)
+        if fused:
+            result, activation = consumers[0].output[0], fused
+            draft.fused.add(result)
+    source, code, options = _pad_and_describe(draft, node, source, layer.weight, activation)
     made = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
-    constants = _constants(draft, node, layer, own.zero - layer.x_zero, code)
+    constants = _add_constants(draft, node, layer, stored.zero - layer.x_zero, code)
     draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
 
 
@@ -64,7 +70,7 @@ def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
     if weight is None or weight.ndim != 4:
         raise ModelError("TFLite has convolutions of two axes only")
     source = draft.read(node.input[0], CHANNELS_LAST)
-    source, code, options = _slid(draft, node, source, weight, "NONE")
+    source, code, options = _pad_and_describe(draft, node, source, weight, "NONE")
     values = np.ascontiguousarray(weight.transpose(_ORDERS[code]))
     offsets = np.zeros(len(weight), np.float32) if bias is None else bias
     constants = [draft.number(node.input[1], values), draft.number(f"{node.name}/bias", offsets)]
@@ -72,10 +78,10 @@ def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
 
 
-def _slid(
+def _pad_and_describe(
     draft: Draft, node: onnx.NodeProto, source: int, weight: Array, activation: str
 ) -> tuple[int, str, dict[str, int]]:
-    """Return what a convolution slides over, padded if need be, its operator and its options."""
+    """Return the input, padded if TFLite needs a PAD, the operator and its options."""
     attrs = attributes_of(node)
     strides, dilations = attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1))
     window = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
@@ -110,18 +116,11 @@ def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
     rows = len(weight)
     bias = values[7] if len(values) > 7 and values[7] is not None else np.zeros(rows, np.int32)
     scales = np.array(np.broadcast_to(np.asarray(w_scale, np.float32).reshape(-1), rows))
-    return _Layer(
-        weight,
-        bias,
-        np.float32(x_scale.item()),
-        int(x_zero.item()),
-        scales,
-        np.float32(y_scale.item()),
-        int(y_zero.item()),
-    )
+    x = np.float32(x_scale.item()), int(x_zero.item())
+    return _Layer(weight, bias, *x, scales, np.float32(y_scale.item()), int(y_zero.item()))
 
 
-def _constants(
+def _add_constants(
     draft: Draft, node: onnx.NodeProto, layer: _Layer, moved: int, code: str
 ) -> tuple[int, int]:
     """Add weights and bias, for a zero point of the input that has moved; return their numbers."""
@@ -146,19 +145,7 @@ def _constants(
     return weight, number
 
 
-def _fused(draft: Draft, name: str, layer: _Layer) -> tuple[str, str]:
-    """Return the tensor that the layer makes, with the activation behind it, and its name."""
-    readers = draft.consumers.get(name, [])
-    if len(readers) != 1 or name in draft.outputs:
-        return name, "NONE"
-    activation = _activation(draft, readers[0], layer)
-    if not activation:
-        return name, "NONE"
-    draft.fused.add(readers[0].output[0])
-    return readers[0].output[0], activation
-
-
-def _activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
+def _fusible_activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
     if node.op_type == "Relu":
         return "RELU" if layer.y_zero == 0 else ""  # on int8, Relu cuts off below the integer 0
     if node.op_type != "Clip":
@@ -174,9 +161,9 @@ def _activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
 
 def bounds(draft: Draft, node: onnx.NodeProto) -> tuple[float, float]:
     """Return the constant bounds of a Clip; infinite where it has none."""
-    found = [-np.inf, np.inf]
+    limits = [-np.inf, np.inf]
     for place, name in enumerate(node.input[1:3]):
         values = draft.constant(name) if name else None
         if values is not None:
-            found[place] = float(values.item())
-    return found[0], found[1]
+            limits[place] = float(values.item())
+    return limits[0], limits[1]

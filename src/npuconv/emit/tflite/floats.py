@@ -119,23 +119,17 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     if named or counted:
         draft.emit("AVERAGE_POOL_2D", [source], [made], "Pool2DOptions", **options)
         return
-    part = draft.step("AVERAGE_POOL_2D", [source], made, table="Pool2DOptions", **options)
-    shares = _shares(stored.shape[1:3], kernel, strides, pads)
-    number = draft.number(f"{node.name}/shares", shares)
-    draft.emit("MUL", [part, number], [made], "MulOptions")
-
-
-def _shares(
-    extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
-) -> Any:
-    """Return size of the window over the values in it that are no padding, [1, H, W, 1]."""
-    counts = []
-    for axis, (extent, size, stride) in enumerate(zip(extents, kernel, strides, strict=True)):
+    pooled = draft.step("AVERAGE_POOL_2D", [source], made, table="Pool2DOptions", **options)
+    counts = []  # values of each window that are no padding, by row and by column
+    windows = zip(stored.shape[1:3], kernel, strides, strict=True)
+    for axis, (extent, size, stride) in enumerate(windows):
         real = np.pad(np.ones(extent), (pads[axis], pads[axis + 2]))
         starts = range(0, len(real) - size + 1, stride)
         counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
     area = float(kernel[0]) * float(kernel[1])
-    return (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    shares = (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    number = draft.number(f"{node.name}/shares", shares)
+    draft.emit("MUL", [pooled, number], [made], "MulOptions")
 
 
 def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -148,12 +142,12 @@ def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
 def reduction(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a reduction over constant axes."""
     attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
-    given: Any = attrs.get("axes")
-    if given is None and len(node.input) > 1 and node.input[1]:
-        given = draft.constant(node.input[1])
-        if given is None:
+    axes: Any = attrs.get("axes")
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        axes = draft.constant(node.input[1])
+        if axes is None:
             raise ModelError("axes are not constant")
-    axes = range(rank) if given is None else [int(a) % rank for a in given]
+    axes = range(rank) if axes is None else [int(axis) % rank for axis in axes]
     keep = bool(attrs.get("keepdims", 1))
     _reduce(draft, node, REDUCTIONS[node.op_type], axes, keep=keep)
 
@@ -163,8 +157,8 @@ def _reduce(
 ) -> None:
     name, rank = node.input[0], len(draft.shape(node.input[0]))
     order = draft.order([name], rank)
-    left = [axis for axis in order if axis not in axes]
-    order = order if keep or left == sorted(left) else same(rank)
+    remaining = [axis for axis in order if axis not in axes]
+    order = order if keep or remaining == sorted(remaining) else same(rank)
     source = draft.read(name, order)
     places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
     made = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
@@ -223,5 +217,5 @@ def expand(draft: Draft, node: onnx.NodeProto) -> None:
     shape = draft.shape(node.output[0])
     source = draft.read(node.input[0], same(len(shape)), len(shape))
     made = draft.store(node.output[0], same(len(shape)))
-    wanted = draft.number("shape", np.asarray(shape, np.int32))
-    draft.emit("BROADCAST_TO", [source, wanted], [made], "BroadcastToOptions")
+    extents = draft.number("shape", np.asarray(shape, np.int32))
+    draft.emit("BROADCAST_TO", [source, extents], [made], "BroadcastToOptions")

@@ -23,14 +23,13 @@ _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 
 
 def transpose(draft: Draft, node: onnx.NodeProto) -> None:
-    """Let the result be another view of what is stored."""
+    """Let the result be another view of the stored tensor."""
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     perm = list(attributes_of(node).get("perm", reversed(range(rank))))
     draft.read(name, draft.order([name], rank))
-    view = draft.view(name)
-    own = View(draft.read(name), same(rank)) if view is None else view
-    draft.alias(result, View(own.index, tuple(perm.index(axis) for axis in own.order)))
+    view = draft.view(name) or View(draft.read(name), same(rank))
+    draft.alias(result, View(view.index, tuple(perm.index(axis) for axis in view.order)))
 
 
 def reshape(draft: Draft, node: onnx.NodeProto) -> None:
@@ -71,10 +70,10 @@ def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     stored = draft.graph.tensors[source]
     if any(d != 1 for d in attrs.get("dilations", (1, 1))):
         raise ModelError("TFLite has no MaxPool with dilation")
-    kind = stored.dtype
-    lowest = np.iinfo(kind).min if kind.kind == "i" else np.finfo(kind).min
+    dtype = stored.dtype
+    lowest = np.iinfo(dtype).min if dtype.kind == "i" else np.finfo(dtype).min
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
-    fill = np.asarray(lowest, kind)
+    fill = np.asarray(lowest, dtype)
     source, padding = padded(draft, source, kernel, strides, pads_of(attrs), fill)
     made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     options = pool_options(kernel, strides, padding)
@@ -111,17 +110,12 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
         return
     if mode != "constant" or (ends < 0).any():
         raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
-    append_pad(draft, source, made, ends, _fill(draft, node, source))
-
-
-def _fill(draft: Draft, node: onnx.NodeProto, source: int) -> Array | None:
-    """Return what a Pad fills with; None for the real number 0."""
-    value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    own = draft.quantization(source)
-    zero = own.zero if own is not None else 0
-    if value is None:
-        value = np.zeros((), draft.graph.tensors[source].dtype)
-    return None if value.item() == zero else value
+    fill = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if fill is None:
+        fill = np.zeros((), draft.graph.tensors[source].dtype)
+    quantization = draft.quantization(source)
+    zero = 0 if quantization is None else quantization.zero
+    append_pad(draft, source, made, ends, None if fill.item() == zero else fill)
 
 
 def clip(draft: Draft, node: onnx.NodeProto) -> None:
@@ -135,20 +129,14 @@ def clip(draft: Draft, node: onnx.NodeProto) -> None:
         made = draft.store(result, order)
         draft.emit("RELU6" if high == 6 else "RELU", [source], [made])
         return
-    wanted = [("MAXIMUM", low)] if low > _lowest(stored.dtype) else []
-    wanted += [("MINIMUM", high)] if high < _highest(stored.dtype) else []
-    for code, bound in wanted:
+    limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
+    lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+    steps = [("MAXIMUM", low)] if low > lowest else []
+    steps += [("MINIMUM", high)] if high < highest else []
+    for code, bound in steps:
         number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
         source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
     draft.alias(result, View(source, order))
-
-
-def _lowest(dtype: np.dtype[Any]) -> float:
-    return float(np.iinfo(dtype).min) if dtype.kind == "i" else -np.inf
-
-
-def _highest(dtype: np.dtype[Any]) -> float:
-    return float(np.iinfo(dtype).max) if dtype.kind == "i" else np.inf
 
 
 def gather(draft: Draft, node: onnx.NodeProto) -> None:
@@ -166,10 +154,10 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
     if indices is not None:
         places = draft.number("indices", (indices % extents).astype(np.int32))
     else:
-        given = draft.read(node.input[1])
-        extents = extents.astype(draft.graph.tensors[given].dtype)
-        inputs = [given, draft.number("extents", extents)]
-        places = draft.step("FLOOR_MOD", inputs, given, table="FloorModOptions")
+        signed = draft.read(node.input[1])
+        extents = extents.astype(draft.graph.tensors[signed].dtype)
+        inputs = [signed, draft.number("extents", extents)]
+        places = draft.step("FLOOR_MOD", inputs, signed, table="FloorModOptions")
     made = draft.store(result, order if rank == len(shape) and not several else same(rank))
     draft.graph.tensors[made].quantization = draft.quantization(source)
     if several:
@@ -179,7 +167,7 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:
-    """Append a GATHER along an axis of what is stored."""
+    """Append a GATHER along an axis of a stored tensor."""
     places = draft.number("indices", indices.astype(np.int32))
     draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=axis)
 
@@ -205,13 +193,13 @@ def slice_(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _cut(draft: Draft, source: int, made: int, ranges: Sequence[range]) -> None:
-    """Append what takes a range of each axis of what is stored."""
+    """Append a SLICE or STRIDED_SLICE, with a range of each stored axis."""
     starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
     if all(r.step == 1 for r in ranges):
         sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
         draft.emit("SLICE", [source, starts, sizes], [made], "SliceOptions")
         return
-    # an end before the first element cannot be said but by the mask
+    # Only the mask can express an end before the first element.
     mask = sum(1 << k for k, r in enumerate(ranges) if r.stop < 0)
     stops = draft.number("end", np.asarray([max(r.stop, 0) for r in ranges], np.int32))
     steps = draft.number("strides", np.asarray([r.step for r in ranges], np.int32))
@@ -241,15 +229,15 @@ def depth_to_space(draft: Draft, node: onnx.NodeProto) -> None:
     attrs = attributes_of(node)
     block = int(attrs["blocksize"])
     source = draft.read(node.input[0], CHANNELS_LAST)
-    own = draft.quantization(source)
+    quantization = draft.quantization(source)
     channels = draft.shape(node.input[0])[1]
     if attrs.get("mode", "DCR") == "CRD" and channels > block * block:
         numbers = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
         stored = draft.graph.tensors[source]
-        made = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, own)
+        made = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, quantization)
         take(draft, source, made, 3, numbers)
         source = made
-    made = draft.store(node.output[0], CHANNELS_LAST, own)
+    made = draft.store(node.output[0], CHANNELS_LAST, quantization)
     draft.emit("DEPTH_TO_SPACE", [source], [made], "DepthToSpaceOptions", BlockSize=block)
 
 
@@ -338,7 +326,7 @@ def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
 def _scale(
     draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
 ) -> float:
-    """Return the factor of an axis: what the node says, or that of the extents."""
+    """Return the factor of an axis: the scale of the node, or the ratio of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:
