@@ -141,50 +141,46 @@ class Operators:
         self, carriers: FloatCarriers, model: onnx.ModelProto, watch: Collection[str] = ()
     ) -> None:
         self._carriers = carriers
-        self._made, self._inside = dict[str, Int8Operator](), frozenset[str]()
-        self._how = carriers.rescaling
-        if carriers.requantize not in _COMPUTED:
-            return
-        found = int8_operators(model, self._is_known)
-        self._made, self._inside = dict(found.made), found.inside - set(watch)
+        self._operators, self._inside = dict[str, Int8Operator](), frozenset[str]()
+        if carriers.requantize in _COMPUTED:
+            int8 = int8_operators(model, self._is_computed)
+            self._operators, self._inside = dict(int8.made), int8.inside - set(watch)
 
-    def _is_known(self, one: Int8Operator) -> bool:
-        if one.op not in _COMPUTED[self._carriers.requantize]:
+    def _is_computed(self, operator: Int8Operator) -> bool:
+        op = operator.op
+        if op not in _COMPUTED[self._carriers.requantize]:
             return False
-        if one.op == "Div":  # by one number it is a table
-            divisor = one.attributes["divisor"]
+        if op == "Div":  # by one number it is a table
+            divisor = operator.attributes["divisor"]
             return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
-        if one.op == "LayerNormalization":
-            axis = int(one.attributes.get("axis", -1))
-            return None not in self._extents(one.sources[0])[axis:]
-        return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
+        if op == "LayerNormalization":
+            axis = int(operator.attributes.get("axis", -1))
+            return None not in self._extents(operator.sources[0])[axis:]
+        return op not in _NEEDS_EXTENTS or None not in self._extents(operator.sources[0])[2:]
 
     def _extents(self, name: str) -> tuple[int | None, ...]:
         return self._carriers.extents(name) or (None,) * 4
 
     def rewrite(self, node: onnx.NodeProto) -> bool:
-        """Compute an operator where its result is made; leave out what is within it."""
+        """Compute an operator in place of its last node; leave out its other nodes."""
         if node.output[0] in self._inside:
             return True
-        one = self._made.get(node.output[0])
-        if one is None:
+        operator, carriers = self._operators.get(node.output[0]), self._carriers
+        if operator is None:
             return False
-        values = [self._whole(name) for name in one.sources]
-        if self._carriers.requantize == "gemmlowp":
-            made = litert.compute(one.op, one.attributes, values, one.scales)
+        inputs = []
+        for name in operator.sources:
+            stem, carrier = f"{name}/whole", carriers.carrier(name)
+            whole = carriers.step("Cast", [carrier], stem, to=TensorProto.INT64)
+            inputs.append(WholeNode(carriers, whole, stem, self._extents(name)))
+        arguments = operator.op, operator.attributes, inputs, operator.scales
+        if carriers.requantize == "gemmlowp":
+            output = litert.compute(*arguments)
         else:
-            made = shifting.compute(one.op, one.attributes, values, one.scales, self._how)
-        self._store(made, one.result)
+            output = shifting.compute(*arguments, carriers.rescaling)
+        result = carriers.new_carrier(operator.result, stored_as(TensorProto.INT8))
+        carriers.emit("Cast", [output.name], [result], to=TensorProto.FLOAT)
         return True
-
-    def _whole(self, name: str) -> WholeNode:
-        carrier, extents = self._carriers.carrier(name), self._extents(name)
-        made = self._carriers.step("Cast", [carrier], f"{name}/whole", to=TensorProto.INT64)
-        return WholeNode(self._carriers, made, f"{name}/whole", extents)
-
-    def _store(self, made: WholeNode, result: str) -> None:
-        name = self._carriers.new_carrier(result, stored_as(TensorProto.INT8))
-        self._carriers.emit("Cast", [made.name], [name], to=TensorProto.FLOAT)
 
 
 # Operator -> its inputs that hold data; None: all.
@@ -223,13 +219,19 @@ def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Run the same operator on floats, if it reads 8-bit tensors and means the same there."""
     places = DATA_INPUTS[node.op_type]
     data = [i for i, name in enumerate(node.input) if name and (places is None or i in places)]
-    known = [carriers.stored(node.input[i]) for i in data]
-    stored = [one for one in known if one is not None]
-    if not data or len(stored) < len(known) or not _means_the_same(node):
+    ranges = [carriers.stored(node.input[i]) for i in data]
+    stored = [integers for integers in ranges if integers is not None]
+    if not data or len(stored) < len(ranges):
         return False
+    if node.op_type == "Resize" and any(
+        a.s != b"nearest" for a in node.attribute if a.name == "mode"
+    ):
+        return False  # interpolates
+    if node.op_type == "MaxPool" and sum(map(bool, node.output)) != 1:
+        return False  # indices
     inputs = [carriers.carrier(name) if i in data else name for i, name in enumerate(node.input)]
-    held = _held(carriers, node, stored)
-    outputs = [carriers.new_carrier(name, held) if name else "" for name in node.output]
+    result = _output_range(carriers, node, stored)
+    outputs = [carriers.new_carrier(name, result) if name else "" for name in node.output]
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:], copy.output[:] = inputs, outputs
@@ -237,17 +239,10 @@ def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _means_the_same(node: onnx.NodeProto) -> bool:
-    """Return whether the node computes the same on floats: no interpolation, no indices."""
-    if node.op_type == "Resize":
-        return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
-    return node.op_type != "MaxPool" or sum(map(bool, node.output)) == 1
-
-
-def _held(carriers: FloatCarriers, node: onnx.NodeProto, data: list[Stored]) -> Stored:
+def _output_range(carriers: FloatCarriers, node: onnx.NodeProto, data: list[Stored]) -> Stored:
     """Return type and range of the integers that can come out."""
     dtype = data[0].dtype
-    low, high = min(one.low for one in data), max(one.high for one in data)
+    low, high = min(integers.low for integers in data), max(integers.high for integers in data)
     if node.op_type == "Relu":
         return Stored(dtype, max(low, 0), max(high, 0))
     if node.op_type == "Clip":
@@ -340,8 +335,8 @@ def _qparams(carriers: FloatCarriers, node: onnx.NodeProto) -> tuple[Array | Non
     """Return scale and zero point, as scalars where there is one for all; None if not constant."""
     blocked = any(a.name == "block_size" and a.i for a in node.attribute)
     scale = carriers.constant(node.input[1])
-    given = len(node.input) > 2 and node.input[2]
-    zero = carriers.constant(node.input[2]) if given else _default_zero(carriers, node)
+    has_zero = len(node.input) > 2 and node.input[2]
+    zero = carriers.constant(node.input[2]) if has_zero else _default_zero(carriers, node)
     if blocked or scale is None or zero is None or scale.dtype != np.float32:
         return None, None
     scale = scale.reshape(()) if scale.size == 1 else scale
