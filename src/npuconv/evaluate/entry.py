@@ -146,6 +146,15 @@ def _report(
 ) -> schema.VerifyReport:
     samples, total = work.samples, measured.total
     sqnr = -math.inf if total.sqnr_db is None else total.sqnr_db
+    labelled = None
+    if work.score is not None:
+        count, ours, theirs = work.score.shares
+        labelled = schema.Labelled(
+            output=work.before.outputs[0],
+            samples=count,
+            float_top1=round(ours, 4),
+            int8_top1=round(theirs, 4),
+        )
     return schema.VerifyReport(
         tool=Tool(version=__version__),
         float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
@@ -170,7 +179,7 @@ def _report(
         layers=layers,
         layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
         unmatched=work.matches.unmatched,
-        labelled=_labelled(work.score, work.before) if work.score is not None else None,
+        labelled=labelled,
         min_sqnr_db=min_sqnr,
         passed=min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr,
     )
@@ -186,38 +195,24 @@ def _errors(stats: Stats) -> dict[str, float | None]:
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
-    ours, theirs = map(_range, stats.ranges)
+    ranges = [  # to 4 digits; None where no value was finite
+        (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
+        for low, high in stats.ranges
+    ]
     return schema.VerifiedLayer(
         name=layer.name,
         tensor=layer.tensor,
         note=layer.note,
-        float_range=ours,
-        int8_range=theirs,
+        float_range=ranges[0],
+        int8_range=ranges[1],
         **_errors(stats),
-    )
-
-
-def _range(ends: tuple[float, float]) -> tuple[float, float] | None:
-    """Return a range to 4 digits; None where no value was finite."""
-    if ends[0] > ends[1]:
-        return None
-    return float(f"{ends[0]:.4g}"), float(f"{ends[1]:.4g}")
-
-
-def _labelled(score: Score, before: Opened) -> schema.Labelled:
-    count, ours, theirs = score.shares
-    return schema.Labelled(
-        output=before.outputs[0],
-        samples=count,
-        float_top1=round(ours, 4),
-        int8_top1=round(theirs, 4),
     )
 
 
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
-    found = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
-    found += [assumed] if assumed else []
+    texts = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
+    texts += [assumed] if assumed else []
     if measured.places and measured.total.cosine is None:
-        found.append("an output is all zeros or not finite")
-    return (*found, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)
+        texts.append("an output is all zeros or not finite")
+    return (*texts, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

@@ -53,7 +53,14 @@ class TfliteSession:
     """
 
     def __init__(self, data: bytes, name: str) -> None:
-        runtime = _runtime()
+        try:
+            runtime = importlib.import_module("ai_edge_litert.interpreter")
+        except ImportError:
+            raise UsageError(
+                f"{_PURPOSE}: LiteRT (ai-edge-litert) is not installed",
+                hint="pip install 'npuconv[litert]'; or verify the ONNX model that "
+                "convert -o NAME.onnx writes, which has the same integers",
+            ) from None
         self._name, self._lock = name, Lock()
         try:
             self._interpreter = runtime.Interpreter(
@@ -100,17 +107,6 @@ class TfliteSession:
                 for end in self._outputs
                 if end.name in outputs
             }
-
-
-def _runtime() -> Any:
-    try:
-        return importlib.import_module("ai_edge_litert.interpreter")
-    except ImportError:
-        raise UsageError(
-            f"{_PURPOSE}: LiteRT (ai-edge-litert) is not installed",
-            hint="pip install 'npuconv[litert]'; or verify the ONNX model that "
-            "convert -o NAME.onnx writes, which has the same integers",
-        ) from None
 
 
 def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_Held]:
