@@ -31,8 +31,8 @@ _SHAPED = ("Div", "LayerNormalization", "PRelu")
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return the attributes of a node, texts decoded."""
-    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}
+    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 @dataclass(frozen=True)

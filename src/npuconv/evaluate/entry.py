@@ -74,25 +74,25 @@ def verify(
         UsageError: the first is an int8 model, and the second is none.
         CalibrationError: samples or labels that cannot be used.
     """
-    chosen = make_options(options)
+    settings = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_int8(int8_model)
     warnings = check_order(before, after)
     check_interface(before, after)
-    found, assumed = choose_samples((before, after), data, chosen, samples, classes)
+    feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
-    found = replace(found, notes=tuple(others(found.notes, labels, path)))
-    work = _Work(before, after, matches, found, score, progress)
+    feeds = replace(feeds, notes=tuple(others(feeds.notes, labels, path)))
+    work = _Verification(before, after, matches, feeds, score, progress)
     measured, layers = work.run()
-    warnings += _warnings(found, assumed, measured)
+    warnings += _warnings(feeds, assumed, measured)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     return _report(work, measured, layers, warnings, min_sqnr)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Verification:
     """Both models, their samples and labels."""
 
     before: Opened
@@ -138,7 +138,7 @@ class _Work:
 
 
 def _report(
-    work: _Work,
+    work: _Verification,
     measured: Measured,
     layers: tuple[schema.VerifiedLayer, ...],
     warnings: tuple[str, ...],

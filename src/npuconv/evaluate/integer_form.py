@@ -153,7 +153,7 @@ def _is_integer(model: Model, conv: Node) -> bool:
 def _only_moves(node: Node) -> bool:
     """Return whether a node passes on int8 of one scale, were it not for the conversions."""
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
-    scaled = all(one is not None and _has_one_scale(one, "int8") for one in sources)
+    scaled = all(node is not None and _has_one_scale(node, "int8") for node in sources)
     centred = scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
     return centred and passes_int8(node, {id(tensor) for tensor in data_inputs(node)})
 

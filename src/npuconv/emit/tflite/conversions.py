@@ -80,8 +80,8 @@ def quantize(draft: Draft, node: onnx.NodeProto) -> None:
         ratios = (np.float64(device[0]) / scales).astype(np.float32)
         offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
         source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))
-    made = draft.store(result, order, quantization)
-    draft.emit("QUANTIZE", [source], [made], "QuantizeOptions")
+    output = draft.store(result, order, quantization)
+    draft.emit("QUANTIZE", [source], [output], "QuantizeOptions")
 
 
 def dequantize(draft: Draft, node: onnx.NodeProto) -> None:
@@ -92,16 +92,16 @@ def dequantize(draft: Draft, node: onnx.NodeProto) -> None:
     device = draft.quantization(source)
     scales, zeros = _parameters(draft, node)
     if device is None or (scales.size == 1 and device.scale == scales and device.zero == zeros):
-        made = draft.store(result, order)
-        draft.emit("DEQUANTIZE", [source], [made], "DequantizeOptions")
+        output = draft.store(result, order)
+        draft.emit("DEQUANTIZE", [source], [output], "DequantizeOptions")
         return
     shape = draft.graph.tensors[source].shape
     plain = draft.add(f"{result}/nominal", shape, np.float32)
     draft.emit("DEQUANTIZE", [source], [plain], "DequantizeOptions")
     ratios = (scales / np.float64(device.scale)).astype(np.float32)
     offsets = ((device.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
-    made = draft.store(result, order)
-    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), made)
+    output = draft.store(result, order)
+    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), output)
 
 
 def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
@@ -123,15 +123,17 @@ def _along(node: onnx.NodeProto, values: Array, order: Order) -> Array:
 
 
 def _affine(
-    draft: Draft, source: int, ratios: Array, offsets: Array, made: int | None = None
+    draft: Draft, source: int, ratios: Array, offsets: Array, output: int | None = None
 ) -> int:
-    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``made``."""
+    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``output``."""
     like = draft.graph.tensors[source]
     steps = [("MUL", ratios)] if (ratios != 1).any() else []
     steps += [("ADD", offsets)] if offsets.any() else []
     for place, (code, values) in enumerate(steps or [("MUL", ratios)]):
         last = place >= len(steps) - 1
-        result = made if last and made is not None else draft.add(like.name, like.shape, like.dtype)
+        result = (
+            output if last and output is not None else draft.add(like.name, like.shape, like.dtype)
+        )
         number = draft.number(f"{like.name}/{code.lower()}", values)
         draft.emit(code, [source, number], [result], f"{code.title()}Options")
         source = result

@@ -54,9 +54,9 @@ def convolve(draft: Draft, node: onnx.NodeProto) -> None:
             result, activation = consumers[0].output[0], fused
             draft.fused.add(result)
     source, code, options = _pad_and_describe(draft, node, source, layer.weight, activation)
-    made = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
+    output = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
     constants = _add_constants(draft, node, layer, stored.zero - layer.x_zero, code)
-    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+    draft.emit(code, [source, *constants], [output], _TABLES[code], **options)
 
 
 def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
@@ -74,8 +74,8 @@ def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
     values = np.ascontiguousarray(weight.transpose(_ORDERS[code]))
     offsets = np.zeros(len(weight), np.float32) if bias is None else bias
     constants = [draft.number(node.input[1], values), draft.number(f"{node.name}/bias", offsets)]
-    made = draft.store(node.output[0], CHANNELS_LAST)
-    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+    output = draft.store(node.output[0], CHANNELS_LAST)
+    draft.emit(code, [source, *constants], [output], _TABLES[code], **options)
 
 
 def _pad_and_describe(

@@ -170,10 +170,10 @@ class Draft:
 
     def sibling(self, name: str, stem: str, quantization: Quantization) -> str:
         """Make up an ONNX tensor of the shape and type of another; return its name."""
-        made = f"{name}/{stem}"
-        self._infos[made] = self._infos[name]
-        self.scales[made] = quantization
-        return made
+        sibling = f"{name}/{stem}"
+        self._infos[sibling] = self._infos[name]
+        self.scales[sibling] = quantization
+        return sibling
 
     def alias(self, name: str, view: View) -> None:
         """Let an ONNX tensor be one that is stored already."""
@@ -282,11 +282,11 @@ class Draft:
         tensor = self.graph.tensors[index]
         return self.add(tensor.name, shape, tensor.dtype, quantization=tensor.quantization)
 
-    def reshape(self, source: int, made: int) -> None:
+    def reshape(self, source: int, output: int) -> None:
         """Append a RESHAPE."""
-        shape = self.graph.tensors[made].shape
+        shape = self.graph.tensors[output].shape
         extents = self.number("shape", np.asarray(shape, np.int32))
-        self.emit("RESHAPE", [source, extents], [made], "ReshapeOptions", NewShape=shape)
+        self.emit("RESHAPE", [source, extents], [output], "ReshapeOptions", NewShape=shape)
 
     def _reordered(self, view: View, order: Order) -> int:
         """Append a RESHAPE or a TRANSPOSE of a stored tensor into another order."""

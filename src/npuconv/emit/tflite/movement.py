@@ -39,8 +39,8 @@ def reshape(draft: Draft, node: onnx.NodeProto) -> None:
     if draft.graph.tensors[source].shape == draft.shape(result):
         draft.alias(result, View(source, same(len(draft.shape(result)))))
         return
-    made = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
-    draft.reshape(source, made)
+    output = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
+    draft.reshape(source, output)
 
 
 def identity(draft: Draft, node: onnx.NodeProto) -> None:
@@ -56,11 +56,11 @@ def concat(draft: Draft, node: onnx.NodeProto) -> None:
     rank = len(draft.shape(result))
     order = draft.order(node.input, rank)
     sources = [draft.read(name, order) for name in node.input]
-    made = draft.store(result, order, draft.quantization(sources[0]))
+    output = draft.store(result, order, draft.quantization(sources[0]))
     axis = order.index(int(attributes_of(node)["axis"]) % rank)
     none = enumerator("ActivationFunctionType", "NONE")
     options = {"Axis": axis, "FusedActivationFunction": none}
-    draft.emit("CONCATENATION", sources, [made], "ConcatenationOptions", **options)
+    draft.emit("CONCATENATION", sources, [output], "ConcatenationOptions", **options)
 
 
 def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -75,9 +75,9 @@ def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
     fill = np.asarray(lowest, dtype)
     source, padding = padded(draft, source, kernel, strides, pads_of(attrs), fill)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     options = pool_options(kernel, strides, padding)
-    draft.emit("MAX_POOL_2D", [source], [made], "Pool2DOptions", **options)
+    draft.emit("MAX_POOL_2D", [source], [output], "Pool2DOptions", **options)
 
 
 def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) -> dict[str, int]:
@@ -101,12 +101,12 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], rank)
     source = draft.read(node.input[0], order)
     ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
-    made = draft.store(result, order, draft.quantization(source))
+    output = draft.store(result, order, draft.quantization(source))
     mode = attributes_of(node).get("mode", "constant")
     if mode == "reflect":
         kind = enumerator("MirrorPadMode", "REFLECT")
         places = draft.number("paddings", ends)
-        draft.emit("MIRROR_PAD", [source, places], [made], "MirrorPadOptions", Mode=kind)
+        draft.emit("MIRROR_PAD", [source, places], [output], "MirrorPadOptions", Mode=kind)
         return
     if mode != "constant" or (ends < 0).any():
         raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
@@ -115,7 +115,7 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
         fill = np.zeros((), draft.graph.tensors[source].dtype)
     quantization = draft.quantization(source)
     zero = 0 if quantization is None else quantization.zero
-    append_pad(draft, source, made, ends, None if fill.item() == zero else fill)
+    append_pad(draft, source, output, ends, None if fill.item() == zero else fill)
 
 
 def clip(draft: Draft, node: onnx.NodeProto) -> None:
@@ -126,8 +126,8 @@ def clip(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(name, order)
     stored = draft.graph.tensors[source]
     if stored.quantization is None and low == 0 and high in (6, np.inf):
-        made = draft.store(result, order)
-        draft.emit("RELU6" if high == 6 else "RELU", [source], [made])
+        output = draft.store(result, order)
+        draft.emit("RELU6" if high == 6 else "RELU", [source], [output])
         return
     limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
     lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
@@ -158,18 +158,18 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
         extents = extents.astype(draft.graph.tensors[signed].dtype)
         inputs = [signed, draft.number("extents", extents)]
         places = draft.step("FLOOR_MOD", inputs, signed, table="FloorModOptions")
-    made = draft.store(result, order if rank == len(shape) and not several else same(rank))
-    draft.graph.tensors[made].quantization = draft.quantization(source)
+    output = draft.store(result, order if rank == len(shape) and not several else same(rank))
+    draft.graph.tensors[output].quantization = draft.quantization(source)
     if several:
-        draft.emit("GATHER_ND", [source, places], [made], "GatherNdOptions")
+        draft.emit("GATHER_ND", [source, places], [output], "GatherNdOptions")
     else:
-        draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=order.index(axis))
+        draft.emit("GATHER", [source, places], [output], "GatherOptions", Axis=order.index(axis))
 
 
-def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:
+def take(draft: Draft, source: int, output: int, axis: int, indices: Array) -> None:
     """Append a GATHER along an axis of a stored tensor."""
     places = draft.number("indices", indices.astype(np.int32))
-    draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=axis)
+    draft.emit("GATHER", [source, places], [output], "GatherOptions", Axis=axis)
 
 
 def slice_(draft: Draft, node: onnx.NodeProto) -> None:
@@ -187,17 +187,17 @@ def slice_(draft: Draft, node: onnx.NodeProto) -> None:
         parts[axis] = slice(int(start), last, int(step))
     order = draft.order([name], rank)
     source = draft.read(name, order)
-    made = draft.store(result, order, draft.quantization(source))
+    output = draft.store(result, order, draft.quantization(source))
     ranges = [range(shape[axis])[parts[axis]] for axis in order]
-    _cut(draft, source, made, ranges)
+    _cut(draft, source, output, ranges)
 
 
-def _cut(draft: Draft, source: int, made: int, ranges: Sequence[range]) -> None:
+def _cut(draft: Draft, source: int, output: int, ranges: Sequence[range]) -> None:
     """Append a SLICE or STRIDED_SLICE, with a range of each stored axis."""
     starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
     if all(r.step == 1 for r in ranges):
         sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
-        draft.emit("SLICE", [source, starts, sizes], [made], "SliceOptions")
+        draft.emit("SLICE", [source, starts, sizes], [output], "SliceOptions")
         return
     # Only the mask can express an end before the first element.
     mask = sum(1 << k for k, r in enumerate(ranges) if r.stop < 0)
@@ -205,7 +205,7 @@ def _cut(draft: Draft, source: int, made: int, ranges: Sequence[range]) -> None:
     steps = draft.number("strides", np.asarray([r.step for r in ranges], np.int32))
     options = {"BeginMask": 0, "EndMask": mask}
     inputs = [source, starts, stops, steps]
-    draft.emit("STRIDED_SLICE", inputs, [made], "StridedSliceOptions", **options)
+    draft.emit("STRIDED_SLICE", inputs, [output], "StridedSliceOptions", **options)
 
 
 def split(draft: Draft, node: onnx.NodeProto) -> None:
@@ -217,10 +217,10 @@ def split(draft: Draft, node: onnx.NodeProto) -> None:
     source, start = draft.read(name, order), 0
     for result in node.output:
         stop = start + draft.shape(result)[axis]
-        made = draft.store(result, order, draft.quantization(source))
+        output = draft.store(result, order, draft.quantization(source))
         full = [range(shape[k]) for k in order]
         full[order.index(axis)] = range(start, stop)
-        _cut(draft, source, made, full)
+        _cut(draft, source, output, full)
         start = stop
 
 
@@ -234,19 +234,19 @@ def depth_to_space(draft: Draft, node: onnx.NodeProto) -> None:
     if attrs.get("mode", "DCR") == "CRD" and channels > block * block:
         numbers = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
         stored = draft.graph.tensors[source]
-        made = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, quantization)
-        take(draft, source, made, 3, numbers)
-        source = made
-    made = draft.store(node.output[0], CHANNELS_LAST, quantization)
-    draft.emit("DEPTH_TO_SPACE", [source], [made], "DepthToSpaceOptions", BlockSize=block)
+        output = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, quantization)
+        take(draft, source, output, 3, numbers)
+        source = output
+    output = draft.store(node.output[0], CHANNELS_LAST, quantization)
+    draft.emit("DEPTH_TO_SPACE", [source], [output], "DepthToSpaceOptions", BlockSize=block)
 
 
 def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
     source = draft.read(node.input[0], CHANNELS_LAST)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     block = int(attributes_of(node)["blocksize"])
-    draft.emit("SPACE_TO_DEPTH", [source], [made], "SpaceToDepthOptions", BlockSize=block)
+    draft.emit("SPACE_TO_DEPTH", [source], [output], "SpaceToDepthOptions", BlockSize=block)
 
 
 def resize(draft: Draft, node: onnx.NodeProto) -> None:
@@ -263,22 +263,24 @@ def resize(draft: Draft, node: onnx.NodeProto) -> None:
         _interpolate(draft, node)
         return
     source = draft.read(node.input[0], CHANNELS_LAST)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     places = [_nearest(draft, node, axis) for _, axis in _AXES]
     plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
-        _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, made)
+        _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, output)
         return
     stored = draft.graph.tensors[source]
     shape = (stored.shape[0], after[2], *stored.shape[2:])
     rows = draft.add(f"{stored.name}/rows", shape, stored.dtype, None, stored.quantization)
     take(draft, source, rows, 1, places[0])
-    take(draft, rows, made, 2, places[1])
+    take(draft, rows, output, 2, places[1])
 
 
-def _to_size(draft: Draft, code: str, table: str, source: int, made: int, **options: bool) -> None:
-    size = draft.number("size", np.asarray(draft.graph.tensors[made].shape[1:3], np.int32))
-    draft.emit(code, [source, size], [made], table, **options)
+def _to_size(
+    draft: Draft, code: str, table: str, source: int, output: int, **options: bool
+) -> None:
+    size = draft.number("size", np.asarray(draft.graph.tensors[output].shape[1:3], np.int32))
+    draft.emit(code, [source, size], [output], table, **options)
 
 
 def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
@@ -295,14 +297,14 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
     if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
         source = draft.read(name, CHANNELS_LAST)
-        made = draft.store(result, CHANNELS_LAST, draft.quantization(source))
+        output = draft.store(result, CHANNELS_LAST, draft.quantization(source))
         options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
-        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, output, **options)
         return
     left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
     part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
-    made, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
-    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), made)):
+    output, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), output)):
         draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
 
 

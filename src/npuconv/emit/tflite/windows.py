@@ -72,19 +72,19 @@ def padded(
     top, left, bottom, right = pads
     ends = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
     shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
-    made = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
-    pad(draft, source, made, ends, fill)
-    return made, enumerator("Padding", "VALID")
+    output = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
+    pad(draft, source, output, ends, fill)
+    return output, enumerator("Padding", "VALID")
 
 
-def pad(draft: Draft, source: int, made: int, ends: Array, fill: Array | None) -> None:
+def pad(draft: Draft, source: int, output: int, ends: Array, fill: Array | None) -> None:
     """Append a PAD, or a PADV2 where the value is not the real number 0."""
     places = draft.number("paddings", ends)
     if fill is None:
-        draft.emit("PAD", [source, places], [made], "PadOptions")
+        draft.emit("PAD", [source, places], [output], "PadOptions")
         return
     value = draft.number("fill", fill.reshape(()), draft.quantization(source))
-    draft.emit("PADV2", [source, places, value], [made], "PadV2Options")
+    draft.emit("PADV2", [source, places, value], [output], "PadV2Options")
 
 
 def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:

@@ -54,8 +54,8 @@ class WholeNode(Whole):
         return self.carriers.add(f"{self.stem}/number", np.asarray(values, np.int64))
 
     def _node(self, op: str, names: list[str], **attrs: Any) -> WholeNode:
-        made = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attrs)
-        return WholeNode(self.carriers, made, self.stem)
+        name = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attrs)
+        return WholeNode(self.carriers, name, self.stem)
 
     def _step(self, op: str, *inputs: WholeNode | ArrayLike, **attrs: Any) -> WholeNode:
         return self._node(op, [self.name, *map(self._number, inputs)], **attrs)
@@ -119,9 +119,8 @@ class WholeNode(Whole):
 
     def product(self, other: WholeNode) -> WholeNode:
         """Return the matrix product, in float64."""
-        wide = self._cast(TensorProto.DOUBLE)
-        made = wide._step("MatMul", other._cast(TensorProto.DOUBLE))
-        return made._cast(TensorProto.INT64)
+        left, right = (factor._cast(TensorProto.DOUBLE) for factor in (self, other))
+        return left._step("MatMul", right)._cast(TensorProto.INT64)
 
     def windows(
         self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
