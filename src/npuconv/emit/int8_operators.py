@@ -25,7 +25,7 @@ _LISTS = {
     "Div": {1: "divisor"}, "LayerNormalization": {1: "scale", 2: "bias"}, "PRelu": {1: "alpha"},
     "ReduceMean": {1: "axes"}, "Resize": {2: "scales", 3: "sizes"},
 }  # fmt: skip
-# Whose shape says which axis they are of.
+# Operators whose constants keep their shape, which determines the axis.
 _SHAPED = ("Div", "LayerNormalization", "PRelu")
 
 
@@ -135,18 +135,18 @@ class _Ends:
 class Int8Operators:
     """The int8 operators of a model."""
 
-    made: Mapping[str, Int8Operator]  # by the int8 tensor that they make
+    by_result: Mapping[str, Int8Operator]  # by the int8 tensor that they make
     inside: frozenset[str]  # names of float tensors that only they make or read
 
 
 def int8_operators(
-    model: onnx.ModelProto, wanted: Callable[[Int8Operator], bool] = lambda _: True
+    model: onnx.ModelProto, accept: Callable[[Int8Operator], bool] = lambda _: True
 ) -> Int8Operators:
     """Return the operators of a model that its metadata say the device computes in int8.
 
     Args:
         model: read, not changed.
-        wanted: whether one of them is.
+        accept: whether to return an operator.
     """
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model)
@@ -155,7 +155,7 @@ def int8_operators(
         # Integer operators are the device's; float ones between conversions may be the host's.
         integer = node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv"
         operator = graph.read(node) if node.name in names or integer else None
-        if operator is not None and wanted(operator):
+        if operator is not None and accept(operator):
             operators[operator.result] = operator
     nodes = {id(operator.node) for operator in operators.values()}
     outputs = {info.name for info in model.graph.output}

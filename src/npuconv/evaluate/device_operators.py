@@ -134,7 +134,7 @@ def rescaling(how: Requantize) -> Rescaling:
 
 def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[DeviceOperator]:
     """Yield the operators with constant scales that the target lists, in the order of the model."""
-    graph, operators = _Graph(model), Int8Graph(model)
+    graph, operators = _FloatGraph(model), Int8Graph(model)
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
             operator = _read_region(graph, node)
@@ -147,10 +147,10 @@ def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[DeviceO
             yield operator
 
 
-_ALONE = {*_RUN, *FUNCTIONS}  # integer operators that stand for these
+_ALONE = {*_RUN, *FUNCTIONS}  # float operators that have an integer form
 
 
-class _Graph:
+class _FloatGraph:
     """Constants and makers of tensors."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -174,7 +174,7 @@ def _read_integer_operator(op: Int8Operator | None) -> DeviceOperator | None:
     return DeviceOperator(op.name, op.op, *ends, steps=table)
 
 
-def _read_region(graph: _Graph, quantizer: onnx.NodeProto) -> DeviceOperator | None:
+def _read_region(graph: _FloatGraph, quantizer: onnx.NodeProto) -> DeviceOperator | None:
     """Return the float operators between conversions that make an int8 tensor from others."""
     nodes, dequantized = _collect_region(graph, quantizer.input[0])
     if not nodes:
@@ -210,7 +210,7 @@ def _is_defined(op: DeviceOperator, dequantized: Sequence[str]) -> bool:
     return op.op == "ReduceMean" or not op.floats  # a float constant among them is the host's
 
 
-def _collect_region(graph: _Graph, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
+def _collect_region(graph: _FloatGraph, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
     """Return the float operators that make a tensor, in order, and the dequantized they read.
 
     Returns:
@@ -240,7 +240,7 @@ _LONGEST = 32  # operators and values of one region, beyond which none is looked
 
 
 def _read_steps(
-    graph: _Graph, nodes: Sequence[onnx.NodeProto], dequantized: Sequence[str]
+    graph: _FloatGraph, nodes: Sequence[onnx.NodeProto], dequantized: Sequence[str]
 ) -> list[Step] | None:
     """Return the operators as steps of a function of one value; None where they are none."""
 

@@ -1,4 +1,4 @@
-"""Models in the ``qdq`` form, read as integer operators: what a device makes of the conversions."""
+"""Models in the ``qdq`` form, read as the integer operators that a device computes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ACTIVATIONS = ("Relu", "Clip")
 def in_integers(opened: Opened) -> Opened:
     """Return the model with QLinearConv for each Conv between conversions of int8.
 
-    What moves or compares integers of one scale runs on int8, too. These are the integers of
+    Operators that move or compare integers of one scale run on int8, too. The integers are those of
     ``--format qoperator``; onnxruntime, too, fuses the conversions so. Other operators stay between
     theirs, and a model without such a Conv stays as it is.
     """

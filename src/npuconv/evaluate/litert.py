@@ -32,7 +32,7 @@ class _FileTensor:
     number: int  # of its tensor in the file
     dtype: Any
     shape: tuple[int, ...]  # as it is stored
-    order: tuple[int, ...]  # axis k of what is stored is axis ``order[k]`` of the ONNX tensor
+    order: tuple[int, ...]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
 
     @classmethod
     def of(cls, name: str, detail: Mapping[str, Any], order: Sequence[int]) -> _FileTensor:

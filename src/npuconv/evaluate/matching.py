@@ -170,7 +170,7 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
             entries = []
         layers = [LayerPair(**{**entry, "channels": tuple(entry["channels"])}) for entry in entries]
     else:
-        floats = _Graph(float_model)
+        floats = _TensorReaders(float_model)
         layers = [_behind_activation(layer, floats) for layer in _inferred_layers(int8_model)]
     tensors = {name for node in float_model.graph.node for name in node.output}
     stored = {name for node in int8_model.graph.node for name in node.output}
@@ -183,7 +183,7 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 
 def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
     """Yield integer tensors that end a layer, with the scale in the graph."""
-    graph = _Graph(model)
+    graph = _TensorReaders(model)
     for node in model.graph.node:
         if node.op_type not in _LAYERS:
             continue
@@ -207,7 +207,7 @@ def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
             yield LayerPair(node.name or last, tensor, stored, scale, zeros, axis=int(axis))
 
 
-def _behind_activation(layer: LayerPair, floats: _Graph) -> LayerPair:
+def _behind_activation(layer: LayerPair, floats: _TensorReaders) -> LayerPair:
     """End a layer behind its Relu where its zero point is the least integer: it saturates."""
     zeros = np.asarray(layer.zero_point)
     reader = floats.sole_reader(layer.tensor)
@@ -217,7 +217,7 @@ def _behind_activation(layer: LayerPair, floats: _Graph) -> LayerPair:
     return replace(layer, tensor=reader.output[0]) if saturates else layer
 
 
-class _Graph:
+class _TensorReaders:
     """Readers of the tensors of a graph, and its constants."""
 
     def __init__(self, model: onnx.ModelProto) -> None:

@@ -21,7 +21,7 @@ from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
 from npuconv.evaluate.subgraphs import (
     EIGHT_BITS,
-    Part,
+    ModelPart,
     cut,
     element_types,
     reads,
@@ -118,7 +118,7 @@ def _write_part(
     opened: Opened,
     folder: Path,
     number: int,
-    part: Part,
+    part: ModelPart,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> schema.PartEntry:
     """Write a part as a model; return its row of the manifest."""
@@ -137,7 +137,7 @@ def _write_part(
 
 
 def _part_model(
-    opened: Opened, part: Part, types: Mapping[str, onnx.TypeProto.Tensor]
+    opened: Opened, part: ModelPart, types: Mapping[str, onnx.TypeProto.Tensor]
 ) -> onnx.ModelProto:
     """Return the nodes of a part as a model.
 
@@ -177,7 +177,7 @@ def _info(name: str, kind: onnx.TypeProto.Tensor) -> onnx.ValueInfoProto:
 
 
 def _crossing_tensors(
-    opened: Opened, parts: Sequence[Part], types: Mapping[str, onnx.TypeProto.Tensor]
+    opened: Opened, parts: Sequence[ModelPart], types: Mapping[str, onnx.TypeProto.Tensor]
 ) -> tuple[schema.CrossingTensor, ...]:
     """Return a row for each tensor between parts, or between a part and the caller."""
     names = [*opened.inputs, *(n for p in parts for n in (*p.inputs, *p.outputs)), *opened.outputs]

@@ -1,12 +1,12 @@
-"""Parts of an int8 model: what the device runs at once, and what the host does in between.
+"""Parts of an int8 model: subgraphs that the device runs at once, and those of the host between.
 
-A node is of the device where all that it reads and makes, besides constants, is 8-bit, and the
-target lists its operator or fuses it with the convolution before it. So is an operator that the
-device computes in int8, but that the file spells out: with the conversions around it, it is a
-*region*, from DequantizeLinear to QuantizeLinear. Each node has a level: how often the longest path
-to it has changed sides. Nodes of the host with one level are one part; those of the device are one
-part for each connected piece. An edge never leads to a lower level, so the parts can run one after
-the other.
+A node belongs to the device if its inputs and outputs, besides constants, are 8-bit, and the target
+lists its operator or fuses it with the convolution before it. A float operator that the device
+computes in int8 belongs to the device with the conversions around it: this is a *region*, from
+DequantizeLinear to QuantizeLinear. Each node has a level: how often the longest path to it has
+changed sides. Nodes of the host with one level are one part; those of the device are one part for
+each connected piece. An edge never leads to a lower level, so the parts can run one after the
+other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST = 64  # nodes of a region, beyond which none is looked for
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """Some nodes of a model that run at once on one side."""
 
     side: Side  # device or host
@@ -45,7 +45,7 @@ class Part:
     outputs: tuple[str, ...]  # tensors that it makes for other parts or for the caller
 
 
-def cut(model: onnx.ModelProto, target: Target) -> list[Part]:
+def cut(model: onnx.ModelProto, target: Target) -> list[ModelPart]:
     """Cut a model into parts of the device and of the host, in the order in which they run."""
     sides = _sides(model, target)
     levels = _levels(model.graph, sides)
@@ -67,7 +67,7 @@ def cut(model: onnx.ModelProto, target: Target) -> list[Part]:
     ]
     constants = {t.name for t in model.graph.initializer}
     outputs = tuple(o.name for o in model.graph.output if o.name in constants)
-    return parts + ([Part("host", (), (), outputs)] if outputs else [])
+    return parts + ([ModelPart("host", (), (), outputs)] if outputs else [])
 
 
 def with_own_conversions(model: onnx.ModelProto, target: Target) -> onnx.ModelProto:
@@ -222,13 +222,13 @@ def _levels(graph: onnx.GraphProto, sides: Sequence[Side]) -> list[int]:
 
 def _part(
     graph: onnx.GraphProto, side: Side, nodes: Sequence[int], readers: Mapping[str, set[int]]
-) -> Part:
+) -> ModelPart:
     outputs = [name for k in nodes for name in graph.node[k].output if name]
     local = {*outputs, *(t.name for t in graph.initializer)}
     read = dict.fromkeys(name for k in nodes for name in reads(graph.node[k]))
     exported = {o.name for o in graph.output}
     exported |= {name for name in outputs if readers.get(name, set()) - set(nodes)}
-    return Part(
+    return ModelPart(
         side,
         tuple(nodes),
         tuple(name for name in read if name not in local),

@@ -67,7 +67,7 @@ def vectors(
 ) -> Vectors:
     """Write integer input and output of every int8 convolution, as the device computes it.
 
-    So for other integer operators, and functions between conversions, that the target lists.
+    Other integer operators, and functions between conversions, that the target lists are included.
 
     Args:
         model: in the form ``qoperator`` or ``qdq``.

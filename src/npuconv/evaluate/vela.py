@@ -42,7 +42,7 @@ def require(next_command: str, form: str) -> list[str]:
 
 
 def estimate(data: bytes, command: Sequence[str]) -> VelaEstimate:
-    """Compile a TFLite file in a temporary folder; return what Vela says of it."""
+    """Compile a TFLite file in a temporary folder; return the estimates of Vela."""
     with tempfile.TemporaryDirectory(prefix="npuconv-") as name:
         folder = Path(name)
         file = folder / "model.tflite"

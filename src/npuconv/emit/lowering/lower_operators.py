@@ -28,7 +28,7 @@ _INTEGER = {
     "MatMul": "QLinearMatMul",
 }
 _STANDARD = ("QLinearMatMul",)
-_OLDEST_SOFTMAX = 13  # before, it flattened what is behind its axis
+_OLDEST_SOFTMAX = 13  # before, it flattened the axes behind its axis
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))

@@ -1,4 +1,4 @@
-"""Run on int8 tensors what gives the same integers there.
+"""Run operators on int8 tensors if their integers are the same there.
 
 Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
 only move or compare numbers. Bounds and fill values are rounded to the same scale.
@@ -74,7 +74,7 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     for index in {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ()):
         value = query.constant_input(node, index)
         if value is None and node.op == "Pad" and zero is not None and zero.any():
-            value = np.zeros((), np.float32)  # what it fills with unless told; int8 0 is no 0 here
+            value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here
         if value is not None and scale is not None and zero is not None:
             rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)

@@ -20,7 +20,7 @@ _ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of wei
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _QuantizedLayer:
     """A QLinearConv, its constants read; zero points are int."""
 
     weight: Array
@@ -101,7 +101,7 @@ def _pad_and_describe(
     return source, "CONV_2D", options
 
 
-def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
+def _read(draft: Draft, node: onnx.NodeProto) -> _QuantizedLayer:
     """Read the constants of a layer.
 
     Raises:
@@ -117,11 +117,11 @@ def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
     bias = values[7] if len(values) > 7 and values[7] is not None else np.zeros(rows, np.int32)
     scales = np.array(np.broadcast_to(np.asarray(w_scale, np.float32).reshape(-1), rows))
     x = np.float32(x_scale.item()), int(x_zero.item())
-    return _Layer(weight, bias, *x, scales, np.float32(y_scale.item()), int(y_zero.item()))
+    return _QuantizedLayer(weight, bias, *x, scales, np.float32(y_scale.item()), int(y_zero.item()))
 
 
 def _add_constants(
-    draft: Draft, node: onnx.NodeProto, layer: _Layer, moved: int, code: str
+    draft: Draft, node: onnx.NodeProto, layer: _QuantizedLayer, moved: int, code: str
 ) -> tuple[int, int]:
     """Add weights and bias, for a zero point of the input that has moved; return their numbers."""
     count = len(layer.weight)
@@ -145,7 +145,7 @@ def _add_constants(
     return weight, number
 
 
-def _fusible_activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
+def _fusible_activation(draft: Draft, node: onnx.NodeProto, layer: _QuantizedLayer) -> str:
     if node.op_type == "Relu":
         return "RELU" if layer.y_zero == 0 else ""  # on int8, Relu cuts off below the integer 0
     if node.op_type != "Clip":

@@ -96,8 +96,8 @@ class Draft:
             )
         dims = info.type.tensor_type.shape.dim
         if any(not d.HasField("dim_value") for d in dims):
-            shown = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
-            raise ModelError(f"{name!r} has the shape {shown}: TFLite needs numbers", hint=_SHAPES)
+            shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+            raise ModelError(f"{name!r} has the shape {shape}: TFLite needs numbers", hint=_SHAPES)
         return tuple(int(d.dim_value) for d in dims)
 
     def knows(self, name: str) -> bool:
@@ -217,7 +217,7 @@ class Draft:
 
         Args:
             name: an ONNX tensor.
-            order: wanted; by default that of ONNX.
+            order: of the result; by default that of ONNX.
             rank: as many axes, ones in front where the tensor has fewer.
 
         Raises:
@@ -270,7 +270,7 @@ class Draft:
         return index
 
     def flat(self, name: str) -> int:
-        """Return a tensor whose elements lie in memory as ONNX has them, whatever its shape."""
+        """Return a tensor, of any shape, whose elements are in the order of ONNX."""
         if self.constant(name) is None:
             for view in self._views[name]:
                 if is_flat(self.shape(name), view.order):

@@ -1,7 +1,6 @@
 """Translation of an integer ONNX model into a TFLite file, node by node.
 
-An int8 operator that TFLite gives a scale of its own is followed by a QUANTIZE where another is
-wanted.
+An int8 operator whose scale TFLite fixes is followed by a QUANTIZE to the scale of the model.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     draft, int8 = Draft(model), int8_operators(model)
     log = _Log(draft, sources)
     nodes = [node for node in model.graph.node if not log.attempt(fold, node, HANDLERS)]
-    for operator in int8.made.values():
+    for operator in int8.by_result.values():
         for name, at in zip((*operator.sources, operator.result), operator.scales, strict=True):
             draft.scales[name] = Quantization.of(at.scale, at.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
@@ -129,7 +128,7 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
             inputs.append((info.name, _add_input(draft, info.name)))
     for node in nodes:
         if node.output[0] not in draft.fused and node.output[0] not in int8.inside:
-            log.attempt(_write, node, int8.made.get(node.output[0]))
+            log.attempt(_write, node, int8.by_result.get(node.output[0]))
     for name in filter(lambda output: output not in log.failed, draft.outputs):
         with log.errors_of("", []):
             numbers = [view.index for _, view in (*inputs, *outputs)]
@@ -274,7 +273,7 @@ class TfliteFile:
     data: bytes
     # One line for each: name, type, shape, order of axes, scale and zero point.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]  # likewise
+    outputs: tuple[str, ...]  # the same of each output
     operators: dict[str, int]  # how many there are of each
 
 

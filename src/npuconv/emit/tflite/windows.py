@@ -25,7 +25,7 @@ def named_padding(
     strides: Sequence[int],
     pads: Sequence[int],
 ) -> str:
-    """Return ``VALID`` or ``SAME`` where TFLite pads as wanted under that name, else ``""``.
+    """Return ``VALID`` or ``SAME`` if TFLite pads the same under that name, else ``""``.
 
     SAME makes ``ceil(extent / stride)`` values, with half of the padding, rounded down, before.
 
@@ -54,7 +54,7 @@ def padded(
     *,
     explicit: bool = False,
 ) -> tuple[int, int]:
-    """Return what a window slides over, and its ``Padding``; a PAD is appended where it needs one.
+    """Return the input of a window, behind a PAD if need be, and the ``Padding`` of the window.
 
     Args:
         draft: the graph.
@@ -63,7 +63,7 @@ def padded(
         strides: of both axes.
         pads: top, left, bottom, right.
         fill: the value that is padded; None for the real number 0.
-        explicit: whether a PAD is wanted also where TFLite has a name for the padding.
+        explicit: whether to append a PAD even if TFLite has a name for the padding.
     """
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], window, strides, pads)
@@ -88,12 +88,12 @@ def pad(draft: Draft, source: int, output: int, ends: Array, fill: Array | None)
 
 
 def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
-    """Return what is padded before and after each axis, int64 [rank, 2]."""
+    """Return the padding before and after each axis, int64 [rank, 2]."""
     pads = draft.constant(node.input[1])
     if pads is None:
         raise ModelError("pads are not constant")
     axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     places = np.arange(rank) if axes is None else axes % rank
-    found = np.zeros((rank, 2), np.int64)
-    found[places] = pads.reshape(2, -1).T
-    return found
+    ends = np.zeros((rank, 2), np.int64)
+    ends[places] = pads.reshape(2, -1).T
+    return ends

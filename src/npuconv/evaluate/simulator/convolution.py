@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
 from npuconv.arithmetic.operators import shifted
-from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
+from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, full_range
 from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
 
 MAX_EXACT = 2**24  # float32 holds every integer up to this
@@ -21,7 +21,7 @@ _CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bi
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _IntegerLayer:
     """A QLinearConv, its constants read."""
 
     weight: NDArray[np.int64]  # the zero point subtracted
@@ -46,7 +46,7 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     layer = _read(carriers, node)
     if layer is None:
         return False
-    stored = carriers.stored(node.input[0]) or stored_as(layer.x_dtype)
+    stored = carriers.stored(node.input[0]) or full_range(layer.x_dtype)
     # Padding is 0.
     low, high = min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
     parts = _exact_parts(layer, low, high)
@@ -68,14 +68,14 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _by_float(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_float(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by the factor, round half to even."""
     factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
     scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
     return carriers.step("Round", [scaled], f"{result}/rounded")
 
 
-def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_gemmlowp(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by an integer, round twice."""
     factors = layer.multipliers
     assert factors is not None, "the device has multipliers"
@@ -85,7 +85,7 @@ def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 
-def _by_shift(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_shift(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by an integer, shift right."""
     whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
     factor = layer.factors.reshape(layer.column)
@@ -96,7 +96,7 @@ def _by_shift(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -
 _REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp, "shift": _by_shift}
 
 
-def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
+def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None:
     """Return the layer; None where a parameter is not constant, or not in 8 bits."""
     values = [carriers.constant(node.input[i]) for i in _CONSTANTS]
     has_bias = len(node.input) > 8 and bool(node.input[8])
@@ -113,7 +113,7 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
     gemmlowp_device = carriers.requantize == "gemmlowp"
     point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
     offsets = np.zeros(channels) if bias is None else bias
-    return _Layer(
+    return _IntegerLayer(
         weight.astype(np.int64) - point,
         offsets.astype(np.int64),
         has_bias,
@@ -127,7 +127,7 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
     )
 
 
-def _exact_parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
+def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[tuple[int, int]] | None:
     """Return ranges of input channels whose products float32 adds up exactly in any order.
 
     Every partial sum lies between that of all negative and that of all positive products.
@@ -160,7 +160,11 @@ def _fits(up: Array, down: Array) -> bool:
 
 
 def _accumulate(
-    carriers: FloatCarriers, layer: _Layer, source: str, result: str, parts: list[tuple[int, int]]
+    carriers: FloatCarriers,
+    layer: _IntegerLayer,
+    source: str,
+    result: str,
+    parts: list[tuple[int, int]],
 ) -> str:
     """Return the accumulator as float32, with the bias."""
     if not parts:

@@ -26,7 +26,7 @@ EIGHT_BITS: dict[int, tuple[int, int]] = {
 
 
 @dataclass(frozen=True)
-class Stored:
+class IntegerRange:
     """An 8-bit tensor: its type, and the least and the greatest integer that it can hold."""
 
     dtype: int
@@ -34,9 +34,9 @@ class Stored:
     high: int
 
 
-def stored_as(dtype: int) -> Stored:
+def full_range(dtype: int) -> IntegerRange:
     """Return the range of all integers of an 8-bit type."""
-    return Stored(dtype, *EIGHT_BITS[dtype])
+    return IntegerRange(dtype, *EIGHT_BITS[dtype])
 
 
 def _requantization(words: str) -> tuple[str, Rescaling]:
@@ -50,7 +50,7 @@ def _requantization(words: str) -> tuple[str, Rescaling]:
 
 
 class FloatCarriers:
-    """A model that is being written anew, node by node in its order.
+    """A rewrite of a model, node by node in its order.
 
     A tensor exists as integers under its own name, as floats under its carrier's, or both:
     the missing one is made by a Cast when it is asked for.
@@ -65,7 +65,7 @@ class FloatCarriers:
         self._values: dict[str, Array] = {}
         self._infos = {v.name: v for v in (*graph.value_info, *graph.output, *graph.input)}
         self._inferred = False
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, IntegerRange] = {}
         self._carriers: dict[str, str] = {}
         self._shared: dict[float, str] = {}
         self._made = {v.name for v in graph.input} | set(self._initializers)
@@ -114,12 +114,12 @@ class FloatCarriers:
         self._infos |= {i.name: i for i in infos if i.type.tensor_type.HasField("shape")}
         return self.extents(name)
 
-    def stored(self, name: str) -> Stored | None:
+    def stored(self, name: str) -> IntegerRange | None:
         """Return type and range of an 8-bit tensor; None for a tensor of another type."""
         stored, value = self._stored.get(name), self.constant(name)
         if stored is None or value is None or not value.size:
             return stored
-        return Stored(stored.dtype, int(value.min()), int(value.max()))
+        return IntegerRange(stored.dtype, int(value.min()), int(value.max()))
 
     def carrier(self, name: str) -> str:
         """Return the name of the float tensor that holds the integers of ``name``."""
@@ -132,7 +132,7 @@ class FloatCarriers:
                 self.emit("Cast", [name], [self._carriers[name]], to=TensorProto.FLOAT)
         return self._carriers[name]
 
-    def new_carrier(self, name: str, stored: Stored) -> str:
+    def new_carrier(self, name: str, stored: IntegerRange) -> str:
         """Return a name for the carrier of a tensor that is about to be made as floats."""
         self._stored[name] = stored
         self._carriers[name] = self.fresh(f"{name}/float")
@@ -166,7 +166,7 @@ class FloatCarriers:
         return name
 
     def keep(self, node: onnx.NodeProto) -> None:
-        """Append a node as it is; the 8-bit tensors that it reads exist as integers."""
+        """Append a node unchanged, behind Casts to integers of the 8-bit tensors that it reads."""
         for name in reads(node):
             self._store_integers(name)
         self.append(node)
@@ -184,7 +184,7 @@ class FloatCarriers:
 
     def _declare(self, name: str, dtype: int) -> None:
         if dtype in EIGHT_BITS:
-            self._stored.setdefault(name, stored_as(dtype))
+            self._stored.setdefault(name, full_range(dtype))
 
     def _store_integers(self, name: str) -> None:
         if name not in self._made and name in self._carriers:

@@ -1,4 +1,4 @@
-"""Operators beside the convolution: with integers of TFLite or of shifts, on int64; as they are.
+"""Operators other than convolutions: int64 arithmetic of TFLite or shifts, or float carriers.
 
 Operators that only move or compare integers are the same on float carriers. Between them stand
 QuantizeLinear and DequantizeLinear, step by step.
@@ -23,8 +23,8 @@ from npuconv.evaluate.simulator.float_carriers import (
     EIGHT_BITS,
     Array,
     FloatCarriers,
-    Stored,
-    stored_as,
+    IntegerRange,
+    full_range,
 )
 
 _AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
@@ -40,12 +40,12 @@ class WholeNode(Whole):
 
     carriers: FloatCarriers
     name: str
-    stem: str  # of the names of what is made of it
-    extents: tuple[int | None, ...] = ()  # of what an operator reads; None where one is not known
+    stem: str  # first part of the names of results
+    extents: tuple[int | None, ...] = ()  # of the input of an operator; None if unknown
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Extents of what an operator reads."""
+        """Extents of the input of an operator."""
         return self.extents
 
     def _number(self, values: WholeNode | ArrayLike) -> str:
@@ -143,7 +143,7 @@ class Operators:
         self._operators, self._inside = dict[str, Int8Operator](), frozenset[str]()
         if carriers.requantize in _COMPUTED:
             int8 = int8_operators(model, self._is_computed)
-            self._operators, self._inside = dict(int8.made), int8.inside - set(watch)
+            self._operators, self._inside = dict(int8.by_result), int8.inside - set(watch)
 
     def _is_computed(self, operator: Int8Operator) -> bool:
         op = operator.op
@@ -177,7 +177,7 @@ class Operators:
             output = litert.compute(*arguments)
         else:
             output = shifting.compute(*arguments, carriers.rescaling)
-        result = carriers.new_carrier(operator.result, stored_as(TensorProto.INT8))
+        result = carriers.new_carrier(operator.result, full_range(TensorProto.INT8))
         carriers.emit("Cast", [output.name], [result], to=TensorProto.FLOAT)
         return True
 
@@ -238,21 +238,23 @@ def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _output_range(carriers: FloatCarriers, node: onnx.NodeProto, data: list[Stored]) -> Stored:
+def _output_range(
+    carriers: FloatCarriers, node: onnx.NodeProto, data: list[IntegerRange]
+) -> IntegerRange:
     """Return type and range of the integers that can come out."""
     dtype = data[0].dtype
     low, high = min(integers.low for integers in data), max(integers.high for integers in data)
     if node.op_type == "Relu":
-        return Stored(dtype, max(low, 0), max(high, 0))
+        return IntegerRange(dtype, max(low, 0), max(high, 0))
     if node.op_type == "Clip":
         bounds = [carriers.constant(n) if n else None for n in (*node.input[1:], "", "")[:2]]
-        full = stored_as(dtype)
+        full = full_range(dtype)
         ends = [full.low if bounds[0] is None else int(bounds[0].item()),
                 full.high if bounds[1] is None else int(bounds[1].item())]  # fmt: skip
-        return Stored(dtype, *sorted(ends))
-    if node.op_type == "Pad" and len(data) == 1:  # what it fills with is a constant otherwise
-        return Stored(dtype, min(low, 0), max(high, 0))
-    return Stored(dtype, low, high)
+        return IntegerRange(dtype, *sorted(ends))
+    if node.op_type == "Pad" and len(data) == 1:  # otherwise the fill is among the data
+        return IntegerRange(dtype, min(low, 0), max(high, 0))
+    return IntegerRange(dtype, low, high)
 
 
 def pool_channels_last(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
@@ -292,7 +294,7 @@ def quantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
 
 def store(carriers: FloatCarriers, rounded: str, result: str, zero: Array, dtype: int) -> None:
     """Turn whole numbers into the carrier of an 8-bit tensor: add the zero point, saturate."""
-    stored = stored_as(dtype)
+    stored = full_range(dtype)
     if zero.any():
         point = carriers.add(f"{result}/zero_point", zero.astype(np.float32))
         rounded = carriers.step("Add", [rounded, point], f"{result}/moved")
