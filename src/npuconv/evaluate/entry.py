@@ -148,12 +148,12 @@ def _report(
     sqnr = -math.inf if total.sqnr_db is None else total.sqnr_db
     labelled = None
     if work.score is not None:
-        count, ours, theirs = work.score.shares
+        count, float_share, int8_share = work.score.shares
         labelled = schema.Labelled(
             output=work.before.outputs[0],
             samples=count,
-            float_top1=round(ours, 4),
-            int8_top1=round(theirs, 4),
+            float_top1=round(float_share, 4),
+            int8_top1=round(int8_share, 4),
         )
     return schema.VerifyReport(
         tool=Tool(version=__version__),

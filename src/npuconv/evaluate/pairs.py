@@ -116,11 +116,11 @@ def check_interface(before: Opened, after: Opened) -> None:
         ("inputs", list(before.inputs), list(after.inputs)),
         ("outputs", before.outputs, after.outputs),
     )
-    for what, ours, theirs in pairs:
-        if set(ours) != set(theirs):
+    for kind, names, new_names in pairs:
+        if set(names) != set(new_names):
             raise ModelError(
-                f"{after.name}: its {what} are {', '.join(theirs)}, those of {before.name} are "
-                f"{', '.join(ours)}",
+                f"{after.name}: its {kind} are {', '.join(new_names)}, those of {before.name} are "
+                f"{', '.join(names)}",
                 hint="give the float model that the int8 model was made from",
             )
 

@@ -221,15 +221,15 @@ def _run(
     return {name: values[name] for name in manifest.outputs}
 
 
-def _count_differences(ours: Array, theirs: Array) -> int:
+def _count_differences(values: Array, reference: Array) -> int:
     """Count the values whose bits differ; all of them where the shapes do."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return max(ours.size, theirs.size, 1)
-    if ours.dtype.kind not in "fiub":
-        return int((ours != theirs).sum())
-    size = ours.dtype.itemsize
+    if values.shape != reference.shape or values.dtype != reference.dtype:
+        return max(values.size, reference.size, 1)
+    if values.dtype.kind not in "fiub":
+        return int((values != reference).sum())
+    size = values.dtype.itemsize
     bits = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(-1, size)
-            for a in (ours, theirs)]  # fmt: skip
+            for a in (values, reference)]  # fmt: skip
     return int((bits[0] != bits[1]).any(axis=1).sum())
 
 

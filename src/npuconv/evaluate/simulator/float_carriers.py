@@ -220,6 +220,7 @@ class FloatCarriers:
         tensors = (*source.graph.initializer, *self._added)
         graph.initializer.extend(t for t in tensors if t.name in read)
         graph.value_info.extend(v for v in source.graph.value_info if v.name in self._made)
-        made = (name for name in extra if name in self._made)
-        graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
+        graph.output.extend(
+            helper.make_empty_tensor_value_info(name) for name in extra if name in self._made
+        )
         return model
