@@ -8,9 +8,10 @@ Every model is converted with its calibration samples, or with ``--blind`` witho
 is the SQNR of the report with its interval, and that on other data of the same kind and on
 photographs of another collection.
 
-Which samples the tool holds out depends on their order. With ``--divisions 4`` every model is
-converted four times, its samples rotated by one place each time: of 32 samples every one is held
-out once. A single division is right or wrong on many models at once, as they share photographs.
+Which samples the tool holds out depends on their places. With ``--divisions 4`` every model is
+converted four times, each time with others of its samples in the places that are held out: of 32
+samples every one is held out once. A single division is right or wrong on many models at once, as
+they share photographs.
 
 The powers of every sample are kept in a folder, and what is there is not converted again: other
 settings of the interval are counted in a second.
@@ -39,7 +40,9 @@ from npuconv.evaluate.interval import Powers, expected, pooled_db
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
 from npuconv.pipeline import prepare
+from npuconv.pipeline.prepare import HELD_OUT_SHARE
 from npuconv.report.builder import notices
+from npuconv.samples.feeds import held_out_places
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = {"score": "new samples", "foreign": "other photographs"}
@@ -120,10 +123,17 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     )
 
 
-def rotated(path: Path, places: int) -> dict[str, np.ndarray]:
-    """Return the samples of a file, the first ``places`` of them put last."""
+def rotated(path: Path, division: int) -> dict[str, np.ndarray]:
+    """Return the samples of a file, with others in the places that are held out."""
+    held_out = held_out_places(SAMPLES, SAMPLES // HELD_OUT_SHARE)
+    places = np.array([*held_out, *(k for k in range(SAMPLES) if k not in held_out)])
+    order = np.empty_like(places)
+    order[places] = np.roll(places, -division * len(held_out))
     with np.load(path) as arrays:
-        return {name: np.roll(a, -places * (len(a) // SAMPLES), 0) for name, a in arrays.items()}
+        return {
+            name: array.reshape(SAMPLES, -1, *array.shape[1:])[order].reshape(array.shape)
+            for name, array in arrays.items()
+        }
 
 
 def _shapes(arguments: list[str]) -> dict[str, tuple[int, ...]]:

@@ -176,7 +176,7 @@ def test_the_lock_knows(models, write, monkeypatch):
         "good": ["options changed: method"]
     }
     assert Batch(path, options={**options, "target": "rknn"}).differences() == {
-        "good": ["target changed: name, sha256"]
+        "good": ["target changed: name, sha256", "options changed: opset"]
     }
     same = ONE.replace("}", ", format: qdq, method: minmax, calibration: data.npz}")
     assert Batch(write(same)).differences() == {}

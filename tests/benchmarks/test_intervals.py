@@ -14,7 +14,7 @@ from small_models import parse
 
 import npuconv
 from npuconv.evaluate.interval import Powers, expected
-from npuconv.samples.feeds import spread
+from npuconv.samples.feeds import held_out_places
 
 
 def test_every_sample_is_held_out_once(tmp_path):
@@ -26,7 +26,7 @@ def test_every_sample_is_held_out_once(tmp_path):
     for division in range(4):
         found = rotated(path, division)
         assert np.array_equal(found["state"], np.repeat(found["x"], 2))
-        held += found["x"][list(spread(SAMPLES, 8))].tolist()
+        held += found["x"][list(held_out_places(SAMPLES, 8))].tolist()
     assert sorted(held) == numbers.tolist()
 
 

@@ -153,7 +153,7 @@ def test_detours_are_what_the_host_computes_in_between():
     built.output("y", "z")
     found = planning.detours(*planned(built))
     assert (found.tensors, found.bytes) == (2, 2 * 4 * 8 * 8)  # a, which is read twice, and m
-    assert found.causes == (("Tanh", 1), ("Mul", 1))
+    assert [node.op for node in found.causes] == ["Tanh", "Mul"]
 
 
 def test_detours_of_open_extents_have_no_bytes():

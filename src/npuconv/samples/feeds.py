@@ -83,10 +83,7 @@ class Samples:
         return self.load(self.indices[item])
 
     def split(self, held_out: int) -> tuple[Samples, Samples]:
-        """Split into the samples to calibrate on, and ``held_out`` others, chosen at random.
-
-        Samples that alternate, as left and right pictures do, would be of one kind at every
-        second place. The choice is the same for the same number of samples.
+        """Split into the samples to calibrate on, and ``held_out`` others.
 
         Raises:
             CalibrationError: that would leave none to calibrate on.
@@ -95,10 +92,19 @@ class Samples:
             raise CalibrationError(
                 f"{self.description}: cannot hold out {held_out} of {len(self)} samples"
             )
-        places = set(np.random.default_rng(_SEED).permutation(len(self))[:held_out].tolist())
+        places = held_out_places(len(self), held_out)
         used = tuple(k for place, k in enumerate(self.indices) if place not in places)
-        others = tuple(self.indices[place] for place in sorted(places))
+        others = tuple(self.indices[place] for place in places)
         return replace(self, indices=used), replace(self, indices=others)
+
+
+def held_out_places(total: int, count: int) -> tuple[int, ...]:
+    """Return ``count`` of 0..total-1, ascending, drawn at random: always the same.
+
+    Samples that alternate, as left and right pictures do, would be of one kind at every second
+    place.
+    """
+    return tuple(sorted(np.random.default_rng(_SEED).permutation(total)[:count].tolist()))
 
 
 def spread(total: int, wanted: int) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ def test_onnxruntime_loads_it_at_its_default_settings(build):
     proto = build()
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     result = npuconv.convert(proto, calibration={"x": images(8, 3, 6, 8)})
-    assert not executor.Session(result.model, threads=1).refusal
+    assert not executor.refusal(result.model)
     assert not any("default settings" in text for text in result.report.summary.warnings)
 
 

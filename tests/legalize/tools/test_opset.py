@@ -116,8 +116,8 @@ def trained(version: int) -> onnx.ModelProto:
     return graph.output("t0", "t0_1", "t0_2").model()
 
 
-def group_norm(groups: int = 2) -> onnx.ModelProto:
-    graph = Net(opset=18, x=X)
+def group_norm(groups: int = 2, version: int = 18) -> onnx.ModelProto:
+    graph = Net(opset=version, x=X)
     scale, bias = graph.random(groups), graph.random(groups)
     return graph.op("GroupNormalization", "x", scale, bias, num_groups=groups).model()
 
@@ -155,6 +155,7 @@ CHANGING = {
     "dft-17, axis 2": lambda: Net(opset=17, x=(2, 6, 5, 2)).op("DFT", axis=2, inverse=1).model(),
     "groupnormalization-18": group_norm,
     "groupnormalization-18, 4 groups": lambda: group_norm(4),
+    "groupnormalization-18 in opset 20": lambda: group_norm(version=20),
     "batchnormalization-9 trains": lambda: trained(9),
     "batchnormalization-7 trains": lambda: trained(7),
     "resize-11 by sizes": lambda: sized(11),

@@ -136,7 +136,9 @@ class _Draft(_Step):
 
         With ``runnable`` only those that onnxruntime has a kernel for.
         """
-        version = source - _schema(self.op, source).deprecated
+        version = source
+        if _schema(self.op, source).deprecated:
+            version = max(v for v in _versions(self.op) if v <= source) - 1
         while version := next((v for v in _versions(self.op) if version < v <= target), 0):
             try:
                 lacks = runnable and self.op in _UNRUNNABLE.get(version, ())
