@@ -15,7 +15,7 @@ def test_operators_are_found_with_their_scales(name):
     """The result is the int8 tensor; what is between conversions is inside."""
     case = CASES[name]
     found = int8_operators(case.model())
-    one = found.made["y"]
+    one = found.by_result["y"]
     assert (one.op, one.name) == (case.op, "op")
     assert one.sources == tuple(f"x{k}" for k in range(len(case.scales) - 1))
     wanted = [(np.float32(at.scale), at.zero) for at in case.scales]
@@ -26,7 +26,7 @@ def test_operators_are_found_with_their_scales(name):
 
 def test_lists_become_attributes():
     """Axes, slopes, factors and sizes are no tensors of the device."""
-    seen = {name: int8_operators(CASES[name].model()).made["y"].attributes for name in CASES}
+    seen = {name: int8_operators(CASES[name].model()).by_result["y"].attributes for name in CASES}
     assert seen["mean"]["axes"] == [2, 3]
     assert seen["prelu"]["alpha"] == pytest.approx([0.3])
     assert seen["resize"]["scales"] == [1, 1, 2, 2]
@@ -37,7 +37,7 @@ def test_operators_of_the_host_are_not_found():
     """The metadata say which the device computes; others may stand between conversions, too."""
     model = CASES["add"].model()
     helper.set_model_props(model, {KEY: "another"})
-    assert (int8_operators(model).made, int8_operators(model).inside) == ({}, frozenset())
+    assert (int8_operators(model).by_result, int8_operators(model).inside) == ({}, frozenset())
 
 
 def test_what_others_read_is_not_inside():
@@ -54,7 +54,7 @@ def test_scales_per_channel_are_none():
     model = CASES["add"].model()
     (scale,) = [t for t in model.graph.initializer if t.name == "s1"]
     scale.CopyFrom(helper.make_tensor("s1", 1, [3], [1.0, 2.0, 3.0]))
-    assert int8_operators(model).made == {}
+    assert int8_operators(model).by_result == {}
 
 
 def test_integer_operators_of_onnxruntime():

@@ -110,7 +110,7 @@ def test_slopes_of_channels_are_float_rounded_once(scales, zeros, slopes):
     x_at, y_at = (TensorScale(s, z) for s, z in zip(scales, zeros, strict=True))
     x = np.broadcast_to(np.arange(-128, 128), (1, 3, 256)).astype(np.int8)
     alpha = np.asarray(slopes, np.float32)[:, None]
-    one = DeviceOperator("p", "PRelu", ("x",), "y", (x_at, y_at), {}, given={1: alpha})
+    one = DeviceOperator("p", "PRelu", ("x",), "y", (x_at, y_at), {}, floats={1: alpha})
     real = (x.astype(np.float32) - x_at.zero) * np.float32(x_at.scale)
     wanted = quantize(np.where(real < 0, alpha * real, real), y_at.scale, y_at.zero)
     np.testing.assert_array_equal(one.run([x], FLOAT), wanted)

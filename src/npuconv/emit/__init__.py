@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """Output format: what happens after the float model is legal."""
+    """Output format: the steps after the float model is legal."""
 
     name: str  # that of ``--format``
     phases: tuple[str, ...]  # that follow, by the names of ``npuconv.legalize.registry.Phase``

@@ -72,7 +72,7 @@ def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
 
 def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
-    # Nothing else in the file says the scales of int8 inputs and outputs.
+    # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does

@@ -25,14 +25,14 @@ _LISTS = {
     "Div": {1: "divisor"}, "LayerNormalization": {1: "scale", 2: "bias"}, "PRelu": {1: "alpha"},
     "ReduceMean": {1: "axes"}, "Resize": {2: "scales", 3: "sizes"},
 }  # fmt: skip
-# Whose shape says which axis they are of.
+# Operators whose constants keep their shape, which determines the axis.
 _SHAPED = ("Div", "LayerNormalization", "PRelu")
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return the attributes of a node, texts decoded."""
-    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}
+    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 @dataclass(frozen=True)
@@ -58,63 +58,67 @@ class Int8Graph:
     def __init__(self, model: onnx.ModelProto) -> None:
         self._constants = {t.name: t for t in model.graph.initializer}
         self._makers = {name: node for node in model.graph.node for name in node.output}
-        self._readers: dict[str, list[onnx.NodeProto]] = {}
+        self.readers: dict[str, list[onnx.NodeProto]] = {}
         for node in model.graph.node:
             for name in node.input:
-                self._readers.setdefault(name, []).append(node)
+                self.readers.setdefault(name, []).append(node)
 
     def read(self, node: onnx.NodeProto) -> Int8Operator | None:
         """Return the int8 operator of a node; None if it is none, or has several scales."""
         op = node.op_type.removeprefix(PREFIX)
         decoded = attributes_of(node)
-        ends = self._integer(node) if op != node.op_type else self._between(node, decoded)
+        if op != node.op_type:  # tensor, scale, zero point of each input; those of the output
+            names = list(node.input)
+            output, triples = names[-2:], names[:-2]
+            if op == "Concat":
+                output, triples = names[:2], names[2:]
+            parameters = [name for k, name in enumerate(triples) if k % 3]
+            ends: _Ends | None = _Ends(
+                triples[::3], triples[::3], [*parameters, *output], node.output[0]
+            )
+        else:
+            ends = self._read_conversions(node, decoded)
         if ends is None:
             return None
         values = [self._array(name) for name in ends.parameters]
-        known = [value for value in values if value is not None and value.size == 1]
-        if len(known) < 2 * len(ends.sources) + 2 or any(v.dtype != np.int8 for v in known[1::2]):
+        scalars = [value for value in values if value is not None and value.size == 1]
+        if len(scalars) < 2 * len(ends.sources) + 2:
             return None
-        pairs = zip(known[::2], known[1::2], strict=True)
+        if any(zero.dtype != np.int8 for zero in scalars[1::2]):
+            return None
+        pairs = zip(scalars[::2], scalars[1::2], strict=True)
         scales = tuple(TensorScale(float(s.item()), int(z.item())) for s, z in pairs)
         constants = {n: a for n in ends.sources if (a := self._array(n)) is not None}
-        names = (tuple(ends.inputs), tuple(ends.sources), ends.result)
-        return Int8Operator(node.name or ends.result, op, node, *names, scales, decoded, constants)
+        tensors = (tuple(ends.inputs), tuple(ends.sources), ends.result)
+        name = node.name or ends.result
+        return Int8Operator(name, op, node, *tensors, scales, decoded, constants)
 
     def _array(self, name: str) -> NDArray[Any] | None:
         tensor = self._constants.get(name)
         return None if tensor is None else numpy_helper.to_array(tensor)
 
-    def _integer(self, node: onnx.NodeProto) -> _Ends:
-        """Return the tensors of an integer operator."""
-        first = 2 if node.op_type == "QLinearConcat" else 0
-        body = list(node.input)[first:]
-        cut = len(body) if first else len(body) - 2
-        made = list(node.input)[:2] if first else body[cut:]
-        rest = [name for k, name in enumerate(body[:cut]) if k % 3]
-        return _Ends(body[:cut:3], body[:cut:3], [*rest, *made], node.output[0])
-
-    def _between(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> _Ends | None:
+    def _read_conversions(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> _Ends | None:
         """Return the tensors of an operator between conversions; its lists become attributes."""
-        behind = self._readers.get(node.output[0], [])
-        if len(behind) != 1 or behind[0].op_type != "QuantizeLinear":
+        readers = self.readers.get(node.output[0], [])
+        if len(readers) != 1 or readers[0].op_type != "QuantizeLinear":
             return None
-        found = _Ends([], [], [], behind[0].output[0])
+        ends = _Ends([], [], [], readers[0].output[0])
         for place, name in enumerate(node.input):
             key, values = _LISTS.get(node.op_type, {}).get(place), self._array(name)
             maker = self._makers.get(name)
             if not name or (values is not None and (key is not None or not values.size)):
-                found.inputs.append(name)
+                ends.inputs.append(name)
                 if key is not None and values is not None and values.size:
                     shaped = node.op_type in _SHAPED
                     attributes[key] = values if shaped else values.reshape(-1).tolist()
             elif maker is None or maker.op_type != "DequantizeLinear":
                 return None
             else:
-                found.inputs.append(maker.input[0])
-                found.sources.append(maker.input[0])
-                found.parameters.extend(maker.input[1:3])
-        found.parameters.extend(behind[0].input[1:3])
-        return found
+                ends.inputs.append(maker.input[0])
+                ends.sources.append(maker.input[0])
+                ends.parameters.extend(maker.input[1:3])
+        ends.parameters.extend(readers[0].input[1:3])
+        return ends
 
 
 @dataclass(frozen=True)
@@ -131,39 +135,33 @@ class _Ends:
 class Int8Operators:
     """The int8 operators of a model."""
 
-    made: Mapping[str, Int8Operator]  # by the int8 tensor that they make
+    by_result: Mapping[str, Int8Operator]  # by the int8 tensor that they make
     inside: frozenset[str]  # names of float tensors that only they make or read
 
 
-def _is_integer(node: onnx.NodeProto) -> bool:
-    """Return whether a node computes on integers, and is no convolution."""
-    return node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv"
-
-
 def int8_operators(
-    model: onnx.ModelProto, wanted: Callable[[Int8Operator], bool] = lambda _: True
+    model: onnx.ModelProto, accept: Callable[[Int8Operator], bool] = lambda _: True
 ) -> Int8Operators:
     """Return the operators of a model that its metadata say the device computes in int8.
 
     Args:
         model: read, not changed.
-        wanted: whether one of them is.
+        accept: whether to return an operator.
     """
-    noted = {entry.key: entry.value for entry in model.metadata_props}
-    names, graph = set(noted.get(KEY, "").splitlines()), Int8Graph(model)
-    # Integer operators are the device's; what stands between conversions may be the host's.
-    there = [n for n in model.graph.node if n.name in names or _is_integer(n)]
-    found = [graph.read(node) for node in there]
-    chosen = [one for one in found if one is not None and wanted(one)]
-    nodes = {id(one.node) for one in chosen}
-    kept = {info.name for info in model.graph.output}
-    readers: dict[str, set[int]] = {}
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model)
+    operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, set()).add(id(node))
-    inside = {one.node.output[0] for one in chosen} - {one.result for one in chosen}
+        # Integer operators are the device's; float ones between conversions may be the host's.
+        integer = node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv"
+        operator = graph.read(node) if node.name in names or integer else None
+        if operator is not None and accept(operator):
+            operators[operator.result] = operator
+    nodes = {id(operator.node) for operator in operators.values()}
+    outputs = {info.name for info in model.graph.output}
+    inside = {operator.node.output[0] for operator in operators.values()} - {*operators}
     for node in model.graph.node:
-        name = node.output[0]
-        if node.op_type == "DequantizeLinear" and name not in kept and name in readers:
-            inside |= {name} if readers[name] <= nodes else set()
-    return Int8Operators({one.result: one for one in chosen}, frozenset(inside))
+        readers = {id(reader) for reader in graph.readers.get(node.output[0], [])}
+        if node.op_type == "DequantizeLinear" and node.output[0] not in outputs and readers:
+            inside |= {node.output[0]} if readers <= nodes else set()
+    return Int8Operators(operators, frozenset(inside))

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.calibration.workers import in_order
+from npuconv.emit.int8_operators import attributes_of
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
@@ -114,13 +115,13 @@ class Measured:
     def broken(self) -> tuple[str, ...]:
         """Outputs that are finite in the float model only."""
         stats = self.outputs.items()
-        return tuple(name for name, one in stats if one.sqnr_db == -math.inf)
+        return tuple(name for name, errors in stats if errors.sqnr_db == -math.inf)
 
     @property
     def is_of_indices(self) -> bool:
         """True if no output holds values that have an SQNR."""
         stats = self.outputs.values()
-        return bool(stats) and all(one.holds_indices for one in stats)
+        return bool(stats) and all(errors.holds_indices for errors in stats)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -159,8 +160,8 @@ class Comparison:
         layers: Sequence[LayerPair] = (),
         tflite: TfliteSession | None = None,
     ) -> None:
-        made = {o for n in int8_model.graph.node for o in n.output}
-        self.layers = [layer for layer in layers if layer.stored in made]
+        tensors = {o for n in int8_model.graph.node for o in n.output}
+        self.layers = [layer for layer in layers if layer.stored in tensors]
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes, self._indices = class_axes(float_model), index_outputs(float_model)
@@ -175,13 +176,13 @@ class Comparison:
         self._stored_as = _unique(layer.stored for layer in self.layers)
         watched = _unique((*self._within, *self._tensors))
         stored = _unique((*self._within, *self._stored_as))
-        seen = executor.with_outputs if is_large else as_float
+        watch = executor.with_outputs if is_large else as_float
         before = executor.with_outputs(float_model, watched)
         # Samples run beside each other, so each has one core.
         self._before = executor.Session(before, threads=1)
         self._int8_model = None if tflite else int8_model
         self._written = tflite or executor.Session(int8_model, threads=1)
-        self._after = tflite or executor.Session(seen(int8_model, stored), threads=1)
+        self._after = tflite or executor.Session(watch(int8_model, stored), threads=1)
 
     def measure(
         self,
@@ -203,26 +204,26 @@ class Comparison:
             for name in self._outputs
         }
         parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
-        found = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
-        chosen = set(spread(len(samples), layer_samples)) if self.layers else set()
+        measured = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
+        with_layers = set(spread(len(samples), layer_samples)) if self.layers else set()
         if self._int8_model is not None and len(samples):
-            found.refusal = executor.refusal(self._int8_model, self._quantized(samples[0]))
+            measured.refusal = executor.refusal(self._int8_model, self._quantized(samples[0]))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
-            return self._run(feed, number, with_layers=number in chosen)
+            return self._run(feed, number, with_layers=number in with_layers)
 
         for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
             scales = self._scales
             real = {n: dequantize(v, scales[n]) if n in scales else v for n, v in stored.items()}
-            old, new = self._centred(old), self._centred(real)
-            self._add(found, number, old, new)
-            if number in chosen:
-                for layer, one in zip(self.layers, found.layers, strict=True):
+            old, new = self._centre(old), self._centre(real)
+            self._add(measured, number, old, new)
+            if number in with_layers:
+                for layer, stats in zip(self.layers, measured.layers, strict=True):
                     values = numbers(layer, stored[layer.stored])
-                    one.observe_comparable(exact(layer, old[layer.tensor]), values)
+                    stats.observe_comparable(exact(layer, old[layer.tensor]), values)
             see(number, old, new)
-        return found
+        return measured
 
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
@@ -232,39 +233,44 @@ class Comparison:
         inner = (self._tensors, self._stored_as) if with_layers else ([], [])
         tensors = _unique((*self._outputs, *self._within, *inner[0]))
         old = self._before.run(feed, tensors, number)
-        wanted = _unique((*self._within, *inner[1]))
+        names = _unique((*self._within, *inner[1]))
         if number:
-            return old, self._after.run(stored, _unique((*self._outputs, *wanted)), number)
+            return old, self._after.run(stored, _unique((*self._outputs, *names)), number)
         written = self._written.run(stored, self._outputs)
-        return old, (self._after.run(stored, wanted) if wanted else {}) | written
+        return old, (self._after.run(stored, names) if names else {}) | written
 
     def _quantized(self, feed: Feed) -> Feed:
         scales = self._scales
         return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
     def _add(
-        self, found: Measured, number: int, old: Mapping[str, Array], new: Mapping[str, Array]
+        self, measured: Measured, number: int, old: Mapping[str, Array], new: Mapping[str, Array]
     ) -> None:
         """Add one sample; a part counts where it has the same type in both models."""
-        for name, stats in found.outputs.items():
+        for name, stats in measured.outputs.items():
             stats.observe_comparable(old[name], new[name])
-        values = [name for name in found.outputs if name not in self._indices]
-        values = [name for name in values if _comparable(old[name], new[name])]
-        if any(old[name].size for name in values):
-            found.total.observe(_joined(old[n] for n in values), _joined(new[n] for n in values))
-            found.places.append(number)
-            found.powers.append(powers_of((old[n], new[n]) for n in values))
+        values = [
+            [np.asarray(outputs[name], np.float64).reshape(-1) for outputs in (old, new)]
+            for name in measured.outputs
+            if name not in self._indices and _comparable(old[name], new[name])
+        ]
+        if any(reference.size for reference, _ in values):
+            reference, other = (np.concatenate(arrays) for arrays in zip(*values, strict=True))
+            measured.total.observe(reference, other)
+            measured.places.append(number)
+            measured.powers.append(powers_of((f, q) for f, q in values))
         before = [(old[n], new[n]) for n in self._unsaturated]
         if before and all(_comparable(*pair) and pair[0].dtype == pair[1].dtype for pair in before):
             floats = [pair for pair in before if pair[0].dtype.kind == "f"]
-            found.unsaturated.append(powers_of(floats))
+            measured.unsaturated.append(powers_of(floats))
         for output, parts in self._parts.items():
             for name in parts:
-                # Integers by the same name stand for others.
+                # Integers of the same name have another meaning.
                 if _comparable(old[name], new[name]) and old[name].dtype == new[name].dtype:
-                    found.parts[output].setdefault(name, Stats()).observe(old[name], new[name])
+                    stats = measured.parts[output].setdefault(name, Stats())
+                    stats.observe(old[name], new[name])
 
-    def layer_rows(self, found: Measured) -> tuple[quality.LayerQuant, ...]:
+    def layer_rows(self, measured: Measured) -> tuple[quality.LayerQuant, ...]:
         """Return the errors of layers as rows of the report; those before them included."""
         return tuple(
             quality.LayerQuant(
@@ -273,10 +279,10 @@ class Comparison:
                 cosine=rounded(stats.cosine, 6),
                 note=layer.note,
             )
-            for layer, stats in zip(self.layers, found.layers, strict=True)
+            for layer, stats in zip(self.layers, measured.layers, strict=True)
         )
 
-    def _centred(self, values: Mapping[str, Array]) -> dict[str, Array]:
+    def _centre(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return integers that the float model itself makes as steps from their zero point."""
         zeros = self._zeros
         return {n: v.astype(np.float64) - zeros[n] if n in zeros else v for n, v in values.items()}
@@ -314,11 +320,6 @@ def powers_of(pairs: Iterable[tuple[Array, Array]]) -> Powers:
     return Powers(signal, noise)
 
 
-def _joined(arrays: Iterable[Array]) -> Array:
-    flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
-    return np.concatenate(flat) if flat else np.zeros(0)
-
-
 def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     """Return, by output, the tensors that one or several Concat nodes join into it.
 
@@ -328,13 +329,13 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     Tensors whose names ``after``, the same model converted, does not have are left out.
     """
     makers = {name: node for node in before.graph.node for name in node.output if name}
-    there = {name for node in after.graph.node for name in node.output}
-    found = {}
+    tensors = {name for node in after.graph.node for name in node.output}
+    parts = {}
     for output in before.graph.output:
-        names = tuple(name for name in leaves(output.name, makers) if name in there)
+        names = tuple(name for name in leaves(output.name, makers) if name in tensors)
         if 1 < len(names) <= MAX_PARTS:
-            found[output.name] = names
-    return found
+            parts[output.name] = names
+    return parts
 
 
 def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
@@ -345,37 +346,36 @@ def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[s
         converted model does not have all of them.
     """
     names = [output.name for output in logits(before, before_decisions=True).graph.output]
-    makers = {made: node for node in before.graph.node for made in node.output if made}
+    makers = {name: node for node in before.graph.node for name in node.output if name}
     outputs = {name for output in before.graph.output for name in leaves(output.name, makers)}
-    there = {name for node in after.graph.node for name in node.output}
-    return names if not outputs.issuperset(names) and there.issuperset(names) else []
+    tensors = {name for node in after.graph.node for name in node.output}
+    return names if not outputs.issuperset(names) and tensors.issuperset(names) else []
 
 
 def class_axes(model: onnx.ModelProto) -> dict[str, int]:
-    """Return, by output, the axis of the classes, where a Softmax tells it.
+    """Return, by output, the axis of the classes: the axis of a final Softmax.
 
-    Before opset 13 a Softmax normalized its axis and all later ones together, by default from
-    axis 1 on: it tells the axis of the classes only where its axis is the last.
+    Before opset 13 a Softmax normalized its axis and all later axes together, by default from
+    axis 1 on: its axis is the axis of the classes only if it is the last.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     makers = {name: node for node in model.graph.node for name in node.output if name}
-    found = {}
+    axes = {}
     for output in model.graph.output:
         node = makers.get(output.name)
         while node is not None and node.op_type in _PASSING:
             node = makers.get(node.input[0])
         if node is None or node.op_type not in _NORMALIZING:
             continue
-        given = [int(helper.get_attribute_value(a)) for a in node.attribute if a.name == "axis"]
-        axis = (*given, -1 if opset >= _BY_AXIS else 1)[0]
+        axis = int(attributes_of(node).get("axis", -1 if opset >= _BY_AXIS else 1))
         rank = len(output.type.tensor_type.shape.dim)
         if opset >= _BY_AXIS or axis in (-1, rank - 1):
-            found[output.name] = axis
-    return found
+            axes[output.name] = axis
+    return axes
 
 
 def summed_up(
-    found: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
+    measured: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
 ) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
@@ -383,45 +383,44 @@ def summed_up(
     new samples may be worse for reasons that these do not show.
     """
     outputs = tuple(
-        _output(name, s, found.parts.get(name, {})) for name, s in found.outputs.items()
+        quality.OutputAccuracy(
+            name=name,
+            sqnr_db=rounded(stats.sqnr_db, 2),
+            cosine=rounded(stats.cosine, 6),
+            **stats.agreement(),
+            parts=tuple(
+                quality.PartAccuracy(
+                    name=part, sqnr_db=rounded(errors.sqnr_db, 2), cosine=rounded(errors.cosine, 6)
+                )
+                for part, errors in measured.parts.get(name, {}).items()
+            ),
+        )
+        for name, stats in measured.outputs.items()
     )
     single = outputs[0].top1_agreement if len(outputs) == 1 else None
-    interval = expected(found.powers, found.unsaturated, doubt_db)
-    pairs = zip(found.powers, found.places, strict=True)
-    known = [(one.db, k) for one, k in pairs if one.db is not None]
+    interval = expected(measured.powers, measured.unsaturated, doubt_db)
+    pairs = zip(measured.powers, measured.places, strict=True)
+    samples = [(powers.db, k) for powers, k in pairs if powers.db is not None]
     worst = None
-    if known:
-        lowest, place = min(known)
+    if samples:
+        lowest, place = min(samples)
         number = numbers[place] if numbers else place
         worst = quality.WorstSample(number=number, sqnr_db=round(lowest, 2))
-    rows = [(one.sqnr_db, one.name) for one in outputs if one.sqnr_db is not None]
+    rows = [(row.sqnr_db, row.name) for row in outputs if row.sqnr_db is not None]
     return quality.Accuracy(
-        samples=found.samples,
-        uncompared=found.samples - len(found.places),
+        samples=measured.samples,
+        uncompared=measured.samples - len(measured.places),
         held_out=held_out,
-        sqnr_db=rounded(found.total.sqnr_db, 2),
-        cosine=rounded(found.total.cosine, 6),
+        sqnr_db=rounded(measured.total.sqnr_db, 2),
+        cosine=rounded(measured.total.cosine, 6),
         top1_agreement=single,
         outputs=outputs,
         interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
-        median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
+        median_db=rounded(statistics.median(db for db, _ in samples), 2) if samples else None,
         worst_sample=worst,
         worst_output=min(rows)[1] if rows and len(outputs) > 1 else None,
-        unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
-        notes=(*sentences(found.powers, found.unsaturated), *found.left_out),
-    )
-
-
-def _output(name: str, stats: Stats, parts: Mapping[str, Stats]) -> quality.OutputAccuracy:
-    return quality.OutputAccuracy(
-        name=name,
-        sqnr_db=rounded(stats.sqnr_db, 2),
-        cosine=rounded(stats.cosine, 6),
-        **stats.agreement(),
-        parts=tuple(
-            quality.PartAccuracy(
-                name=part, sqnr_db=rounded(one.sqnr_db, 2), cosine=rounded(one.cosine, 6)
-            )
-            for part, one in parts.items()
-        ),
+        unsaturated_db=rounded(pooled_db(measured.unsaturated), 2)
+        if measured.unsaturated
+        else None,
+        notes=(*sentences(measured.powers, measured.unsaturated), *measured.left_out),
     )

@@ -74,25 +74,25 @@ def verify(
         UsageError: the first is an int8 model, and the second is none.
         CalibrationError: samples or labels that cannot be used.
     """
-    chosen = make_options(options)
+    settings = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_int8(int8_model)
     warnings = check_order(before, after)
     check_interface(before, after)
-    found, assumed = choose_samples((before, after), data, chosen, samples, classes)
+    feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
-    found = replace(found, notes=tuple(others(found.notes, labels, path)))
-    work = _Work(before, after, matches, found, score, progress)
+    feeds = replace(feeds, notes=tuple(others(feeds.notes, labels, path)))
+    work = _Verification(before, after, matches, feeds, score, progress)
     measured, layers = work.run()
-    warnings += _warnings(found, assumed, measured)
+    warnings += _warnings(feeds, assumed, measured)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     return _report(work, measured, layers, warnings, min_sqnr)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Verification:
     """Both models, their samples and labels."""
 
     before: Opened
@@ -138,7 +138,7 @@ class _Work:
 
 
 def _report(
-    work: _Work,
+    work: _Verification,
     measured: Measured,
     layers: tuple[schema.VerifiedLayer, ...],
     warnings: tuple[str, ...],
@@ -146,6 +146,15 @@ def _report(
 ) -> schema.VerifyReport:
     samples, total = work.samples, measured.total
     sqnr = -math.inf if total.sqnr_db is None else total.sqnr_db
+    labelled = None
+    if work.score is not None:
+        count, float_share, int8_share = work.score.shares
+        labelled = schema.Labelled(
+            output=work.before.outputs[0],
+            samples=count,
+            float_top1=round(float_share, 4),
+            int8_top1=round(int8_share, 4),
+        )
     return schema.VerifyReport(
         tool=Tool(version=__version__),
         float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
@@ -170,7 +179,7 @@ def _report(
         layers=layers,
         layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
         unmatched=work.matches.unmatched,
-        labelled=_labelled(work.score, work.before) if work.score is not None else None,
+        labelled=labelled,
         min_sqnr_db=min_sqnr,
         passed=min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr,
     )
@@ -186,38 +195,24 @@ def _errors(stats: Stats) -> dict[str, float | None]:
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
-    ours, theirs = map(_range, stats.ranges)
+    ranges = [  # to 4 digits; None where no value was finite
+        (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
+        for low, high in stats.ranges
+    ]
     return schema.VerifiedLayer(
         name=layer.name,
         tensor=layer.tensor,
         note=layer.note,
-        float_range=ours,
-        int8_range=theirs,
+        float_range=ranges[0],
+        int8_range=ranges[1],
         **_errors(stats),
-    )
-
-
-def _range(ends: tuple[float, float]) -> tuple[float, float] | None:
-    """Return a range to 4 digits; None where no value was finite."""
-    if ends[0] > ends[1]:
-        return None
-    return float(f"{ends[0]:.4g}"), float(f"{ends[1]:.4g}")
-
-
-def _labelled(score: Score, before: Opened) -> schema.Labelled:
-    count, ours, theirs = score.shares
-    return schema.Labelled(
-        output=before.outputs[0],
-        samples=count,
-        float_top1=round(ours, 4),
-        int8_top1=round(theirs, 4),
     )
 
 
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
-    found = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
-    found += [assumed] if assumed else []
+    texts = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
+    texts += [assumed] if assumed else []
     if measured.places and measured.total.cosine is None:
-        found.append("an output is all zeros or not finite")
-    return (*found, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)
+        texts.append("an output is all zeros or not finite")
+    return (*texts, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

@@ -1,4 +1,4 @@
-"""Models in the ``qdq`` form, read as integer operators: what a device makes of the conversions."""
+"""Models in the ``qdq`` form, read as the integer operators that a device computes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ACTIVATIONS = ("Relu", "Clip")
 def in_integers(opened: Opened) -> Opened:
     """Return the model with QLinearConv for each Conv between conversions of int8.
 
-    What moves or compares integers of one scale runs on int8, too. These are the integers of
+    Operators that move or compare integers of one scale run on int8, too. The integers are those of
     ``--format qoperator``; onnxruntime, too, fuses the conversions so. Other operators stay between
     theirs, and a model without such a Conv stays as it is.
     """
@@ -54,76 +54,76 @@ def in_integers(opened: Opened) -> Opened:
 
 def _join_sums(model: Model) -> dict[str, tuple[Part, ...]]:
     """Make one Conv of each sum of parts between conversions; return its parts, by its name."""
-    found, gone = dict[str, tuple[Part, ...]](), set[int]()
+    parts, joined = dict[str, tuple[Part, ...]](), set[int]()
     for node in model.nodes("Add")[::-1]:
-        one = partial_sum(model, node.outputs[0]) if id(node) not in gone else None
-        if one is not None and not one.constants:
-            gone |= {id(each) for each in one.nodes(node.outputs[0])}
-            name = _join(model, one, node.outputs[0])
-            found |= {name: one.parts} if name else {}
+        total = partial_sum(model, node.outputs[0]) if id(node) not in joined else None
+        if total is not None and not total.constants:
+            joined |= {id(inner) for inner in total.nodes(node.outputs[0])}
+            name = _join(model, total, node.outputs[0])
+            parts |= {name: total.parts} if name else {}
     sweep(model)
-    return found
+    return parts
 
 
-def _join(model: Model, found: PartialSum, result: Tensor) -> str:
+def _join(model: Model, total: PartialSum, result: Tensor) -> str:
     """Write a sum as one Conv; '' where its parts are not converted alike."""
-    makers = [[dequantizer(tensor) for tensor in list(c.inputs)[:2]] for c in found.convs]
+    makers = [[dequantizer(tensor) for tensor in list(c.inputs)[:2]] for c in total.convs]
     x, w = makers[0]
-    if x is None or w is None or any(not _alike(own, [x, w]) for own in makers):
+    if x is None or w is None:
         return ""
-    weights = [query.constant_input(each[1], 0) for each in makers if each[1] is not None]
-    biased = [tensor for c in found.convs if (tensor := query.input_of(c, 2)) is not None]
-    if any(weight is None for weight in weights) or len(biased) > 1:
+    weights = []
+    for x_part, w_part in makers:
+        if x_part is None or w_part is None:
+            return ""
+        weight = query.constant_input(w_part, 0)
+        if weight is None or not same_scale(x_part, x) or not same_scale(w_part, w):
+            return ""
+        weights.append(weight)
+    biases = [tensor for c in total.convs if (tensor := query.input_of(c, 2)) is not None]
+    if len(biases) > 1:
         return ""
-    joined = found.joined([weight for weight in weights if weight is not None])
+    joined, source = total.joined(weights), total.source
     stored = edit.constant(model, f"{w.name}/joined", joined)
-    source = found.source
-    inputs = [source if dequantizer(source) else _converted(model, x, source, source.shape)]
-    inputs += [_converted(model, w, stored, joined.shape), *biased]
-    convs, dims = list(found.convs), query.shape(result)
-    made = edit.insert(model, "Conv", inputs, origin=convs, shape=dims, attrs=found.attrs)
-    made.dtype = result.dtype
-    conv = query.producer(made)
-    assert conv is not None, "it has just been made"
-    edit.hand_over(made, result)
+    inputs = [source if dequantizer(source) else _dequantized(model, x, source, source.shape)]
+    inputs += [_dequantized(model, w, stored, joined.shape), *biases]
+    convs, dims = list(total.convs), query.shape(result)
+    output = edit.insert(model, "Conv", inputs, origin=convs, shape=dims, attrs=total.attrs)
+    output.dtype = result.dtype
+    conv = query.producer(output)
+    assert conv is not None, "it has just been inserted"
+    edit.hand_over(output, result)
     return str(conv.name)
 
 
-def _alike(own: list[Node | None], first: list[Node]) -> bool:
-    pairs = zip(own, first, strict=True)
-    return all(one is not None and same_scale(one, other) for one, other in pairs)
-
-
-def _converted(model: Model, like: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return integers dequantized as others are."""
+def _dequantized(model: Model, like: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
+    """Insert a DequantizeLinear with the parameters of another; return its output."""
     inputs, attrs = [source, *list(like.inputs)[1:]], dict(like.attrs)
-    made = edit.insert(model, "DequantizeLinear", inputs, origin=[like], shape=shape, attrs=attrs)
-    made.dtype = np.dtype(np.float32)
-    return made
+    output = edit.insert(model, "DequantizeLinear", inputs, origin=[like], shape=shape, attrs=attrs)
+    output.dtype = np.dtype(np.float32)
+    return output
 
 
 def _round_before_activation(model: Model, conv: Node) -> None:
-    """Convert in front of a Relu or Clip, too, where one stands between a Conv and its conversion.
+    """Insert Q/DQ in front of a Relu or Clip between a Conv and its QuantizeLinear.
 
     Rounding keeps the order of numbers, so the integers are the same.
     """
     activation = query.sole_consumer(model, conv.outputs[0])
     if activation is None or activation.op not in _ACTIVATIONS:
         return
-    reader = quantizer(model, activation.outputs[0])
-    if reader is None or not _has_one_scale(reader, "int8"):
+    consumer = quantizer(model, activation.outputs[0])
+    if consumer is None or not _has_one_scale(consumer, "int8"):
         return
-    result, parts = conv.outputs[0], list(reader.inputs)[1:3]
-    if activation.op == "Relu" and query.scalar_input(reader, 2):  # 0 is another integer
+    result, parameters = conv.outputs[0], list(consumer.inputs)[1:3]
+    if activation.op == "Relu" and query.scalar_input(consumer, 2):  # 0 is another integer
         activation.op = "Clip"
-        edit.set_input(
-            activation, 1, edit.constant(model, f"{activation.name}/0", np.zeros((), np.float32))
-        )
+        zero = edit.constant(model, f"{activation.name}/0", np.zeros((), np.float32))
+        edit.set_input(activation, 1, zero)
     stored = edit.variable(model, f"{result.name}/int8", result, np.int8)
-    edit.add_node(model, "QuantizeLinear", [result, *parts], [stored], origin=[conv])
-    opened = edit.variable(model, f"{result.name}/dequantized", result)
-    edit.add_node(model, "DequantizeLinear", [stored, *parts], [opened], origin=[conv])
-    edit.set_input(activation, 0, opened)
+    edit.add_node(model, "QuantizeLinear", [result, *parameters], [stored], origin=[conv])
+    rounded = edit.variable(model, f"{result.name}/dequantized", result)
+    edit.add_node(model, "DequantizeLinear", [stored, *parameters], [rounded], origin=[conv])
+    edit.set_input(activation, 0, rounded)
 
 
 def _is_integer(model: Model, conv: Node) -> bool:
@@ -132,31 +132,28 @@ def _is_integer(model: Model, conv: Node) -> bool:
     ends = [*makers[:1], quantizer(model, conv.outputs[0])]
     if not all(end is not None and _has_one_scale(end, "int8") for end in ends):
         return False
-    known = [one for one in makers if one is not None and len(one.inputs) == 3]
-    dtypes = [query.dtype_name(one.inputs[2]) for one in known]
+    nodes = [node for node in makers if node is not None and len(node.inputs) == 3]
+    dtypes = [query.dtype_name(node.inputs[2]) for node in nodes]
     if dtypes != [*_TYPES[: len(makers)]] or query.attribute(conv, "auto_pad", "") in SAME:
         return False
-    values = [query.constant_input(one, 0) for one in known[1:]]
-    return all(value is not None for value in values) and _bias_fits(known)
-
-
-def _bias_fits(makers: list[Node]) -> bool:
-    """Return whether scales of weights are along their first axis, and those of a bias theirs."""
-    scales = [query.constant_input(one, 1) for one in makers]
-    axes = [query.attribute(one, "axis", 1) for one in makers[1:]]
-    if any(s is None or (s.size > 1 and axis) for s, axis in zip(scales[1:], axes, strict=True)):
-        return False
-    if len(makers) < len(_TYPES):
+    scales = [query.constant_input(node, 1) for node in nodes]
+    for node, scale in zip(nodes[1:], scales[1:], strict=True):
+        along_first = scale is not None and (
+            scale.size <= 1 or not query.attribute(node, "axis", 1)
+        )
+        if query.constant_input(node, 0) is None or not along_first:
+            return False
+    if len(nodes) < len(_TYPES):
         return True
     x, w, bias = (np.asarray(scale, np.float64) for scale in scales)
-    zeros = query.constant_input(makers[2], 2)
+    zeros = query.constant_input(nodes[2], 2)
     return zeros is not None and not zeros.any() and bool(np.allclose(bias, x * w, rtol=1e-5))
 
 
 def _only_moves(node: Node) -> bool:
     """Return whether a node passes on int8 of one scale, were it not for the conversions."""
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
-    scaled = all(one is not None and _has_one_scale(one, "int8") for one in sources)
+    scaled = all(node is not None and _has_one_scale(node, "int8") for node in sources)
     centred = scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
     return centred and passes_int8(node, {id(tensor) for tensor in data_inputs(node)})
 

@@ -64,7 +64,7 @@ MIN_SAMPLES = 4  # fewer show next to nothing of the spread
 
 def pooled_db(powers: Sequence[Powers]) -> float | None:
     """Return the SQNR of all samples together, dB; None where it is no number."""
-    return Powers(sum(one.signal for one in powers), sum(one.noise for one in powers)).db
+    return Powers(sum(p.signal for p in powers), sum(p.noise for p in powers)).db
 
 
 def expected(
@@ -80,15 +80,15 @@ def expected(
     Returns:
         Lowest and highest, dB; None where there is no error to speak of.
     """
-    ends = _around(powers)
+    ends = _interval_of(powers)
     if ends is None:
         return None
     if _hidden_db(powers, unsaturated) is not None:
-        ends = (*ends, *(_around(unsaturated) or ()))
+        ends = (*ends, *(_interval_of(unsaturated) or ()))
     return min(ends) - doubt_db, max(ends)
 
 
-def _around(powers: Sequence[Powers]) -> tuple[float, ...] | None:
+def _interval_of(powers: Sequence[Powers]) -> tuple[float, ...] | None:
     """Return lowest and highest by these samples alone, dB; None where there is no error."""
     figure = pooled_db(powers)
     if figure is None:
@@ -108,8 +108,8 @@ def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float
 def _sampling_error(powers: Sequence[Powers]) -> float:
     """Return the standard deviation of the difference between two such sets, dB."""
     count, single = len(powers), INTERVAL.alone_db**2
-    shown = min(_jackknife(powers), single) if count > 1 else 0.0
-    return math.sqrt(2 * ((count - 1) * shown + single / count) / count)
+    variance = min(_jackknife(powers), single) if count > 1 else 0.0
+    return math.sqrt(2 * ((count - 1) * variance + single / count) / count)
 
 
 def _jackknife(powers: Sequence[Powers]) -> float:
@@ -117,15 +117,15 @@ def _jackknife(powers: Sequence[Powers]) -> float:
 
     Infinite where there is no error, or no signal.
     """
-    signal, noise = (sum(one[k] for one in powers) for k in (0, 1))
-    if signal <= 0 or noise <= 0:  # nothing errs, so nothing says how much samples differ
+    signal, noise = (sum(sample[k] for sample in powers) for k in (0, 1))
+    if signal <= 0 or noise <= 0:  # no errors, so nothing to see the spread of samples by
         return math.inf
-    # What is left may be nothing, or less by rounding.
-    left = [
-        10 * math.log10(max(1 - one.signal / signal, _TINY) / max(1 - one.noise / noise, _TINY))
-        for one in powers
+    # The other samples may have no power, or less by rounding.
+    changes = [
+        10 * math.log10(max(1 - p.signal / signal, _TINY) / max(1 - p.noise / noise, _TINY))
+        for p in powers
     ]
-    return (len(powers) - 1) * statistics.pvariance(left)
+    return (len(powers) - 1) * statistics.pvariance(changes)
 
 
 def _quantile(probability: float, freedom: int) -> float:
@@ -140,13 +140,13 @@ def _quantile(probability: float, freedom: int) -> float:
 
 def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> tuple[str, ...]:
     """Return the limits of the figure: saturation, and too few samples."""
-    found, inner = [], _hidden_db(powers, unsaturated)
-    if inner is not None:
-        found.append(
-            f"the outputs saturate (Softmax, Sigmoid): before that the SQNR is {inner:.1f} dB; "
+    texts, hidden = [], _hidden_db(powers, unsaturated)
+    if hidden is not None:
+        texts.append(
+            f"the outputs saturate (Softmax, Sigmoid): before that the SQNR is {hidden:.1f} dB; "
             "after it only the few samples that are not saturated decide"
         )
     if 0 < len(powers) < MIN_SAMPLES:
         number = "one sample" if len(powers) == 1 else f"{len(powers)} samples"
-        found.append(f"measured on {number}: new ones may differ by more")
-    return tuple(found)
+        texts.append(f"measured on {number}: new ones may differ by more")
+    return tuple(texts)

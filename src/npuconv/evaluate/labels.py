@@ -34,7 +34,7 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
     """
     file = Path(path)
     if file.suffix.lower() in (".npy", ".npz"):
-        return _from_array(file)
+        return _read_array(file)
     if file.suffix.lower() not in (".tsv", ".csv"):
         raise CalibrationError(
             f"{file}: not a file of labels", hint="give .npy, .npz with key y, .tsv or .csv"
@@ -43,7 +43,16 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
         raise CalibrationError(
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
-    return _in_order(file, _table(file), _images(Path(data)))
+    images, table = _images(Path(data)), _read_table(file)
+    names = _Names(file, table, images)
+    lines = [names.find(image) for image in images]
+    missing = [image.name for image, line in zip(images, lines, strict=True) if line is None]
+    if missing:
+        shown = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
+        raise CalibrationError(
+            f"{file}: no class for {len(missing)} of {len(images)} files: {shown}"
+        )
+    return np.asarray([table[line] for line in lines if line is not None], np.int64)
 
 
 def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
@@ -54,31 +63,31 @@ def others(notes: Sequence[str], path: str | Path | None, data: str | Path | Non
 
 
 def _without_labels(note: str) -> str:
-    """Take the name of the labels out of a note; return an empty text if no other is left."""
+    """Delete the name of the labels in a note; return an empty text if it names no more arrays."""
     names = note.removeprefix(IGNORED).split(", ")
-    used = next((repr(key) for key in _KEYS if repr(key) in names), "")
-    left = [name for name in names if name != used]
-    if not used or not note.startswith(IGNORED):
+    label = next((repr(key) for key in _KEYS if repr(key) in names), "")
+    if not label or not note.startswith(IGNORED):
         return note
-    return IGNORED + ", ".join(left) if left else ""
+    names = [name for name in names if name != label]
+    return IGNORED + ", ".join(names) if names else ""
 
 
-def _from_array(file: Path) -> Labels:
+def _read_array(file: Path) -> Labels:
     arrays = read_file(file)
     keys = _KEYS if file.suffix.lower() == ".npz" else (UNNAMED,)
     key = next((key for key in keys if key in arrays), "")
     if not key:
         names = ", ".join(arrays)
         raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
-    found: Any = arrays[key]
-    if found.size > MAX_LABELS:
-        raise CalibrationError(f"{file}: has {found.size} labels, over {MAX_LABELS}")
-    found = np.asarray(found[:] if found.ndim else found)
-    values = np.asarray(found).reshape(-1) if found.ndim in (0, 1) else np.squeeze(found)
+    source: Any = arrays[key]
+    if source.size > MAX_LABELS:
+        raise CalibrationError(f"{file}: has {source.size} labels, over {MAX_LABELS}")
+    array = np.asarray(source[:] if source.ndim else source)
+    values = array.reshape(-1) if array.ndim in (0, 1) else np.squeeze(array)
     if values.ndim != 1 or values.dtype.kind not in "iub":
         raise CalibrationError(
             f"{file}: labels are one integer for each sample, "
-            f"not {found.dtype} of shape {list(found.shape)}"
+            f"not {array.dtype} of shape {list(array.shape)}"
         )
     return values.astype(np.int64)
 
@@ -92,13 +101,12 @@ def _images(data: Path) -> list[Path]:
     return [data] if data.suffix.lower() in IMAGES else []
 
 
-def _table(file: Path) -> dict[str, int]:
+def _read_table(file: Path) -> dict[str, int]:
     """Read a class by file name; a first line without a number is a heading."""
-    text = read_text(file)
     separator = "," if file.suffix.lower() == ".csv" else "\t"
-    found: dict[str, int] = {}
+    classes: dict[str, int] = {}
     try:
-        rows = list(csv.reader(text.splitlines(), delimiter=separator))
+        rows = list(csv.reader(read_text(file).splitlines(), delimiter=separator))
     except csv.Error as error:  # a line of a hundred thousand characters
         raise CalibrationError(f"{file}: {error}") from None
     for number, row in enumerate(rows, 1):
@@ -108,27 +116,15 @@ def _table(file: Path) -> dict[str, int]:
             name, label = row[0].strip(), int(row[1])
         except (IndexError, ValueError):
             if number > 1:
-                wanted = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
-                raise CalibrationError(f"{file}:{number}: not {wanted}: {','.join(row)}") from None
+                syntax = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
+                raise CalibrationError(f"{file}:{number}: not {syntax}: {','.join(row)}") from None
             continue
-        if found.setdefault(name, label) != label:
+        if classes.setdefault(name, label) != label:
             raise CalibrationError(
-                f"{file}:{number}: {name} is of class {label}, and of class {found[name]} before",
+                f"{file}:{number}: {name} is of class {label}, and of class {classes[name]} before",
                 hint="give each file one line",
             )
-    return found
-
-
-def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
-    lines = _Names(file, table, images)
-    found = [lines.of(image) for image in images]
-    missing = [image.name for image, name in zip(images, found, strict=True) if name is None]
-    if missing:
-        some = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
-        raise CalibrationError(
-            f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
-        )
-    return np.asarray([table[name] for name in found if name is not None], np.int64)
+    return classes
 
 
 def check_scores(name: str, values: object, batch: int) -> None:
@@ -140,9 +136,9 @@ def check_scores(name: str, values: object, batch: int) -> None:
     array = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
     dims = list(values.shape) if isinstance(values, np.ndarray) else None
     if not array or not dims or dims[0] != batch or len(dims) < 2:
-        what = f"of shape {dims}" if array else "no array of numbers"
+        problem = f"of shape {dims}" if array else "no array of numbers"
         raise CalibrationError(
-            f"output {name!r} is {what} for a batch of {batch}, so labels say nothing about it",
+            f"output {name!r} is {problem} for a batch of {batch}, so labels say nothing about it",
             hint="--labels is for models whose first output is [N, classes]; leave it out",
         )
 
@@ -157,7 +153,7 @@ class Score:
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
         self._right = [0, 0]
-        self._seen = 0
+        self._samples = 0
 
     def add(self, rows: Sequence[int], outputs: Sequence[NDArray[Any]]) -> None:
         """Count one sample.
@@ -165,22 +161,23 @@ class Score:
         Raises:
             CalibrationError: a label is no class of the model.
         """
-        wanted = self._labels[list(rows)]
-        for which, values in enumerate(outputs):
-            scores = np.asarray(values).reshape(len(wanted), -1)
-            if wanted.max() >= scores.shape[1] or wanted.min() < 0:
+        labels = self._labels[list(rows)]
+        lowest, highest = int(labels.min()), int(labels.max())
+        for number, values in enumerate(outputs):
+            scores = np.asarray(values).reshape(len(labels), -1)
+            if highest >= scores.shape[1] or lowest < 0:
                 raise CalibrationError(
-                    f"label {int(wanted.max() if wanted.min() >= 0 else wanted.min())} is no class "
+                    f"label {highest if lowest >= 0 else lowest} is no class "
                     f"of the model, which has {scores.shape[1]}"
                 )
-            self._right[which] += int((scores.argmax(1) == wanted).sum())
-        self._seen += len(wanted)
+            self._right[number] += int((scores.argmax(1) == labels).sum())
+        self._samples += len(labels)
 
     @property
     def shares(self) -> tuple[int, float, float]:
         """Return the number of samples, and the share that each model gets right."""
-        count = max(self._seen, 1)
-        return self._seen, self._right[0] / count, self._right[1] / count
+        count = max(self._samples, 1)
+        return self._samples, self._right[0] / count, self._right[1] / count
 
 
 class _Names:
@@ -195,8 +192,8 @@ class _Names:
         for image in images:
             self._images.setdefault(image.name, set()).add(image.absolute())
 
-    def of(self, image: Path) -> str | None:
-        """Return the name of the line about an image; None where there is none.
+    def find(self, image: Path) -> str | None:
+        """Return the name of the line about an image; None if there is no line.
 
         Raises:
             CalibrationError: several files have this name, and the table does not say which.

@@ -25,14 +25,20 @@ _PURPOSE = "verify of a TFLite file"
 
 
 @dataclass(frozen=True)
-class _Held:
+class _FileTensor:
     """A tensor of the file that the ONNX model has as well."""
 
     name: str  # in the ONNX model
     number: int  # of its tensor in the file
     dtype: Any
     shape: tuple[int, ...]  # as it is stored
-    order: tuple[int, ...]  # axis k of what is stored is axis ``order[k]`` of the ONNX tensor
+    order: tuple[int, ...]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
+
+    @classmethod
+    def of(cls, name: str, detail: Mapping[str, Any], order: Sequence[int]) -> _FileTensor:
+        """Return a tensor from the details of LiteRT."""
+        shape = tuple(map(int, detail["shape"]))
+        return cls(name, detail["index"], detail["dtype"], shape, tuple(order))
 
     def info(self) -> onnx.ValueInfoProto:
         """Return name, type and shape as ONNX has them."""
@@ -53,7 +59,14 @@ class TfliteSession:
     """
 
     def __init__(self, data: bytes, name: str) -> None:
-        runtime = _runtime()
+        try:
+            runtime = importlib.import_module("ai_edge_litert.interpreter")
+        except ImportError:
+            raise UsageError(
+                f"{_PURPOSE}: LiteRT (ai-edge-litert) is not installed",
+                hint="pip install 'npuconv[litert]'; or verify the ONNX model that "
+                "convert -o NAME.onnx writes, which has the same integers",
+            ) from None
         self._name, self._lock = name, Lock()
         try:
             self._interpreter = runtime.Interpreter(
@@ -70,13 +83,14 @@ class TfliteSession:
         ends = _ends(metadata.get(ENDS, ""), details, name)
         count = len(self._interpreter.get_input_details())
         self._inputs, self._outputs = ends[:count], ends[count:]
-        held = _stored(metadata.get(STORED, "[]"), self._interpreter.get_tensor_details())
-        taken = {end.name for end in ends}
-        self._outputs += [one for one in held if one.name not in taken]
-        reads, makes = ([one.name for one in some] for some in (self._inputs, self._outputs))
-        given, made = ([end.info() for end in some] for some in (ends[:count], ends[count:]))
-        whole = helper.make_node("TFLite", reads, makes, domain="npuconv")
-        self.proto = helper.make_model(helper.make_graph([whole], name, given, made))
+        layers = _layer_tensors(metadata.get(STORED, "[]"), self._interpreter.get_tensor_details())
+        names = {end.name for end in ends}
+        self._outputs += [tensor for tensor in layers if tensor.name not in names]
+        inputs, outputs = ([t.name for t in tensors] for tensors in (self._inputs, self._outputs))
+        infos = [end.info() for end in ends]
+        node = helper.make_node("TFLite", inputs, outputs, domain="npuconv")
+        graph = helper.make_graph([node], name, infos[:count], infos[count:])
+        self.proto = helper.make_model(graph)
         helper.set_model_props(self.proto, metadata)
 
     def run(
@@ -102,18 +116,7 @@ class TfliteSession:
             }
 
 
-def _runtime() -> Any:
-    try:
-        return importlib.import_module("ai_edge_litert.interpreter")
-    except ImportError:
-        raise UsageError(
-            f"{_PURPOSE}: LiteRT (ai-edge-litert) is not installed",
-            hint="pip install 'npuconv[litert]'; or verify the ONNX model that "
-            "convert -o NAME.onnx writes, which has the same integers",
-        ) from None
-
-
-def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_Held]:
+def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_FileTensor]:
     """Return inputs and outputs with the names and orders that are recorded.
 
     Raises:
@@ -130,28 +133,24 @@ def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[
             hint="npuconv writes that into its files: convert the model again",
         )
     return [
-        _Held(label, one["index"], one["dtype"], tuple(map(int, one["shape"])), tuple(order))
-        for (label, order), one in zip(entries, details, strict=True)
+        _FileTensor.of(label, detail, order)
+        for (label, order), detail in zip(entries, details, strict=True)
     ]
 
 
-def _stored(record: str, details: Sequence[Mapping[str, Any]]) -> list[_Held]:
-    """Return the tensors of layers that are recorded; none where the record does not fit."""
-    known = {one["index"]: one for one in details}
+def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_FileTensor]:
+    """Return the tensors of layers that are recorded; none if the record does not fit."""
+    by_number = {detail["index"]: detail for detail in details}
     try:
         entries = _STORED.validate_json(record)
     except ValidationError:
         return []
-    if any(
-        number not in known or sorted(order) != [*range(len(known[number]["shape"]))]
-        for _, order, number in entries
-    ):
-        return []
-    return [
-        _Held(label, number, one["dtype"], tuple(map(int, one["shape"])), tuple(order))
-        for label, order, number in entries
-        for one in [known[number]]
-    ]
+    tensors = []
+    for label, order, number in entries:
+        if number not in by_number or sorted(order) != [*range(len(by_number[number]["shape"]))]:
+            return []
+        tensors.append(_FileTensor.of(label, by_number[number], order))
+    return tensors
 
 
 def _line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -20,10 +20,10 @@ from onnx import numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from npuconv.arithmetic.encoding import dequantize
+from npuconv.emit.int8_operators import attributes_of
 from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 from npuconv.quantize.oversampling import Oversampled
 
@@ -61,32 +61,6 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     """
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
-    _check_fits(layer, stored)
-    axis = None if np.size(layer.scale) == np.size(layer.zero_point) == 1 else layer.axis
-    scale, zero = (
-        np.reshape(part, ()) if axis is None else part for part in (layer.scale, layer.zero_point)
-    )
-    values = np.asarray(dequantize(stored, scale, zero, axis))
-    if not layer.channels:
-        return values
-    places = np.asarray(layer.channels)
-    own = (values.take(np.flatnonzero(places == k), layer.axis) for k in sorted(set(places)))
-    return np.stack([each.mean(axis=layer.axis) for each in own], axis=layer.axis)
-
-
-def exact(layer: LayerPair, values: Array) -> Array:
-    """Return the channels of the float model's output that the converted model has.
-
-    Raises:
-        ModelError: it has other channels than are noted.
-    """
-    held = sorted(set(layer.channels))
-    if held and held[-1] >= _channels(layer, values):
-        raise _misfit(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
-    return np.take(values, held, layer.axis) if held else values
-
-
-def _check_fits(layer: LayerPair, stored: Array) -> None:
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
     counts |= {len(layer.channels)} - {0}
     # The mean of copies is float.
@@ -96,20 +70,57 @@ def _check_fits(layer: LayerPair, stored: Array) -> None:
             f"{layer.stored!r} is {stored.dtype} of shape {list(stored.shape)}, but has "
             f"{max(counts, default=1)} scales in the int8 model",
         )
+    axis = None if np.size(layer.scale) == np.size(layer.zero_point) == 1 else layer.axis
+    scale, zero = (
+        np.reshape(part, ()) if axis is None else part for part in (layer.scale, layer.zero_point)
+    )
+    values = np.asarray(dequantize(stored, scale, zero, axis))
+    if not layer.channels:
+        return values
+    places = np.asarray(layer.channels)
+    copies = (values.take(np.flatnonzero(places == k), layer.axis) for k in sorted(set(places)))
+    return np.stack([channel.mean(axis=layer.axis) for channel in copies], axis=layer.axis)
+
+
+def exact(layer: LayerPair, values: Array) -> Array:
+    """Return the channels of the float model's output that the converted model has.
+
+    Raises:
+        ModelError: it has other channels than are noted.
+    """
+    channels = sorted(set(layer.channels))
+    if channels and channels[-1] >= _channels(layer, values):
+        raise _misfit(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
+    return np.take(values, channels, layer.axis) if channels else values
 
 
 def _channels(layer: LayerPair, values: Array) -> int:
     return values.shape[layer.axis] if 0 <= layer.axis < values.ndim else 0
 
 
-def _misfit(layer: LayerPair, what: str) -> ModelError:
+def _misfit(layer: LayerPair, problem: str) -> ModelError:
     hint = "its metadata does not fit it: convert the model again"
-    return ModelError(f"layer {layer.name!r}: {what}", hint=hint)
+    return ModelError(f"layer {layer.name!r}: {problem}", hint=hint)
 
 
 def record(layers: Iterable[LayerPair]) -> str:
     """Write the layers of a converted model for its metadata."""
-    return json.dumps([_entry(layer) for layer in layers], separators=(",", ":"))
+
+    def entry(layer: LayerPair) -> dict[str, Any]:
+        scales = [float(str(s)) for s in np.ravel(np.asarray(layer.scale, np.float32))]
+        zeros = np.ravel(np.asarray(layer.zero_point)).tolist()
+        optional = {"note": (layer.note, ""), "channels_last": (layer.channels_last, False)}
+        optional |= {"axis": (layer.axis, 1), "channels": (list(layer.channels), [])}
+        return {
+            "name": layer.name,
+            "tensor": layer.tensor,
+            "stored": layer.stored,
+            "scale": scales[0] if len(set(scales)) == 1 else scales,
+            "zero_point": zeros[0] if len(set(zeros)) == 1 else zeros,
+            **{key: value for key, (value, default) in optional.items() if value != default},
+        }
+
+    return json.dumps([entry(layer) for layer in layers], separators=(",", ":"))
 
 
 _Scale = Annotated[float, Field(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
@@ -136,24 +147,6 @@ _ENTRIES = TypeAdapter(list[_Entry])
 _SCALE = TypeAdapter(_Scale)
 
 
-def _entry(layer: LayerPair) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "name": layer.name,
-        "tensor": layer.tensor,
-        "stored": layer.stored,
-        "scale": _plain([float(str(s)) for s in np.ravel(np.asarray(layer.scale, np.float32))]),
-        "zero_point": _plain(np.ravel(np.asarray(layer.zero_point)).tolist()),
-    }
-    optional = {"note": (layer.note, ""), "channels_last": (layer.channels_last, False)}
-    optional |= {"axis": (layer.axis, 1), "channels": (list(layer.channels), [])}
-    return entry | {key: value for key, (value, usual) in optional.items() if value != usual}
-
-
-def _plain(values: list[Any]) -> Any:
-    """Return one number where all are the same."""
-    return values[0] if len(set(values)) == 1 else values
-
-
 @dataclass(frozen=True)
 class Matches:
     """Layers that both models have, and those of the int8 model that only it has."""
@@ -169,60 +162,62 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     """
     metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
     if KEY in metadata or "npuconv.version" in metadata:
-        found = _recorded(metadata.get(KEY, "[]"))
+        try:
+            entries = [
+                entry.model_dump() for entry in _ENTRIES.validate_json(metadata.get(KEY, "[]"))
+            ]
+        except ValueError:  # the record is edited, or too old to read
+            entries = []
+        layers = [LayerPair(**{**entry, "channels": tuple(entry["channels"])}) for entry in entries]
     else:
-        floats = _Graph(float_model)
-        found = [_behind_activation(layer, floats) for layer in _inferred(int8_model)]
-    made = {name for node in float_model.graph.node for name in node.output}
+        floats = _TensorReaders(float_model)
+        layers = [_behind_activation(layer, floats) for layer in _inferred_layers(int8_model)]
+    tensors = {name for node in float_model.graph.node for name in node.output}
     stored = {name for node in int8_model.graph.node for name in node.output}
-    there = [layer for layer in found if layer.stored in stored]
+    layers = [layer for layer in layers if layer.stored in stored]
     return Matches(
-        tuple(layer for layer in there if layer.tensor in made),
-        tuple(layer.name for layer in there if layer.tensor not in made),
+        tuple(layer for layer in layers if layer.tensor in tensors),
+        tuple(layer.name for layer in layers if layer.tensor not in tensors),
     )
 
 
-def _recorded(text: str) -> list[LayerPair]:
-    """Return the layers that npuconv recorded; none if the record is edited or too old to read."""
-    try:
-        entries = (entry.model_dump() for entry in _ENTRIES.validate_json(text))
-        return [LayerPair(**{**one, "channels": tuple(one["channels"])}) for one in entries]
-    except ValueError:
-        return []
-
-
-def _inferred(model: onnx.ModelProto) -> Iterator[LayerPair]:
+def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
     """Yield integer tensors that end a layer, with the scale in the graph."""
-    graph = _Graph(model)
+    graph = _TensorReaders(model)
     for node in model.graph.node:
         if node.op_type not in _LAYERS:
             continue
-        last = graph.after_activation(node)
-        reader = graph.sole_reader(last)
-        if reader is not None and reader.op_type == "QuantizeLinear":
-            stored, names = reader.output[0], reader.input[1:3]
+        last = node.output[0]
+        activation = graph.sole_reader(last)
+        if activation is not None and activation.op_type in _ACTIVATIONS:
+            last = activation.output[0]
+        conversion = graph.sole_reader(last)
+        if conversion is not None and conversion.op_type == "QuantizeLinear":
+            stored, names = conversion.output[0], conversion.input[1:3]
         else:
-            reader = graph.sole_reader(last, "DequantizeLinear")
-            own = node.input[6:8] if node.op_type.startswith("QLinear") else []
-            stored, names = last, (reader.input[1:3] if reader is not None else own)
+            conversion = graph.sole_reader(last, "DequantizeLinear")
+            parameters = node.input[6:8] if node.op_type.startswith("QLinear") else []
+            stored, names = last, (parameters if conversion is None else conversion.input[1:3])
         scale, zero = (*(graph.constants.get(name) for name in names), None, None)[:2]
         if scale is not None:
-            axis = _axis(reader)
+            axis = 1 if conversion is None else attributes_of(conversion).get("axis", 1)
             zeros = np.zeros((), np.int8) if zero is None else zero
-            yield LayerPair(node.name or last, _float_name(stored), stored, scale, zeros, axis=axis)
+            ending = next((ending for ending in _ENDINGS if stored.endswith(ending)), "")
+            tensor = stored.removesuffix(ending)
+            yield LayerPair(node.name or last, tensor, stored, scale, zeros, axis=int(axis))
 
 
-def _behind_activation(layer: LayerPair, floats: _Graph) -> LayerPair:
+def _behind_activation(layer: LayerPair, floats: _TensorReaders) -> LayerPair:
     """End a layer behind its Relu where its zero point is the least integer: it saturates."""
     zeros = np.asarray(layer.zero_point)
     reader = floats.sole_reader(layer.tensor)
-    follows = reader is not None and reader.op_type in _ACTIVATIONS
-    if reader is None or not follows or (zeros != np.iinfo(zeros.dtype).min).any():
+    if reader is None or reader.op_type not in _ACTIVATIONS:
         return layer
-    return replace(layer, tensor=reader.output[0])
+    saturates = (zeros == np.iinfo(zeros.dtype).min).all()
+    return replace(layer, tensor=reader.output[0]) if saturates else layer
 
 
-class _Graph:
+class _TensorReaders:
     """Readers of the tensors of a graph, and its constants."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -238,22 +233,6 @@ class _Graph:
         readers = [n for n in self._readers.get(name, []) if op in ("", n.op_type)]
         return readers[0] if len(readers) == 1 else None
 
-    def after_activation(self, node: onnx.NodeProto) -> str:
-        """Return the end of a layer, behind its activation: clipping there is no loss."""
-        reader = self.sole_reader(node.output[0])
-        follows = reader is not None and reader.op_type in _ACTIVATIONS
-        return reader.output[0] if reader is not None and follows else node.output[0]
-
-
-def _axis(node: onnx.NodeProto | None) -> int:
-    attributes: Sequence[onnx.AttributeProto] = node.attribute if node is not None else ()
-    return next((int(a.i) for a in attributes if a.name == "axis"), 1)
-
-
-def _float_name(stored: str) -> str:
-    """Return the float tensor that integers of this name stand for."""
-    return next((stored.removesuffix(e) for e in _ENDINGS if stored.endswith(e)), stored)
-
 
 def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
     """Return the scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
@@ -262,16 +241,16 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
         ModelError: what is noted is no scale.
     """
     entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
-    found = {}
+    scales_by_name = {}
     for key, text in entries.items():
         try:
-            found[key.removeprefix(_PREFIX)] = _SCALE.validate_python(float(text))
+            scales_by_name[key.removeprefix(_PREFIX)] = _SCALE.validate_python(float(text))
         except ValueError:
             raise ModelError(
                 f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
                 hint="somebody has changed it: convert the model again",
             ) from None
-    return found
+    return scales_by_name
 
 
 class Layer(NamedTuple):
@@ -291,23 +270,18 @@ def layers_of(model: Model, plan: Plan) -> list[Layer]:
     for conv, label in zip(plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        rows.append(Layer(label + part, label, _result(model, plan, conv).name, conv.name))
+        # A layer ends behind its activation, as clipping there is no loss. A max pool in between
+        # does not matter: it and a clip may change places.
+        result = tensor = conv.outputs[0]
+        while (reader := query.sole_consumer(model, tensor)) is not None:
+            if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
+                break
+            tensor = reader.outputs[0]
+            if reader.op != "MaxPool":
+                result = tensor
+                break
+        rows.append(Layer(label + part, label, result.name, conv.name))
     return rows
-
-
-def _result(model: Model, plan: Plan, conv: Node) -> Tensor:
-    """Return the end of a layer, behind its activation: clipping there is no loss.
-
-    A max pool in between does not matter: it and a clip may change places.
-    """
-    found = tensor = conv.outputs[0]
-    while (reader := query.sole_consumer(model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
-            break
-        tensor = reader.outputs[0]
-        if reader.op != "MaxPool":
-            return tensor
-    return found
 
 
 def layer_pairs(
@@ -319,41 +293,38 @@ def layer_pairs(
 ) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
-    times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
-    channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}
-    made = {t.name: t for node in model.nodes() for t in node.outputs}
-    last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    several = {old: new for one in oversampled.duplicated for new, old in one.old.items()}
-    found = [
-        LayerPair(
-            name=shown,
-            tensor=tensor,
-            stored=stored[own],
-            scale=encodings[own].scales,
-            zero_point=encodings[own].zeros,
-            note=notes.get(label, "") or _copied(channels.get(own, ())),
-            channels_last=stored[own] in last,
-            channels=channels.get(own, ()),
-        )
-        for shown, label, tensor, _ in layers
-        if (own := several.get(tensor, tensor)) in stored
-    ] + [
-        LayerPair(
-            name=layer.shown,
-            tensor=layer.tensor,
-            stored=layer.tensor,  # the mean of the copies, which the host takes in float
-            scale=1.0,
-            note=f"the mean of {times[layer.node]} copies",
-            channels=channels.get(layer.tensor, ()),
-        )
-        for layer in layers
-        if layer.node in times
-    ]
-    order = {layer.shown: place for place, layer in enumerate(layers)}
-    return sorted(found, key=lambda one: order[one.name])
-
-
-def _copied(channels: tuple[int, ...]) -> str:
-    count = len(channels) - len(set(channels))
-    what = "1 channel is" if count == 1 else f"{count} channels are"
-    return f"{what} duplicated, so that steps are finer" if count else ""
+    times = {layer.node: sum(conv for _, _, conv in layer.copies) for layer in oversampled.repeated}
+    channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}
+    tensors = (t for node in model.nodes() for t in node.outputs)
+    last = {t.name for t in tensors if nhwc.holds_channels_last(t)}
+    wide = {old: new for path in oversampled.duplicated for new, old in path.old.items()}
+    pairs = []
+    for name, label, tensor, node in layers:
+        result = wide.get(tensor, tensor)
+        if result in stored:
+            index = channels.get(result, ())
+            count = len(index) - len(set(index))
+            subject = "1 channel is" if count == 1 else f"{count} channels are"
+            duplicates = f"{subject} duplicated, so that steps are finer" if count else ""
+            pair = LayerPair(
+                name=name,
+                tensor=tensor,
+                stored=stored[result],
+                scale=encodings[result].scales,
+                zero_point=encodings[result].zeros,
+                note=notes.get(label, "") or duplicates,
+                channels_last=stored[result] in last,
+                channels=index,
+            )
+            pairs.append(pair)
+        if node in times:
+            pair = LayerPair(
+                name=name,
+                tensor=tensor,
+                stored=tensor,  # the mean of the copies, which the host takes in float
+                scale=1.0,
+                note=f"the mean of {times[node]} copies",
+                channels=channels.get(tensor, ()),
+            )
+            pairs.append(pair)
+    return pairs

@@ -35,8 +35,32 @@ def pack(
     """
     data, rows = bytearray(), []
     for layer in layers:
-        places = {name: _append(data, array) for name, array in arrays(layer, how).items()}
-        rows.append(_entry(layer, owner[layer.result], places))
+        places = {}
+        for name, array in arrays(layer, how).items():
+            data += bytes(-len(data) % ALIGNMENT)
+            places[name] = Packed(
+                dtype=array.dtype.name, shape=array.shape, offset=len(data), bytes=array.nbytes
+            )
+            data += array.astype(array.dtype.newbyteorder("<")).tobytes()
+        conv, scales, zeros = layer.layer, layer.scales, layer.zeros
+        row = LayerEntry(
+            name=layer.name,
+            part=owner[layer.result],
+            input=layer.source,
+            output=layer.result,
+            group=conv.group,
+            kernel_shape=conv.weight.shape[2:],
+            strides=tuple(conv.strides),
+            dilations=tuple(conv.dilations),
+            pads=tuple(conv.pads),
+            layout="nhwc" if layer.channels_last else "nchw",
+            input_scale=decimals(scales["x_scale"]),
+            input_zero_point=decimals(zeros["x_zero_point"]),
+            output_scale=decimals(scales["y_scale"]),
+            output_zero_point=decimals(zeros["y_zero_point"]),
+            arrays=places,
+        )
+        rows.append(row)
     return rows, bytes(data)
 
 
@@ -47,71 +71,31 @@ def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
     the same in integers: exactly those of the device where it has some, and the nearest of 31
     bits where it multiplies in float. A factor that is not positive has multiplier 0.
     """
-    weight, factors = layer.layer.weight, layer.factors
-    multiplier, places = _multipliers(layer, how)
-    bias = layer.layer.bias
+    weight, factors, bias = layer.layer.weight, layer.factors, layer.layer.bias
     zero = layer.zeros["w_zero_point"]
+    if how.kind == "gemmlowp":
+        pair = gemmlowp.multipliers(*layer.scales.values())
+        multiplier, shift = pair.multiplier, gemmlowp.MULTIPLIER_BITS - pair.exponent
+    else:
+        bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
+        usable = factors > 0 if how.kind == "float" else np.ones(len(factors), bool)
+        rounded = shifts(np.where(usable, factors, 1), bits=bits, max_shift=how.max_shift)
+        multiplier, shift = np.where(usable, rounded.multiplier, 0), rounded.shift
     return {
         "weight": weight,
         "weight_zero_point": np.array(np.broadcast_to(zero.reshape(-1), len(weight))),
         "bias": np.zeros(len(weight), np.int32) if bias is None else bias.astype(np.int32),
         "factor": factors,
         "multiplier": np.array(np.broadcast_to(multiplier, len(weight))).astype(np.int32),
-        "shift": np.array(np.broadcast_to(places, len(weight))).astype(np.int32),
+        "shift": np.array(np.broadcast_to(shift, len(weight))).astype(np.int32),
     }
-
-
-def _multipliers(layer: DeviceLayer, how: Requantize) -> tuple[Array, Array]:
-    """Return multipliers and shifts, one or [M] each."""
-    factors = layer.factors
-    if how.kind == "gemmlowp":
-        pair = gemmlowp.multipliers(*layer.scales.values())
-        return pair.multiplier, gemmlowp.MULTIPLIER_BITS - pair.exponent
-    bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
-    usable = factors > 0 if how.kind == "float" else np.ones(len(factors), bool)
-    found = shifts(np.where(usable, factors, 1), bits=bits, max_shift=how.max_shift)
-    return np.where(usable, found.multiplier, 0), found.shift
 
 
 def decimals(values: Array) -> Any:
     """Return decimals that stand for the same float32, or integers; one for a scalar."""
-    listed = values.reshape(-1)
-    plain = [float(str(v)) if values.dtype.kind == "f" else int(v) for v in listed]
+    is_float = values.dtype.kind == "f"
+    plain = [float(str(v)) if is_float else int(v) for v in values.reshape(-1)]
     return plain[0] if values.size == 1 else tuple(plain)
-
-
-def _append(data: bytearray, array: Array) -> Packed:
-    data += bytes(-len(data) % ALIGNMENT)
-    start = len(data)
-    data += array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return Packed(
-        dtype=array.dtype.name,
-        shape=array.shape,
-        offset=start,
-        bytes=array.nbytes,
-    )
-
-
-def _entry(layer: DeviceLayer, part: str, places: dict[str, Packed]) -> LayerEntry:
-    one = layer.layer
-    scales, zeros = layer.scales, layer.zeros
-    return LayerEntry(
-        name=layer.name,
-        part=part,
-        input=layer.source,
-        output=layer.result,
-        group=one.group,
-        kernel_shape=one.weight.shape[2:],
-        strides=tuple(one.strides),
-        dilations=tuple(one.dilations),
-        pads=tuple(one.pads),
-        layout="nhwc" if layer.channels_last else "nchw",
-        input_scale=decimals(scales["x_scale"]),
-        input_zero_point=decimals(zeros["x_zero_point"]),
-        output_scale=decimals(scales["y_scale"]),
-        output_zero_point=decimals(zeros["y_zero_point"]),
-        arrays=places,
-    )
 
 
 MAX_AXES = 3  # of a convolution: a volume
@@ -148,6 +132,15 @@ def c_header(
     Raises:
         ModelError: a convolution of more than three axes, or weights that have zero points.
     """
+    for layer in layers:
+        if layer.layer.weight.ndim - 2 > MAX_AXES:
+            raise ModelError(f"layer {layer.name!r} has more than {MAX_AXES} spatial axes")
+        if np.any(layer.zeros["w_zero_point"]) or layer.layer.weight.dtype != np.int8:
+            raise ModelError(
+                f"layer {layer.name!r}: its weights are not symmetric int8, "
+                "which the header assumes",
+                hint="convert the model with npuconv, or leave --emit c out",
+            )
     head = (
         f"/* Made by npuconv {manifest.tool.version} from a model of sha256\n"
         f"   {manifest.model.sha256}.\n"
@@ -158,35 +151,19 @@ def c_header(
     )
     tables, rows = [], []
     for number, (layer, entry) in enumerate(zip(layers, manifest.layers, strict=True)):
-        _check(layer)
-        tables.append(_tables(number, layer, how))
+        integers = arrays(layer, how)
+        factors = [f"{float(value).hex()}f" for value in integers["factor"]]
+        tables += [
+            _array("float", f"npuconv_factor_{number}", factors),
+            _array("int32_t", f"npuconv_multiplier_{number}", integers["multiplier"].tolist()),
+            _array("uint8_t", f"npuconv_shift_{number}", integers["shift"].tolist()),
+        ]
         rows.append(_row(number, layer, entry, types))
     body = ",\n".join(rows)
     return (
         f"{head}{_TYPES}\n{''.join(tables)}"
         f"static const npuconv_layer npuconv_layers[NPUCONV_LAYERS] = {{\n{body}\n}};\n\n"
         "#endif /* NPUCONV_WEIGHTS_H */\n"
-    )
-
-
-def _check(layer: DeviceLayer) -> None:
-    if layer.layer.weight.ndim - 2 > MAX_AXES:
-        raise ModelError(f"layer {layer.name!r} has more than {MAX_AXES} spatial axes")
-    if np.any(layer.zeros["w_zero_point"]) or layer.layer.weight.dtype != np.int8:
-        raise ModelError(
-            f"layer {layer.name!r}: its weights are not symmetric int8, which the header assumes",
-            hint="convert the model with npuconv, or leave --emit c out",
-        )
-
-
-def _tables(number: int, layer: DeviceLayer, how: Requantize) -> str:
-    """Return the arrays of one layer."""
-    found = arrays(layer, how)
-    factors = [f"{float(value).hex()}f" for value in found["factor"]]
-    return (
-        _array("float", f"npuconv_factor_{number}", factors)
-        + _array("int32_t", f"npuconv_multiplier_{number}", found["multiplier"].tolist())
-        + _array("uint8_t", f"npuconv_shift_{number}", found["shift"].tolist())
     )
 
 
@@ -203,31 +180,26 @@ def _row(
     entry: LayerEntry,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> str:
-    one = layer.layer
-    axes = one.weight.ndim - 2
-    places = entry.arrays
+    conv, places = layer.layer, entry.arrays
+    axes = conv.weight.ndim - 2
+
+    def sizes(tensor: str) -> list[int]:
+        """Return the spatial extents of a tensor; 0 where unknown."""
+        if tensor not in types or len(types[tensor].shape.dim) != axes + 2:
+            return [0] * axes
+        dims = [max(int(d.dim_value), 0) for d in types[tensor].shape.dim]
+        return dims[1:-1] if layer.channels_last else dims[2:]
+
     return (
         f'  {{"{_text(layer.name)}", "{_text(entry.part)}",\n'
-        f"   {one.weight.shape[1] * one.group}, {len(one.weight)}, {one.group}, {axes},\n"
-        f"   {_list(_sizes(layer, layer.source, types))}, "
-        f"{_list(_sizes(layer, layer.result, types))},\n"
-        f"   {_list(one.weight.shape[2:])}, {_list(one.strides)}, {_list(one.dilations)}, "
-        f"{_list(one.pads[:axes])}, {_list(one.pads[axes:])},\n"
+        f"   {conv.weight.shape[1] * conv.group}, {len(conv.weight)}, {conv.group}, {axes},\n"
+        f"   {_list(sizes(layer.source))}, {_list(sizes(layer.result))},\n"
+        f"   {_list(conv.weight.shape[2:])}, {_list(conv.strides)}, {_list(conv.dilations)}, "
+        f"{_list(conv.pads[:axes])}, {_list(conv.pads[axes:])},\n"
         f"   {entry.input_zero_point}, {entry.output_zero_point}, {int(layer.channels_last)}, "
         f"{places['weight'].offset}u, {places['bias'].offset}u,\n"
         f"   npuconv_factor_{number}, npuconv_multiplier_{number}, npuconv_shift_{number}}}"
     )
-
-
-def _sizes(
-    layer: DeviceLayer, tensor: str, types: Mapping[str, onnx.TypeProto.Tensor]
-) -> list[int]:
-    """Return the spatial extents of a tensor; 0 where not known."""
-    axes = layer.layer.weight.ndim - 2
-    if tensor not in types or len(types[tensor].shape.dim) != axes + 2:
-        return [0] * axes
-    dims = [max(int(d.dim_value), 0) for d in types[tensor].shape.dim]
-    return dims[1:-1] if layer.channels_last else dims[2:]
 
 
 def _list(values: Sequence[int]) -> str:
@@ -236,5 +208,5 @@ def _list(values: Sequence[int]) -> str:
 
 
 def _text(name: str) -> str:
-    """Return the inside of a C string; what could end it, or mean something else, in octal."""
-    return _UNSAFE.sub(lambda found: f"\\{found[0][0]:03o}".encode(), name.encode()).decode()
+    """Return the inside of a C string, with all other characters in octal."""
+    return _UNSAFE.sub(lambda match: f"\\{match[0][0]:03o}".encode(), name.encode()).decode()

@@ -17,7 +17,6 @@ from npuconv.evaluate import preparation
 from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
-from npuconv.evaluate.preparation import Preparation
 from npuconv.model import external_data, load, query, shapes
 from npuconv.samples import Samples, Source, open_samples, takes_images
 from npuconv.samples.feeds import spread
@@ -51,9 +50,10 @@ class Opened:
         constants = {t.name for t in self.proto.graph.initializer}
         infos = [i for i in self.proto.graph.input if i.name not in constants]
         return {
-            i.name: tuple(d.dim_value if d.dim_value > 0 else None for d in dims)
+            i.name: tuple(
+                d.dim_value if d.dim_value > 0 else None for d in i.type.tensor_type.shape.dim
+            )
             for i in infos
-            for dims in [i.type.tensor_type.shape.dim]
         }
 
     @property
@@ -116,11 +116,11 @@ def check_interface(before: Opened, after: Opened) -> None:
         ("inputs", list(before.inputs), list(after.inputs)),
         ("outputs", before.outputs, after.outputs),
     )
-    for what, ours, theirs in pairs:
-        if set(ours) != set(theirs):
+    for kind, names, new_names in pairs:
+        if set(names) != set(new_names):
             raise ModelError(
-                f"{after.name}: its {what} are {', '.join(theirs)}, those of {before.name} are "
-                f"{', '.join(ours)}",
+                f"{after.name}: its {kind} are {', '.join(new_names)}, those of {before.name} are "
+                f"{', '.join(names)}",
                 hint="give the float model that the int8 model was made from",
             )
 
@@ -151,30 +151,27 @@ def choose_samples(
     fixed = {n: tuple(map(int, dims)) for n, dims in after.inputs.items() if dims and all(dims)}  # type: ignore[arg-type]
     shapes.fix_inputs(model, {**fixed, **options.input_shape})
     specs, assumed = sample_inputs(model, before.proto, data)
-    wanted = _NO_LIMIT if data is not None else (limit or SAMPLES)
-    silent = not options.preprocess.said
-    kept = preparation.read(after.proto, after.name) if silent and takes_images(data) else None
-    found = open_samples(
-        data, specs, kept.keys if kept else options.preprocess, limit=wanted, seed=options.seed,
+    recorded = None  # preparation of images in the metadata of the other model
+    if takes_images(data) and not options.preprocess.said:
+        recorded = preparation.read(after.proto, after.name)
+    samples = open_samples(
+        data,
+        specs,
+        recorded.keys if recorded else options.preprocess,
+        limit=_NO_LIMIT if data is not None else (limit or SAMPLES),
+        seed=options.seed,
         key=options.calibration_key,
-    )  # fmt: skip
-    if kept is not None and (found.prepared or reads_images(specs)):
-        found = _as_kept(found, kept)
-    usual = SAMPLES
-    if labels is not None:
-        _check_count(found, labels, specs[0].batch)
-        usual = len(found)
-    places = spread(len(found), usual if limit is None else limit)
-    return replace(found, indices=tuple(found.indices[k] for k in places)), assumed
-
-
-def _as_kept(samples: Samples, kept: Preparation) -> Samples:
-    """Return samples that say whose preparation they had."""
-    return replace(
-        samples,
-        description=f"{samples.description} ({kept.origin})",
-        notes=(*samples.notes, *([GUESSED] if kept.is_guess else [])),
     )
+    if recorded is not None and (samples.prepared or reads_images(specs)):
+        description = f"{samples.description} ({recorded.origin})"
+        notes = (*samples.notes, *([GUESSED] if recorded.is_guess else []))
+        samples = replace(samples, description=description, notes=notes)
+    default = SAMPLES
+    if labels is not None:
+        _check_count(samples, labels, specs[0].batch)
+        default = len(samples)
+    places = spread(len(samples), default if limit is None else limit)
+    return replace(samples, indices=tuple(samples.indices[k] for k in places)), assumed
 
 
 def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:

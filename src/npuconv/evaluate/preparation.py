@@ -76,12 +76,18 @@ def read(model: onnx.ModelProto, name: str) -> Preparation | None:
     Raises:
         ModelError: the entry of its metadata is damaged.
     """
-    found = _entry(model, name)
-    if found is None:
+    entry = _entry(model, name)
+    if entry is None:
         return None
-    keys = Preprocess.model_validate(found.model_dump(exclude={"certainty"}))
-    origin = f"{_WORDS[found.certainty]}, kept in {name}"
-    return Preparation(_by_preset(keys), origin, found.certainty == "guessed")
+    keys = Preprocess.model_validate(entry.model_dump(exclude={"certainty"}))
+    for preset in PRESETS:  # its name instead of its numbers
+        candidate = keys.model_copy(update={"preset": preset, "mean": None, "std": None})
+        pixels = asked_for(candidate)
+        if pixels is not None and (pixels.mean, pixels.std) == (keys.mean, keys.std):
+            keys = candidate
+            break
+    origin = f"{_WORDS[entry.certainty]}, kept in {name}"
+    return Preparation(keys, origin, entry.certainty == "guessed")
 
 
 def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
@@ -104,15 +110,5 @@ def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
     Raises:
         ModelError: it is damaged.
     """
-    found = _entry(model, name)
-    return None if found is None else found.model_dump(mode="json", exclude_none=True)
-
-
-def _by_preset(keys: Preprocess) -> Preprocess:
-    """Return the same with the name of a preset instead of its numbers."""
-    for preset in PRESETS:
-        named = keys.model_copy(update={"preset": preset, "mean": None, "std": None})
-        usual = asked_for(named)
-        if usual is not None and (usual.mean, usual.std) == (keys.mean, keys.std):
-            return named
-    return keys
+    entry = _entry(model, name)
+    return None if entry is None else entry.model_dump(mode="json", exclude_none=True)

@@ -25,7 +25,7 @@ from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.samples import Feed, Source
-from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
+from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -73,19 +73,19 @@ def run_parts(
     folder = Path(directory)
     manifest = read_manifest(folder)
     sessions = [_open(folder, part) for part in manifest.parts]
-    face = _face(manifest)
-    found, _ = choose_samples((face, face), data, make_options(options), samples, None)
-    reference = None if whole is None else _whole(whole, manifest)
+    interface = _interface(manifest)
+    feeds, _ = choose_samples((interface, interface), data, make_options(options), samples, None)
+    reference = None if whole is None else _open_whole(whole, manifest)
     rows: list[dict[str, Array]] = []
-    wrong = dict.fromkeys(manifest.outputs, 0)
-    for number, feed in enumerate(found):
-        stored = _stored(manifest, feed)
+    differences = dict.fromkeys(manifest.outputs, 0)
+    for number, feed in enumerate(feeds):
+        stored = _quantized(manifest, feed)
         rows.append(_run(manifest, sessions, stored))
         for name, values in ({} if reference is None else reference.run(stored)).items():
-            wrong[name] += _differing(rows[-1][name], values)
-        progress("samples", number + 1, len(found))
-    outputs = {name: _joined(name, rows) for name in manifest.outputs}
-    return Ran(outputs, len(found), found.description, None if reference is None else wrong)
+            differences[name] += _count_differences(rows[-1][name], values)
+        progress("samples", number + 1, len(feeds))
+    outputs = {name: _concatenated(name, rows) for name in manifest.outputs}
+    return Ran(outputs, len(feeds), feeds.description, None if reference is None else differences)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -110,24 +110,17 @@ def read_manifest(folder: Path) -> Manifest:
     except (ValueError, RecursionError, OSError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(f"{path}: {text}", hint=_AGAIN) from None
-    _check_order(path, manifest)
-    return manifest
-
-
-def _check_order(path: Path, manifest: Manifest) -> None:
-    """Fail if a part reads what no part before it makes."""
-    there = set(manifest.inputs)
+    available = set(manifest.inputs)
     for part in manifest.parts:
-        missing = [name for name in part.inputs if name not in there]
-        if missing:
-            raise ModelError(
-                f"{path}: part {part.file} reads {missing[0]!r}, which no part before it makes",
-                hint=_AGAIN,
-            )
-        there |= set(part.outputs)
-    lost = [name for name in manifest.outputs if name not in there]
-    if lost:
-        raise ModelError(f"{path}: no part makes the output {lost[0]!r}", hint=_AGAIN)
+        for name in part.inputs:
+            if name not in available:
+                problem = f"part {part.file} reads {name!r}, which no part before it makes"
+                raise ModelError(f"{path}: {problem}", hint=_AGAIN)
+        available |= set(part.outputs)
+    for name in manifest.outputs:
+        if name not in available:
+            raise ModelError(f"{path}: no part makes the output {name!r}", hint=_AGAIN)
+    return manifest
 
 
 def _open(folder: Path, part: PartEntry) -> executor.Session:
@@ -159,7 +152,7 @@ def _session(model: onnx.ModelProto, name: str, *, optimize: bool) -> executor.S
         raise ModelError(f"{name}: onnxruntime does not load it: {error}") from None
 
 
-def _whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor.Session:
+def _open_whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor.Session:
     """Load the model that was split.
 
     Raises:
@@ -172,11 +165,10 @@ def _whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor
             f"({manifest.model.name})",
             hint="give that one, or split this one",
         )
-    whole = in_integers(opened)
-    return _session(whole.proto, opened.name, optimize=False)
+    return _session(in_integers(opened).proto, opened.name, optimize=False)
 
 
-def _face(manifest: Manifest) -> Opened:
+def _interface(manifest: Manifest) -> Opened:
     """Return a model of the inputs alone, by which samples are chosen; all of them numbers."""
     rows = {tensor.name: tensor for tensor in manifest.tensors}
     infos, outputs = [], []
@@ -184,7 +176,11 @@ def _face(manifest: Manifest) -> Opened:
         row = rows.get(name)
         if row is None:
             raise ModelError(f"{MANIFEST}: says nothing of input {name!r}", hint=_AGAIN)
-        dtype = np.dtype(np.float32) if _is_stored(manifest, name) else _dtype(row.dtype)
+        try:
+            dtype = np.dtype(np.float32 if _takes_integers(row) else row.dtype)
+        except TypeError:
+            problem = f"{row.dtype[:40]!r} is no type of a tensor"
+            raise ModelError(f"{MANIFEST}: {problem}", hint=_AGAIN) from None
         kind = helper.np_dtype_to_tensor_dtype(dtype)
         infos.append(helper.make_tensor_value_info(name, kind, row.shape))
         outputs.append(helper.make_tensor_value_info(f"{name}/given", kind, row.shape))
@@ -196,29 +192,20 @@ def _face(manifest: Manifest) -> Opened:
     return Opened(model, manifest.model.name, manifest.model.sha256)
 
 
-def _dtype(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        raise ModelError(f"{MANIFEST}: {name[:40]!r} is no type of a tensor", hint=_AGAIN) from None
-
-
-def _is_stored(manifest: Manifest, name: str) -> bool:
+def _takes_integers(tensor: CrossingTensor) -> bool:
     """Return whether an input takes integers that stand for numbers."""
-    return any(
-        t.name == name and t.scale is not None and t.dtype == "int8" for t in manifest.tensors
-    )
+    return tensor.scale is not None and tensor.dtype == "int8"
 
 
-def _stored(manifest: Manifest, feed: Feed) -> dict[str, Array]:
+def _quantized(manifest: Manifest, feed: Feed) -> dict[str, Array]:
     """Return a sample as the model takes it: integers where its inputs are int8."""
-    scales = {t.name: t.scale for t in manifest.tensors if _is_stored(manifest, t.name)}
-    found = {}
+    scales = {t.name: t.scale for t in manifest.tensors if _takes_integers(t)}
+    sample = {}
     for name, values in feed.items():
         scale = scales.get(name)
         usable = isinstance(scale, float) and math.isfinite(scale) and scale > 0
-        found[name] = quantize(values, scale) if usable else values  # type: ignore[arg-type]
-    return found
+        sample[name] = quantize(values, scale) if usable else values  # type: ignore[arg-type]
+    return sample
 
 
 def _run(
@@ -234,19 +221,19 @@ def _run(
     return {name: values[name] for name in manifest.outputs}
 
 
-def _differing(ours: Array, theirs: Array) -> int:
+def _count_differences(values: Array, reference: Array) -> int:
     """Count the values whose bits differ; all of them where the shapes do."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return max(ours.size, theirs.size, 1)
-    if ours.dtype.kind not in "fiub":
-        return int((ours != theirs).sum())
-    size = ours.dtype.itemsize
+    if values.shape != reference.shape or values.dtype != reference.dtype:
+        return max(values.size, reference.size, 1)
+    if values.dtype.kind not in "fiub":
+        return int((values != reference).sum())
+    size = values.dtype.itemsize
     bits = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(-1, size)
-            for a in (ours, theirs)]  # fmt: skip
+            for a in (values, reference)]  # fmt: skip
     return int((bits[0] != bits[1]).any(axis=1).sum())
 
 
-def _joined(name: str, rows: list[dict[str, Array]]) -> Array:
+def _concatenated(name: str, rows: list[dict[str, Array]]) -> Array:
     """Concatenate the samples of an output, which must have one size."""
     values = [row[name] for row in rows]
     if any(value.shape[1:] != values[0].shape[1:] for value in values):

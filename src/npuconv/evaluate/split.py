@@ -21,13 +21,13 @@ from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
 from npuconv.evaluate.subgraphs import (
     EIGHT_BITS,
-    Part,
+    ModelPart,
     cut,
     element_types,
     reads,
     with_own_conversions,
 )
-from npuconv.evaluate.vectors import DeviceLayer, device_layers, target_of
+from npuconv.evaluate.vectors import device_layers, target_of
 from npuconv.model import save
 from npuconv.schemas import split as schema
 from npuconv.version import __version__
@@ -35,8 +35,12 @@ from npuconv.version import __version__
 Emit = Literal["c"]
 WEIGHTS, HEADER = "weights.bin", "weights.h"
 _PADDING = "the stored integer 0"
-_QPARAMS = {"QuantizeLinear": (None, 1), "DequantizeLinear": (1, None)}
-_LAYER_QPARAMS = (1, 6)  # of QLinearConv: scale of what it reads, of what it makes
+# Operator -> places of the scales of its input and of its output among its inputs.
+_QPARAMS = {
+    "QuantizeLinear": (None, 1),
+    "DequantizeLinear": (1, None),
+    "QLinearConv": (1, 6),
+}
 Array = NDArray[Any]
 Qparams = tuple[Array, Array]  # scale and zero point
 
@@ -71,7 +75,13 @@ def split(
     chip = target_of(opened, target)
     opened = replace(opened, proto=with_own_conversions(opened.proto, chip))
     proto, how = opened.proto, chip.activations.requantize
-    layers = _layers(opened)
+    layers = list(device_layers(proto))
+    if not layers:
+        raise ModelError(
+            f"{opened.name}: has no int8 convolution with constant scales, "
+            "so no part for the device",
+            hint="npuconv convert writes one with --format qoperator or qdq",
+        )
     parts, types = cut(proto, chip), element_types(proto)
     folder = files.make_folder(directory)
     with files.together():
@@ -90,7 +100,7 @@ def split(
             inputs=tuple(opened.inputs),
             outputs=tuple(opened.outputs),
             parts=tuple(entries),
-            tensors=tuple(_tensors(opened, parts, types)),
+            tensors=_crossing_tensors(opened, parts, types),
             layers=tuple(rows),
             weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
         )
@@ -98,15 +108,6 @@ def split(
             files.write(folder / HEADER, packed.c_header(manifest, layers, types, how))
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
     return Split(manifest, folder)
-
-
-def _layers(opened: Opened) -> list[DeviceLayer]:
-    if layers := list(device_layers(opened.proto)):
-        return layers
-    raise ModelError(
-        f"{opened.name}: has no int8 convolution with constant scales, so no part for the device",
-        hint="npuconv convert writes one with --format qoperator or qdq",
-    )
 
 
 def _digest(data: bytes) -> str:
@@ -117,7 +118,7 @@ def _write_part(
     opened: Opened,
     folder: Path,
     number: int,
-    part: Part,
+    part: ModelPart,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> schema.PartEntry:
     """Write a part as a model; return its row of the manifest."""
@@ -136,7 +137,7 @@ def _write_part(
 
 
 def _part_model(
-    opened: Opened, part: Part, types: Mapping[str, onnx.TypeProto.Tensor]
+    opened: Opened, part: ModelPart, types: Mapping[str, onnx.TypeProto.Tensor]
 ) -> onnx.ModelProto:
     """Return the nodes of a part as a model.
 
@@ -151,26 +152,22 @@ def _part_model(
             hint="convert the model again: npuconv writes the types of tensors",
         )
     nodes = [proto.graph.node[number] for number in part.nodes]
-    used = {*_captured(nodes), *part.outputs}
+    names = {*part.outputs, *(name for node in nodes for name in reads(node))}
     graph = helper.make_graph(
         nodes,
         f"{proto.graph.name or 'model'}/{part.side}",
         [_info(name, types[name]) for name in part.inputs],
         [_info(name, types[name]) for name in part.outputs],
-        [tensor for tensor in proto.graph.initializer if tensor.name in used],
+        [tensor for tensor in proto.graph.initializer if tensor.name in names],
     )
-    made = helper.make_model(
+    model = helper.make_model(
         graph,
         opset_imports=list(proto.opset_import),
         functions=list(proto.functions),
         ir_version=proto.ir_version,
     )
-    made.producer_name, made.producer_version = "npuconv", __version__
-    return made
-
-
-def _captured(nodes: Sequence[onnx.NodeProto]) -> set[str]:
-    return {name for node in nodes for name in reads(node)}
+    model.producer_name, model.producer_version = "npuconv", __version__
+    return model
 
 
 def _info(name: str, kind: onnx.TypeProto.Tensor) -> onnx.ValueInfoProto:
@@ -179,39 +176,39 @@ def _info(name: str, kind: onnx.TypeProto.Tensor) -> onnx.ValueInfoProto:
     return info
 
 
-def _tensors(
-    opened: Opened, parts: Sequence[Part], types: Mapping[str, onnx.TypeProto.Tensor]
-) -> list[schema.CrossingTensor]:
-    """Return a row for each tensor that parts or the caller hand on."""
+def _crossing_tensors(
+    opened: Opened, parts: Sequence[ModelPart], types: Mapping[str, onnx.TypeProto.Tensor]
+) -> tuple[schema.CrossingTensor, ...]:
+    """Return a row for each tensor between parts, or between a part and the caller."""
     names = [*opened.inputs, *(n for p in parts for n in (*p.inputs, *p.outputs)), *opened.outputs]
     units = boundary_scales(opened.proto, opened.name)
-    found = _qparams(opened.proto)
-    found |= {name: (np.float32(unit), np.int8(0)) for name, unit in units.items()}  # type: ignore[misc]
-    return [
-        _tensor(name, types[name], found.get(name))
+    qparams = _qparams(opened.proto)
+    qparams |= {name: (np.float32(unit), np.int8(0)) for name, unit in units.items()}  # type: ignore[misc]
+    return tuple(
+        _crossing_tensor(name, types[name], qparams.get(name))
         for name in dict.fromkeys(names)
         if name in types
-    ]
+    )
 
 
-def _tensor(
+def _crossing_tensor(
     name: str, kind: onnx.TypeProto.Tensor, qparams: Qparams | None
 ) -> schema.CrossingTensor:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
     shape: tuple[int | None, ...] | None = None
     if kind.HasField("shape"):
         dims = kind.shape.dim
-        given = (d.dim_value if d.HasField("dim_value") else -1 for d in dims)
-        shape = tuple(size if size >= 0 else None for size in given)  # some exporters write -1
-    sizes = [] if shape is None else [size for size in shape if size is not None]
-    known = shape is not None and len(sizes) == len(shape)
+        extents = (d.dim_value if d.HasField("dim_value") else -1 for d in dims)
+        shape = tuple(size if size >= 0 else None for size in extents)  # some exporters write -1
+    sizes = [size for size in shape or () if size is not None]
+    complete = shape is not None and len(sizes) == len(shape)
     integer = kind.elem_type in EIGHT_BITS and qparams is not None
     scale, zero = qparams if qparams is not None and integer else (None, None)
     return schema.CrossingTensor(
         name=name,
         dtype=dtype.name,
         shape=shape,
-        bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if known else None,
+        bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if complete else None,
         scale=None if scale is None else packed.decimals(scale),
         zero_point=None if zero is None else packed.decimals(zero),
     )
@@ -220,29 +217,22 @@ def _tensor(
 def _qparams(model: onnx.ModelProto) -> dict[str, Qparams]:
     """Return scale and zero point of 8-bit tensors, by the nodes that make or read them.
 
-    What only moves or compares integers has the scale of what it reads, and the reverse.
+    Input and output of nodes that only move or compare integers have the same.
     """
     constants = {t.name: t for t in model.graph.initializer}
-    found: dict[str, Qparams] = {}
-
-    def note(name: str, node: onnx.NodeProto, place: int) -> None:
-        """Take the scale at a place of a node's inputs, and the zero point behind it."""
-        given = [n for n in node.input[place : place + 2] if n in constants]
-        if len(given) == 2:
-            scale, zero = (numpy_helper.to_array(constants[n]) for n in given)
-            found.setdefault(name, (scale, zero))
-
+    qparams: dict[str, Qparams] = {}
     for node in model.graph.node:
-        reads, makes = _QPARAMS.get(node.op_type, (None, None))
-        if node.op_type == "QLinearConv":
-            reads, makes = _LAYER_QPARAMS
-        if reads is not None:
-            note(node.input[0], node, reads)
-        if makes is not None:
-            note(node.output[0], node, makes)
+        # The scale of the input, and of the output, and the zero points behind them.
+        places = _QPARAMS.get(node.op_type, (None, None))
+        for name, place in zip((*node.input[:1], *node.output[:1]), places, strict=False):
+            pair = [] if place is None else node.input[place : place + 2]
+            if len(pair) == 2 and all(n in constants for n in pair):
+                scale, zero = (numpy_helper.to_array(constants[n]) for n in pair)
+                qparams.setdefault(name, (scale, zero))
     for node in (*model.graph.node, *reversed(model.graph.node)):
         if node.op_type in ("Relu", "Clip", "MaxPool", "NhwcMaxPool") and node.input:
-            pair = (node.input[0], node.output[0])
-            known = next((found[name] for name in pair if name in found), None)
-            found |= {name: known for name in pair if known is not None and name not in found}
-    return found
+            ends = (node.input[0], node.output[0])
+            for name, source in (ends, ends[::-1]):
+                if source in qparams:
+                    qparams.setdefault(name, qparams[source])
+    return qparams

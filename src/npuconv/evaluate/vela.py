@@ -35,38 +35,38 @@ def require(next_command: str, form: str) -> list[str]:
             hint="give --target ethos-u55, or leave --with-vela out",
         )
     beside = str(Path(sys.executable).parent)
-    found = shutil.which(NAME, path=beside) or shutil.which(NAME)
-    if found is None:
+    executable = shutil.which(NAME, path=beside) or shutil.which(NAME)
+    if executable is None:
         raise UsageError("--with-vela: Vela is not installed", hint=_INSTALL)
-    return [found, *words[1:]]
+    return [executable, *words[1:]]
 
 
 def estimate(data: bytes, command: Sequence[str]) -> VelaEstimate:
-    """Compile a TFLite file in a temporary folder; return what Vela says of it."""
+    """Compile a TFLite file in a temporary folder; return the estimates of Vela."""
     with tempfile.TemporaryDirectory(prefix="npuconv-") as name:
         folder = Path(name)
         file = folder / "model.tflite"
         file.write_bytes(data)
         words = [*command, "--output-dir", str(folder), str(file)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 words, capture_output=True, text=True, timeout=_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return VelaEstimate(command=_shown(command), error=str(error).splitlines()[0])
         summaries = sorted(folder.glob("model_summary_*.csv"))
-        said = done.stdout + done.stderr
-        if done.returncode or not summaries:
-            last = (said.strip().splitlines() or ["no message"])[-1]
+        messages = process.stdout + process.stderr
+        if process.returncode or not summaries:
+            last = (messages.strip().splitlines() or ["no message"])[-1]
             return VelaEstimate(command=_shown(command), error=last)
         with summaries[0].open(newline="") as stream:
             row = next(csv.DictReader(stream))
-    placed = {kind: int(count) for kind, count in _PLACED.findall(said)}
+    placed = {kind: int(count) for kind, count in _PLACED.findall(messages)}
     return VelaEstimate(
         command=_shown(command),
         npu_operators=placed.get("NPU", 0),
         cpu_operators=placed.get("CPU", 0),
-        refused=tuple(_REFUSED.findall(said)),
+        refused=tuple(_REFUSED.findall(messages)),
         cycles=int(float(row["cycles_total"])),
         inference_ms=round(float(row["inference_time"]) * 1e3, 3),
         sram_kib=round(float(row["sram_memory_used"]), 1),

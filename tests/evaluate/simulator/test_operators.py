@@ -24,7 +24,7 @@ from support.target_files import chip
 def test_the_graph_computes_what_arrays_do(name):
     case = CASES[name]
     model, feeds = case.model(), case.feeds()
-    one = int8_operators(model).made["y"]
+    one = int8_operators(model).by_result["y"]
     values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
     wanted = litert.compute(one.op, one.attributes, values, one.scales).values
     found = Session(as_float(model)).run(feeds)["y"]
@@ -84,7 +84,7 @@ def test_a_device_that_shifts(name, rounding):
     """The graph computes what arrays do, a step from the float operator at most."""
     case = SHIFTING[name]
     model, feeds = case.model(f"shift 12 40 {rounding}"), case.feeds()
-    one = int8_operators(model).made["y"]
+    one = int8_operators(model).by_result["y"]
     values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
     how = Rescaling("shift", 12, 40, rounding)
     wanted = shifting.compute(one.op, one.attributes, values, one.scales, how).values

@@ -28,8 +28,8 @@ _LOWEST = -128
 def drop_saturated(model: Model, ctx: EmitContext) -> int:
     if not ctx.encodings:
         return 0
-    found = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
-    return sum(_drop(model, ctx, node) for node in found)
+    nodes = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
+    return sum(_drop(model, ctx, node) for node in nodes)
 
 
 def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
@@ -40,18 +40,18 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
         return 0
     if not (encoding.zeros == _LOWEST).all():
         return _drop_upper_bound(ctx, node, plain=encoding.is_plain)
-    alone = query.sole_consumer(model, source)
-    if (alone is None and model.is_output(result)) or _parts_the_device(ctx, node):
+    is_shared = query.sole_consumer(model, source) is None
+    if (is_shared and model.is_output(result)) or _separates_device_nodes(ctx, node):
         return _become(node, "Clip", inputs=1)  # which gives a tensor the second of its two names
-    maker = query.producer(source)
-    assert maker is not None, "what it reads is int8, so a node makes it"
-    if alone is None:  # others know the source by its name
+    producer = query.producer(source)
+    assert producer is not None, "an int8 tensor has a producer"
+    if is_shared:  # others know the source by its name
         edit.bypass(model, node)
     else:
         edit.disconnect(node)
         edit.hand_over(source, result)
     ctx.plan.passthrough = [n for n in ctx.plan.passthrough if n is not node]
-    edit.inherit(model, maker, node)
+    edit.inherit(model, producer, node)
     return 1
 
 
@@ -65,16 +65,17 @@ def _ends_within(encoding: Encoding, bound: float) -> bool:
     return bool((ends == HIGHEST).all())
 
 
-def _parts_the_device(ctx: EmitContext, node: Node) -> bool:
+def _separates_device_nodes(ctx: EmitContext, node: Node) -> bool:
     """Return whether the plan has the host compute the node between nodes of the device."""
     place = ctx.plan.placement
-    around = (query.producer(node.inputs[0]), *query.consumers(node.outputs[0]))
-    producer, *consumers = (one is not None and place.get(id(one)) == "device" for one in around)
-    return place[id(node)] != "device" and producer and any(consumers)
+    before, after = query.producer(node.inputs[0]), query.consumers(node.outputs[0])
+    follows = before is not None and place.get(id(before)) == "device"
+    precedes = any(place.get(id(consumer)) == "device" for consumer in after)
+    return place[id(node)] != "device" and follows and precedes
 
 
 def _drop_upper_bound(ctx: EmitContext, node: Node, *, plain: bool) -> int:
-    """Make a Clip a Relu if the device takes that; else drop a bound that one scale cannot say."""
+    """Make a Clip a Relu if the device takes that; drop a bound that needs several scales."""
     producer = query.producer(node.inputs[0])
     after_conv = producer is not None and ctx.plan.on_device(producer)
     on_device = ctx.plan.placement[id(node)] == "device"

@@ -17,32 +17,32 @@ from npuconv.model.types import Node, Tensor
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, ctx: EmitContext) -> int:
-    kept = sum(_kept(model, tensor) for tensor in list(model.graph.outputs))
-    if ctx.options.io != "int8":
-        return kept
-    fired = kept + sum(_input(model, tensor) for tensor in list(model.graph.inputs))
-    return fired + sum(_output(model, tensor) for tensor in list(model.graph.outputs))
+    fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
+    if ctx.options.io == "int8":
+        fired += sum(_lower_input(model, tensor) for tensor in list(model.graph.inputs))
+        fired += sum(_lower_output(model, tensor) for tensor in list(model.graph.outputs))
+    return fired
 
 
-def _input(model: Model, tensor: Tensor) -> int:
+def _lower_input(model: Model, tensor: Tensor) -> int:
     import numpy as np
 
-    readers = query.consumers(tensor)
-    if not readers or any(r.op != "QuantizeLinear" for r in readers) or model.is_output(tensor):
+    consumers = query.consumers(tensor)
+    if not consumers or any(n.op != "QuantizeLinear" for n in consumers) or model.is_output(tensor):
         return 0
-    scale = _scale(readers[0])
+    scale = _scale(consumers[0])
     if scale is None:
         return 0
     model.scales[tensor.name] = scale
-    for reader in readers:
-        result = reader.outputs[0]
-        edit.disconnect(reader)
+    for consumer in consumers:
+        result = consumer.outputs[0]
+        edit.disconnect(consumer)
         edit.redirect(result, tensor)
     tensor.dtype = np.dtype(np.int8)
     return 1
 
 
-def _output(model: Model, tensor: Tensor) -> int:
+def _lower_output(model: Model, tensor: Tensor) -> int:
     import numpy as np
 
     node = dequantizer(tensor)
@@ -56,31 +56,30 @@ def _output(model: Model, tensor: Tensor) -> int:
     return 1
 
 
-def _kept(model: Model, tensor: Tensor) -> int:
-    """Take out what dequantizes integers and quantizes them again, to an output."""
+def _drop_requantization(model: Model, tensor: Tensor) -> int:
+    """Delete conversions of one scale, to float and back, in front of an output."""
     node = query.producer(tensor)
     before = dequantizer(node.inputs[0]) if node is not None and len(node.inputs) else None
     if node is None or before is None or node.op != "QuantizeLinear":
         return 0
-    zeros = [query.constant_input(one, 2) for one in (before, node)]
+    zeros = [query.constant_input(conversion, 2) for conversion in (before, node)]
     if not same_scale(before, node) or any(z is None or z.dtype != "int8" for z in zeros):
         return 0
     if not _hand_over(model, before.inputs[0], tensor, node):
         return 0
-    if query.consumers(before.outputs[0]) or model.is_output(before.outputs[0]):
-        return 1
-    edit.disconnect(before)
+    if not query.consumers(before.outputs[0]) and not model.is_output(before.outputs[0]):
+        edit.disconnect(before)
     return 1
 
 
 def _hand_over(model: Model, source: Tensor, tensor: Tensor, node: Node) -> bool:
-    """Let what makes ``source`` make the output that ``node`` made, which goes."""
-    maker = query.producer(source)
-    if maker is None or model.is_output(source):
+    """Make the producer of ``source`` write the graph output; delete ``node``."""
+    producer = query.producer(source)
+    if producer is None or model.is_output(source):
         return False
     edit.disconnect(node)
     edit.redirect(source, tensor)
-    maker.outputs[next(i for i, t in enumerate(maker.outputs) if t is source)] = tensor
+    producer.outputs[next(i for i, t in enumerate(producer.outputs) if t is source)] = tensor
     return True
 
 

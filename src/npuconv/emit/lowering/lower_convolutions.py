@@ -15,21 +15,21 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.LOWER)
 def lower_convolutions(model: Model, ctx: EmitContext) -> int:
-    # One that has been lowered is disconnected and has no outputs any more.
+    # A lowered convolution is disconnected and has no outputs any more.
     return sum(_lower(model, node) for node in ctx.plan.device if len(node.outputs))
 
 
 def _lower(model: Model, conv: Node) -> int:
-    read = [tensor for tensor in conv.inputs if tensor.name]  # an omitted bias has no name
-    makers = [dequantizer(tensor) for tensor in read]
-    reader = quantizer(model, conv.outputs[0])
-    if reader is None or any(maker is None for maker in makers):
+    # An omitted bias has no name.
+    producers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
+    consumer = quantizer(model, conv.outputs[0])
+    if consumer is None or any(producer is None for producer in producers):
         return 0
-    x, w, *bias = [maker for maker in makers if maker is not None]
-    inputs = [*x.inputs, *w.inputs, reader.inputs[1], reader.inputs[2]]
+    x, w, *bias = [producer for producer in producers if producer is not None]
+    inputs = [*x.inputs, *w.inputs, consumer.inputs[1], consumer.inputs[2]]
     inputs += [b.inputs[0] for b in bias]
-    result = reader.outputs[0]
-    edit.disconnect(reader)
+    result = consumer.outputs[0]
+    edit.disconnect(consumer)
     attrs = dict(conv.attrs)
     new = edit.add_node(model, "QLinearConv", inputs, [result], origin=[conv], attrs=attrs)
     edit.keep_name(new, conv)

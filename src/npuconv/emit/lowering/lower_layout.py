@@ -8,8 +8,6 @@ integers are the same.
 
 from __future__ import annotations
 
-from typing import Any
-
 from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.transposes import cancel
@@ -24,13 +22,13 @@ _RANK = 4
 def lower_layout(model: Model, ctx: EmitContext) -> int:
     if ctx.options.layout != "nhwc":
         return 0
-    found = [node for node in model.nodes("QLinearConv", "MaxPool") if _is_turnable(node)]
+    nodes = [node for node in model.nodes("QLinearConv", "MaxPool") if _is_turnable(node)]
     turned: dict[int, Tensor] = {}
-    for node in found:
+    for node in nodes:
         _turn(model, node, turned)
-    if found:
+    if nodes:
         cancel(model)  # int8 models are compared as a whole
-    return len(found)
+    return len(nodes)
 
 
 def _is_turnable(node: Node) -> bool:
@@ -42,36 +40,26 @@ def _is_turnable(node: Node) -> bool:
 
 
 def _turn(model: Model, node: Node, turned: dict[int, Tensor]) -> None:
-    """Transposes around it; one for all that read the same tensor."""
+    """Put Transposes around a node; consumers of one tensor share the first."""
     source, result = node.inputs[0], node.outputs[0]
     if id(source) not in turned:
-        turned[id(source)] = _last(model, node, source)
-    made = edit.variable(model, result.name, dtype=result.dtype)
+        dims, perm = query.shape(source), {"perm": nhwc.to_last(_RANK)}
+        shape = None if dims is None else nhwc.channels_last(dims)
+        turned[id(source)] = edit.insert(
+            model, "Transpose", [source], origin=[node], shape=shape, attrs=perm
+        )
+    last = edit.variable(model, result.name, dtype=result.dtype)
     dims = query.shape(result)
-    made.shape = None if dims is None else list(nhwc.channels_last(dims))
+    last.shape = None if dims is None else list(nhwc.channels_last(dims))
     if not model.is_output(result):
-        edit.exchange_names(made, result)  # what is looked up by name is what the node makes
-    op, attrs = _channels_last(node)
+        edit.exchange_names(last, result)  # a look-up by name gives the output of the new node
+    op, attrs = node.op, {**node.attrs, "channels_last": 1}
+    if op == "MaxPool":
+        op, attrs = "NhwcMaxPool", {k: v for k, v in node.attrs.items() if k != "storage_order"}
     inputs = [turned[id(source)], *list(node.inputs)[1:]]
     edit.disconnect(node)
     domain = nhwc.INTEGER_DOMAIN
-    new = edit.add_node(model, op, inputs, [made], origin=[node], attrs=attrs, domain=domain)
+    new = edit.add_node(model, op, inputs, [last], origin=[node], attrs=attrs, domain=domain)
     edit.keep_name(new, node)
     back = {"perm": nhwc.to_first(_RANK)}
-    edit.add_node(model, "Transpose", [made], [result], origin=[node], attrs=back)
-
-
-def _channels_last(node: Node) -> tuple[str, dict[str, Any]]:
-    """The operator of com.microsoft, and its attributes."""
-    attrs = dict(node.attrs)
-    if node.op == "QLinearConv":
-        return node.op, {**attrs, "channels_last": 1}
-    attrs.pop("storage_order", None)
-    return "NhwcMaxPool", attrs
-
-
-def _last(model: Model, node: Node, source: Tensor) -> Tensor:
-    dims = query.shape(source)
-    shape = None if dims is None else nhwc.channels_last(dims)
-    attrs = {"perm": nhwc.to_last(_RANK)}
-    return edit.insert(model, "Transpose", [source], origin=[node], shape=shape, attrs=attrs)
+    edit.add_node(model, "Transpose", [last], [result], origin=[node], attrs=back)

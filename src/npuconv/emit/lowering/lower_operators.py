@@ -9,8 +9,6 @@ The results differ by one step at most.
 
 from __future__ import annotations
 
-from typing import Any
-
 from npuconv.emit.context import EmitContext, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, nhwc, query
@@ -30,7 +28,7 @@ _INTEGER = {
     "MatMul": "QLinearMatMul",
 }
 _STANDARD = ("QLinearMatMul",)
-_OLDEST_SOFTMAX = 13  # before, it flattened what is behind its axis
+_OLDEST_SOFTMAX = 13  # before, it flattened the axes behind its axis
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
@@ -44,35 +42,23 @@ def _lower(model: Model, ctx: EmitContext, node: Node) -> int:
     op = _INTEGER.get(node.op)
     if op is None or (ctx.options.standard_ops and op not in _STANDARD):
         return 0
-    makers = [dequantizer(tensor) for tensor in node.inputs]
-    reader = quantizer(model, node.outputs[0])
-    if reader is None or any(maker is None or _has_axis(maker) for maker in makers):
+    sources: list[Tensor] = []  # tensor, scale and zero point of each input
+    for producer in map(dequantizer, node.inputs):
+        scale = None if producer is None else query.constant_input(producer, 1)
+        if producer is None or scale is None or scale.size != 1:
+            return 0
+        sources += list(producer.inputs)
+    consumer = quantizer(model, node.outputs[0])
+    if consumer is None or (node.op == "Softmax" and model.opset < _OLDEST_SOFTMAX):
         return 0
-    if node.op == "Softmax" and model.opset < _OLDEST_SOFTMAX:
-        return 0
-    sources = [list(maker.inputs) for maker in makers if maker is not None]
-    result, domain = reader.outputs[0], None if op in _STANDARD else nhwc.INTEGER_DOMAIN
-    inputs = _inputs(op, sources, list(reader.inputs)[1:3])
-    edit.disconnect(reader)
-    attrs = _attributes(model, node)
+    result, domain = consumer.outputs[0], None if op in _STANDARD else nhwc.INTEGER_DOMAIN
+    parameters = list(consumer.inputs)[1:3]
+    inputs = [*parameters, *sources] if op == "QLinearConcat" else [*sources, *parameters]
+    edit.disconnect(consumer)
+    attrs = dict(node.attrs)
+    if node.op == "Softmax":
+        attrs = {"axis": int(query.attribute(node, "axis", -1)), "opset": model.opset}
     new = edit.add_node(model, op, inputs, [result], origin=[node], attrs=attrs, domain=domain)
     edit.keep_name(new, node)
     edit.disconnect(node)
     return 1
-
-
-def _has_axis(conversion: Node) -> bool:
-    scale = query.constant_input(conversion, 1)
-    return scale is None or scale.size != 1
-
-
-def _inputs(op: str, sources: list[list[Tensor]], result: list[Tensor]) -> list[Tensor]:
-    """Return the inputs in the order of the operator: tensor, scale, zero point of each."""
-    each = [tensor for source in sources for tensor in source]
-    return [*result, *each] if op == "QLinearConcat" else [*each, *result]
-
-
-def _attributes(model: Model, node: Node) -> dict[str, Any]:
-    if node.op == "Softmax":
-        return {"axis": int(query.attribute(node, "axis", -1)), "opset": model.opset}
-    return dict(node.attrs)

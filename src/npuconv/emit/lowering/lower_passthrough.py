@@ -1,4 +1,4 @@
-"""Run on int8 tensors what gives the same integers there.
+"""Run operators on int8 tensors if their integers are the same there.
 
 Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
 only move or compare numbers. Bounds and fill values are rounded to the same scale.
@@ -16,36 +16,36 @@ from npuconv.partition import data_inputs
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_passthrough(model: Model, ctx: EmitContext) -> int:
-    found = sum(_lower(model, node) for node in ctx.plan.passthrough)
+    fired = sum(_lower(model, node) for node in ctx.plan.passthrough)
     for node in ctx.plan.passthrough:
-        _keep_apart(model, node)
-    return found
+        _prevent_fusion(model, node)
+    return fired
 
 
 def _lower(model: Model, node: Node) -> int:
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
-    read = [t for t in node.outputs if t.outputs or model.is_output(t)]
-    readers = [quantizer(model, tensor) for tensor in read]
-    pairs = [*sources, *readers]
-    if not sources or any(p is None or not same_scale(p, sources[0]) for p in pairs):
+    results = [t for t in node.outputs if t.outputs or model.is_output(t)]
+    consumers = [quantizer(model, tensor) for tensor in results]
+    conversions = [*sources, *consumers]
+    if not sources or any(c is None or not same_scale(c, sources[0]) for c in conversions):
         return 0
     _round_constants(model, node, sources[0])
     for index, source in enumerate(sources):
         assert source is not None
         node.inputs[index] = source.inputs[0]
-    for tensor, reader in zip(read, readers, strict=True):
-        assert reader is not None
+    for tensor, consumer in zip(results, consumers, strict=True):
+        assert consumer is not None
         index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-        result = reader.outputs[0]
-        edit.disconnect(reader)
-        node.outputs[index] = result
+        stored = consumer.outputs[0]
+        edit.disconnect(consumer)
+        node.outputs[index] = stored
     for tensor in node.outputs:
-        if tensor not in read and tensor.dtype is not None:
+        if tensor not in results and tensor.dtype is not None:
             tensor.dtype = node.inputs[0].dtype  # nobody reads it; it is int8 all the same
     return 1
 
 
-def _keep_apart(model: Model, node: Node) -> None:
+def _prevent_fusion(model: Model, node: Node) -> None:
     """Write a Relu on int8 as a Clip where a Clip alone reads it.
 
     onnxruntime fuses the two whatever their type, and refuses the model where that is int8
@@ -55,10 +55,10 @@ def _keep_apart(model: Model, node: Node) -> None:
 
     if node.op != "Relu" or node.inputs[0].dtype != np.int8:
         return
-    readers = query.consumers(node.outputs[0])
-    # A conversion whose result nobody reads any more is taken out later.
-    read = [n for n in readers if any(t.outputs or model.is_output(t) for t in n.outputs)]
-    if [n.op for n in read] == ["Clip"]:
+    consumers = query.consumers(node.outputs[0])
+    # A conversion whose result nobody reads any more is deleted later.
+    alive = [n for n in consumers if any(t.outputs or model.is_output(t) for t in n.outputs)]
+    if [n.op for n in alive] == ["Clip"]:
         node.op = "Clip"
         node.inputs.append(edit.constant(model, f"{node.name}/Clip/1", np.zeros((), np.int8)))
 
@@ -69,13 +69,12 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
 
     from npuconv.arithmetic.encoding import quantize
 
-    wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
     assert source is not None
     scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
-    for index in wanted:
+    for index in {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ()):
         value = query.constant_input(node, index)
         if value is None and node.op == "Pad" and zero is not None and zero.any():
-            value = np.zeros((), np.float32)  # what it fills with unless told; int8 0 is no 0 here
+            value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here
         if value is not None and scale is not None and zero is not None:
             rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)

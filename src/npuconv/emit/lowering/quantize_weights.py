@@ -37,75 +37,50 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
         return 0  # already behind a DequantizeLinear
     from npuconv.arithmetic.layer import bias_scales
 
-    bias = query.constant_input(conv, 2)
     ends = ctx.layer_encodings.get(conv.name)
-    layer = _layer(ctx, conv, weight, bias if ends else None, ends)
+    layer = _encode(ctx, conv, weight, ends)
     if layer.raised:
         count = len(layer.raised)
-        several = "channel" if count == 1 else "channels"
-        over = "int32 would overflow"
-        if (more := ctx.bias_channels.get(conv.name)) is not None:
-            over = f"{more.count} channels of a constant hold no larger bias"
-        text = f"weight scale of {count} {several} raised: {over}"
-        ctx.notes[model.label(conv)] = text
+        plural = "channel" if count == 1 else "channels"
+        reason = "int32 would overflow"
+        if (channels := ctx.bias_channels.get(conv.name)) is not None:
+            reason = f"{channels.count} channels of a constant hold no larger bias"
+        ctx.notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
-    had_one = query.input_of(conv, 2) is not None
-    if ends and layer.bias is not None and (had_one or layer.bias.any()):
+    had_bias = query.input_of(conv, 2) is not None
+    if ends and layer.bias is not None and (had_bias or layer.bias.any()):
         _dequantize(model, conv, 2, layer.bias, bias_scales(ends[0].nominal, layer.weight_scales))
     return 1
 
 
-def _layer(
-    ctx: EmitContext,
-    conv: Node,
-    weight: np.ndarray,
-    bias: np.ndarray | None,
-    ends: tuple[Encoding, Encoding] | None,
+def _encode(
+    ctx: EmitContext, conv: Node, weight: np.ndarray, ends: tuple[Encoding, Encoding] | None
 ) -> EncodedLayer:
+    """Return the integers of a layer, at scales that the device can multiply by."""
     from npuconv.arithmetic.bias_channels import largest_bias
     from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
     from npuconv.arithmetic.layer import encode_layer
 
-    more = ctx.bias_channels.get(conv.name)
-    source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
+    bias = query.constant_input(conv, 2) if ends else None
+    channels, rounded = ctx.bias_channels.get(conv.name), ctx.rounded.get(conv.name)
+    group, how = int(query.attribute(conv, "group", 1)), ctx.target.activations.requantize
     layer = encode_layer(
         weight,
         bias,
-        source,
-        result,
-        int(query.attribute(conv, "group", 1)),
-        rounded=ctx.rounded.get(conv.name),
+        *(ends or (Encoding.plain(1.0), Encoding.plain(1.0))),
+        group,
+        rounded=rounded,
         per_tensor=ctx.target.weights.granularity == "tensor",
-        largest_bias=0 if more is None else largest_bias(more.count),
+        largest_bias=0 if channels is None else largest_bias(channels.count),
     )
-    return _shiftable(ctx, conv, layer, weight, bias, ends) if ends else layer
-
-
-def _shiftable(
-    ctx: EmitContext,
-    conv: Node,
-    layer: EncodedLayer,
-    weight: np.ndarray,
-    bias: np.ndarray | None,
-    ends: tuple[Encoding, Encoding],
-) -> EncodedLayer:
-    """The layer as a device can scale it that knows no factors but integers and shifts."""
-    from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
-
-    how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
-    if how.kind == "gemmlowp":
+    if ends and how.kind == "gemmlowp":
         return gemmlowp_layer(layer, *ends)
-    if how.kind != "shift":
-        return layer
-    return shiftable_layer(
-        layer,
-        weight,
-        rounded.bias if rounded is not None else bias,
-        *ends,
-        int(query.attribute(conv, "group", 1)),
-        bits=how.multiplier_bits,
-        max_shift=how.max_shift,
-    )
+    if ends and how.kind == "shift":
+        bias = rounded.bias if rounded is not None else bias
+        bits, places = how.multiplier_bits, how.max_shift
+        return shiftable_layer(layer, weight, bias, *ends, group, bits=bits, max_shift=places)
+    return layer
 
 
 def _dequantize(

@@ -25,18 +25,18 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
 def split_accumulated(model: Model, ctx: EmitContext) -> int:
-    found = [c for c in ctx.plan.device if c.name in ctx.parts and len(c.outputs)]
+    convs = [c for c in ctx.plan.device if c.name in ctx.parts and len(c.outputs)]
     writer = _Writer(model, integers=ctx.options.format != "qdq")
-    for conv in found:
+    for conv in convs:
         parts = ctx.parts[conv.name]
         writer.split(conv, parts)
         ctx.notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
-    return len(found)
+    return len(convs)
 
 
 @dataclass
 class _Writer:
-    """Writes parts; what several of them read is sliced once."""
+    """Writer of parts; parts that read the same channels share a Slice."""
 
     model: Model
     integers: bool
@@ -44,41 +44,44 @@ class _Writer:
 
     def split(self, conv: Node, parts: Sequence[Part]) -> None:
         """Replace a convolution between conversions."""
-        result, behind = conv.outputs[0], quantizer(self.model, conv.outputs[0])
-        made = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
-        ends = [one for one in made if one is not None]
-        if len(ends) < len(made) or (self.integers and behind is None):
+        result, consumer = conv.outputs[0], quantizer(self.model, conv.outputs[0])
+        producers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
+        sources = [node for node in producers if node is not None]
+        if len(sources) < len(producers) or (self.integers and consumer is None):
             raise InternalError(f"{conv.name!r} is not between conversions", where="partial sums")
-        terms = [self._part(conv, part, ends, first=not k) for k, part in enumerate(parts)]
-        if self.integers and len(ends) > 2:
-            terms.append(self._bias(conv, ends[2]))
+        terms = [self._part(conv, part, sources, first=not k) for k, part in enumerate(parts)]
+        if self.integers and len(sources) > 2:
+            bias = query.constant_input(sources[2], 0)
+            assert bias is not None, "a bias is constant"
+            column = bias.reshape(1, *_column(conv))  # meets the channels
+            terms.append(edit.constant(self.model, f"{conv.name}/bias", column))
         total = terms[0]
         for term in terms[1:]:
             total = self._insert(conv, "Add", [total, term], total)
         if self.integers:
-            self._requantize(conv, total, ends, behind)
+            self._requantize(conv, total, sources, consumer)
         edit.disconnect(conv)
         if not self.integers:
             edit.hand_over(total, result)
 
-    def _part(self, conv: Node, part: Part, ends: Sequence[Node], *, first: bool) -> Tensor:
+    def _part(self, conv: Node, part: Part, sources: Sequence[Node], *, first: bool) -> Tensor:
         """Return the result of one part; with explicit conversions the first adds the bias."""
-        x, w, *bias = ends
+        x, w, *bias = sources
         weight = query.constant_input(w, 0)
         assert weight is not None, "weights are constant"
-        own = weight[part.index]
+        weight = weight[part.index]
         attrs = {
-            **conv.attrs, "kernel_shape": list(own.shape[2:]), "strides": list(part.strides),
+            **conv.attrs, "kernel_shape": list(weight.shape[2:]), "strides": list(part.strides),
             "dilations": list(part.dilations),
         }  # fmt: skip
-        stored = edit.constant(self.model, f"{w.inputs[0].name}/part", own)
+        stored = edit.constant(self.model, f"{w.inputs[0].name}/part", weight)
         source, like = self._slice(conv, part, x.inputs[0]), conv.outputs[0]
         if self.integers:
-            read = [source, stored, x.inputs[2]]
-            return self._insert(conv, "ConvInteger", read, like, dtype="int32", **attrs)
-        read = [self._numbers(conv, x, source), self._numbers(conv, w, stored)]
-        read += [one.outputs[0] for one in bias if first]
-        return self._insert(conv, "Conv", read, like, **attrs)
+            inputs = [source, stored, x.inputs[2]]
+            return self._insert(conv, "ConvInteger", inputs, like, dtype="int32", **attrs)
+        inputs = [self._dequantize(conv, x, source), self._dequantize(conv, w, stored)]
+        inputs += [node.outputs[0] for node in bias if first]
+        return self._insert(conv, "Conv", inputs, like, **attrs)
 
     def _slice(self, conv: Node, part: Part, source: Tensor) -> Tensor:
         """Return the integers that a part reads."""
@@ -88,49 +91,45 @@ class _Writer:
             return source
         if key not in self._slices:
             axes, starts, stops, steps = (
-                edit.integers(self.model, f"{conv.name}/bounds", list(one))
-                for one in zip(*bounds, strict=True)
+                edit.integers(self.model, f"{conv.name}/bounds", list(numbers))
+                for numbers in zip(*bounds, strict=True)
             )
-            made = self._insert(conv, "Slice", [source, starts, stops, axes, steps], source)
-            for axis, *cells in bounds if made.shape is not None else ():
-                made.shape[axis] = len(range(*cells))
-            self._slices[key] = made
+            inner = self._insert(conv, "Slice", [source, starts, stops, axes, steps], source)
+            for axis, *cells in bounds if inner.shape is not None else ():
+                inner.shape[axis] = len(range(*cells))
+            self._slices[key] = inner
         return self._slices[key]
 
-    def _numbers(self, conv: Node, conversion: Node, source: Tensor) -> Tensor:
-        """Return integers dequantized as others are."""
+    def _dequantize(self, conv: Node, conversion: Node, source: Tensor) -> Tensor:
+        """Return integers dequantized with the parameters of a conversion."""
         if source is conversion.inputs[0]:
             return conversion.outputs[0]
         key = (source.name, "numbers")
         if key not in self._slices:
-            read, attrs = [source, *list(conversion.inputs)[1:]], dict(conversion.attrs)
-            made = self._insert(conv, "DequantizeLinear", read, source, dtype="float32", **attrs)
-            self._slices[key] = made
+            inputs, attrs = [source, *list(conversion.inputs)[1:]], dict(conversion.attrs)
+            result = self._insert(conv, "DequantizeLinear", inputs, source, "float32", **attrs)
+            self._slices[key] = result
         return self._slices[key]
 
-    def _bias(self, conv: Node, bias: Node) -> Tensor:
-        """Return the int32 bias in the shape that meets the channels."""
-        values = query.constant_input(bias, 0)
-        assert values is not None, "a bias is constant"
-        return edit.constant(self.model, f"{conv.name}/bias", values.reshape(1, *_column(conv)))
-
-    def _requantize(self, conv: Node, total: Tensor, ends: Sequence[Node], behind: Node) -> None:
+    def _requantize(
+        self, conv: Node, total: Tensor, sources: Sequence[Node], consumer: Node
+    ) -> None:
         """Multiply the sum by the factor of each channel, and round it once."""
         import numpy as np
 
         from npuconv.arithmetic.device import float_factors
 
-        scales = [query.constant_input(one, 1) for one in (*ends[:2], behind)]
+        scales = [query.constant_input(node, 1) for node in (*sources[:2], consumer)]
         factors = float_factors(*(scale for scale in scales if scale is not None))
         shape = _column(conv) if factors.ndim else ()
         factor = edit.constant(self.model, f"{conv.name}/factor", factors.reshape(shape))
         cast = self._insert(conv, "Cast", [total], total, dtype="float32", to=_FLOAT)
         scaled = self._insert(conv, "Mul", [cast, factor], cast)
-        one = edit.shared_constant(self.model, "npuconv/scale/1.0", np.asarray(1, np.float32))
-        inputs, result = [scaled, one, behind.inputs[2]], behind.outputs[0]
-        edit.disconnect(behind)
-        made = edit.add_node(self.model, "QuantizeLinear", inputs, [result], origin=[conv])
-        edit.keep_name(made, conv)
+        unit = edit.shared_constant(self.model, "npuconv/scale/1.0", np.asarray(1, np.float32))
+        inputs, result = [scaled, unit, consumer.inputs[2]], consumer.outputs[0]
+        edit.disconnect(consumer)
+        node = edit.add_node(self.model, "QuantizeLinear", inputs, [result], origin=[conv])
+        edit.keep_name(node, conv)
 
     def _insert(
         self, conv: Node, op: str, inputs: Sequence[Tensor], like: Tensor, dtype: str = "",
@@ -140,10 +139,10 @@ class _Writer:
         import numpy as np
 
         shape = query.shape(like)
-        made = edit.insert(self.model, op, inputs, origin=[conv], shape=shape, attrs=attrs)
+        result = edit.insert(self.model, op, inputs, origin=[conv], shape=shape, attrs=attrs)
         if dtype:
-            made.dtype = np.dtype(dtype)
-        return made
+            result.dtype = np.dtype(dtype)
+        return result
 
 
 def _column(conv: Node) -> tuple[int, ...]:

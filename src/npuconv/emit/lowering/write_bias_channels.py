@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, ctx: EmitContext) -> int:
-    known = [c for c in ctx.plan.device if c.name in ctx.bias_channels and len(c.outputs)]
-    found = [conv for conv in known if query.input_of(conv, 2) is not None]  # written once
-    for conv in found:
+    convs = [c for c in ctx.plan.device if c.name in ctx.bias_channels and len(c.outputs)]
+    convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
+    for conv in convs:
         _write(model, ctx, conv)
-    return len(found)
+    return len(convs)
 
 
 def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
@@ -34,41 +34,41 @@ def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
 
     from npuconv.arithmetic.bias_channels import columns
 
-    own, ends = ctx.bias_channels[conv.name], [dequantizer(tensor) for tensor in conv.inputs]
-    x, w, bias = [one for one in ends if one is not None]
+    channels = ctx.bias_channels[conv.name]
+    x, w, bias = [node for node in map(dequantizer, conv.inputs) if node is not None]
     weight, steps = query.constant_input(w, 0), query.constant_input(bias, 0)
     if weight is None or steps is None:
         raise InternalError(f"{conv.name!r} is not between conversions", where="bias channels")
-    constants, made = columns(steps, own.count)
-    more = np.zeros((len(weight), own.count, int(np.prod(weight.shape[2:]))), np.int8)
-    more[:, :, own.tap] = made
-    wide = np.concatenate([weight, more.reshape(len(weight), own.count, *weight.shape[2:])], 1)
-    write = _padded if own.padded else _joined
-    source = write(model, conv, x.inputs[0], constants)
+    constants, taps = columns(steps, channels.count)
+    added = np.zeros((len(weight), channels.count, int(np.prod(weight.shape[2:]))), np.int8)
+    added[:, :, channels.tap] = taps
+    added = added.reshape(len(weight), channels.count, *weight.shape[2:])
+    append = _append_with_pad if channels.padded else _append_with_concat
+    source = append(model, conv, x.inputs[0], constants)
+    wide = np.concatenate([weight, added], 1)
     stored = edit.constant(model, f"{conv.name}/constant/weight", wide)
-    edit.set_input(conv, 0, _numbers(model, conv, x, source))
-    edit.set_input(conv, 1, _numbers(model, conv, w, stored))
+    edit.set_input(conv, 0, _dequantize(model, conv, x, source))
+    edit.set_input(conv, 1, _dequantize(model, conv, w, stored))
     edit.drop_inputs(conv, 2)
-    several = "channel" if own.count == 1 else "channels"
-    note = f"bias as {own.count} input {several} of a constant"
+    plural = "channel" if channels.count == 1 else "channels"
+    note = f"bias as {channels.count} input {plural} of a constant"
     before = ctx.notes.get(model.label(conv), note)  # of another part of the same layer, perhaps
     ctx.notes[model.label(conv)] = before if note in before else f"{note}; {before}"
 
 
-def _joined(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
-    """Put constant integers beside those of the input with a Concat."""
+def _append_with_concat(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
     import numpy as np
 
     dims = tuple(d for d in query.shape(source) or () if isinstance(d, int))
     column = constants.reshape(1, -1, *[1] * (len(dims) - 2))
-    beside = np.ascontiguousarray(np.broadcast_to(column, (dims[0], len(constants), *dims[2:])))
-    pair = [source, edit.constant(model, f"{conv.name}/constant/channels", beside)]
+    values = np.ascontiguousarray(np.broadcast_to(column, (dims[0], len(constants), *dims[2:])))
+    pair = [source, edit.constant(model, f"{conv.name}/constant/channels", values)]
     shape = (dims[0], dims[1] + len(constants), *dims[2:])
     return edit.insert(model, "Concat", pair, origin=[conv], shape=shape, attrs={"axis": 1})
 
 
-def _padded(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
-    """Put constant integers behind those of the input, with a Pad for each that differs."""
+def _append_with_pad(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
+    """Append the channels with one Pad for each different value."""
     import numpy as np
 
     for value in dict.fromkeys(constants.tolist()):
@@ -84,13 +84,13 @@ def _padded(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> 
     return source
 
 
-def _numbers(model: Model, conv: Node, conversion: Node, stored: Tensor) -> Tensor:
-    """Return integers dequantized as others are."""
+def _dequantize(model: Model, conv: Node, conversion: Node, stored: Tensor) -> Tensor:
+    """Return integers dequantized with the parameters of a conversion."""
     import numpy as np
 
     inputs, attrs = [stored, *list(conversion.inputs)[1:]], dict(conversion.attrs)
-    made = edit.insert(
+    result = edit.insert(
         model, "DequantizeLinear", inputs, origin=[conv], shape=query.shape(stored), attrs=attrs
     )
-    made.dtype = np.dtype(np.float32)
-    return made
+    result.dtype = np.dtype(np.float32)
+    return result

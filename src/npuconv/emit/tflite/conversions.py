@@ -27,38 +27,28 @@ def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:
     return None
 
 
-def declared(draft: Draft, name: str) -> Quantization | None:
-    """Return scale and zero point of an int8 input of the model; None for another."""
-    found = nominal(draft, name)
-    return None if found is None else Quantization.of(*found)
-
-
 def pads_later(draft: Draft, node: onnx.NodeProto) -> bool:
-    """Return whether what a Pad inserts is its zero point once the result is quantized.
+    """Return whether a Pad inserts constant zeros, and consumers quantize the result by one scale.
 
     The host pads float tensors whose zero point is not 0. TFLite pads integers with the zero
     point, so that an accelerator can do it.
     """
-    readers = draft.consumers.get(node.output[0], [])
-    if not readers or node.output[0] in draft.outputs or not pads_zeros(draft, node):
+    consumers = draft.consumers.get(node.output[0], [])
+    if not consumers or node.output[0] in draft.outputs:
         return False
-    return all(n.op_type == "QuantizeLinear" and _keeps_scale(draft, n) for n in readers)
-
-
-def _keeps_scale(draft: Draft, node: onnx.NodeProto) -> bool:
-    """Return whether a tensor is quantized with the one scale by which it is read."""
-    scales, _ = _parameters(draft, node)
-    device = nominal(draft, node.output[0])
-    return scales.size == 1 and device is not None and scales.item() == device[0]
-
-
-def pads_zeros(draft: Draft, node: onnx.NodeProto) -> bool:
-    """Return whether a Pad inserts zeros around what is constant."""
     value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(())
     pads = draft.constant(node.input[1])
     constant = attributes_of(node).get("mode", "constant") == "constant"
-    known = value is not None and pads is not None and not value.any() and (pads >= 0).all()
-    return bool(constant and known)
+    if value is None or pads is None or value.any() or (pads < 0).any() or not constant:
+        return False
+    for consumer in consumers:
+        if consumer.op_type != "QuantizeLinear":
+            return False
+        scales, _ = _parameters(draft, consumer)
+        device = nominal(draft, consumer.output[0])
+        if scales.size != 1 or device is None or scales.item() != device[0]:
+            return False
+    return True
 
 
 def quantize(draft: Draft, node: onnx.NodeProto) -> None:
@@ -67,58 +57,51 @@ def quantize(draft: Draft, node: onnx.NodeProto) -> None:
     A scalar zero point stays that of the tensor; the bias of its readers makes up for it.
     """
     maker = draft.makers.get(node.input[0])
-    if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
-        _quantize_and_pad(draft, node, maker)
-        return
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
-    order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
     scales, zeros = _parameters(draft, node)
+    if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
+        order = CHANNELS_LAST if rank == 4 else same(rank)
+        source = draft.read(maker.input[0], order)
+        quantization = Quantization.of(scales.item(), int(zeros.item()))
+        stored = draft.graph.tensors[source]
+        inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
+        draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
+        ends = ends_of(draft, maker, rank)[list(order)].astype(np.int32)
+        append_pad(draft, inner, draft.store(result, order, quantization), ends, None)
+        return
+    order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
     source = draft.read(name, order)
     device = nominal(draft, result) or (np.float32(scales.max()), 0)
     if scales.size == 1 and scales.item() == device[0]:
-        own = Quantization.of(scales.item(), int(zeros.item()))
+        quantization = Quantization.of(scales.item(), int(zeros.item()))
     else:
-        own = Quantization.of(device[0], device[1])
+        quantization = Quantization.of(device[0], device[1])
         ratios = (np.float64(device[0]) / scales).astype(np.float32)
         offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
         source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))
-    made = draft.store(result, order, own)
-    draft.emit("QUANTIZE", [source], [made], "QuantizeOptions")
-
-
-def _quantize_and_pad(draft: Draft, node: onnx.NodeProto, pad: onnx.NodeProto) -> None:
-    """Append a QUANTIZE and a PAD of the integers."""
-    rank = len(draft.shape(node.output[0]))
-    order = CHANNELS_LAST if rank == 4 else same(rank)
-    source = draft.read(pad.input[0], order)
-    scales, zeros = _parameters(draft, node)
-    own = Quantization.of(scales.item(), int(zeros.item()))
-    stored = draft.graph.tensors[source]
-    inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=own)
-    draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
-    ends = ends_of(draft, pad, rank)[list(order)].astype(np.int32)
-    append_pad(draft, inner, draft.store(node.output[0], order, own), ends, None)
+    output = draft.store(result, order, quantization)
+    draft.emit("QUANTIZE", [source], [output], "QuantizeOptions")
 
 
 def dequantize(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a DEQUANTIZE, and what it takes to give each channel its own scale."""
+    """Append a DEQUANTIZE, and a MUL and an ADD if each channel has its own scale."""
     name, result = node.input[0], node.output[0]
     order = draft.order([name], len(draft.shape(name)))
     source = draft.read(name, order)
-    own = draft.quantization(source)
+    device = draft.quantization(source)
     scales, zeros = _parameters(draft, node)
-    if own is None or (scales.size == 1 and own.scale == scales and own.zero == zeros):
-        made = draft.store(result, order)
-        draft.emit("DEQUANTIZE", [source], [made], "DequantizeOptions")
+    if device is None or (scales.size == 1 and device.scale == scales and device.zero == zeros):
+        output = draft.store(result, order)
+        draft.emit("DEQUANTIZE", [source], [output], "DequantizeOptions")
         return
     shape = draft.graph.tensors[source].shape
     plain = draft.add(f"{result}/nominal", shape, np.float32)
     draft.emit("DEQUANTIZE", [source], [plain], "DequantizeOptions")
-    ratios = (scales / np.float64(own.scale)).astype(np.float32)
-    offsets = ((own.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
-    made = draft.store(result, order)
-    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), made)
+    ratios = (scales / np.float64(device.scale)).astype(np.float32)
+    offsets = ((device.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
+    output = draft.store(result, order)
+    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), output)
 
 
 def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
@@ -140,15 +123,17 @@ def _along(node: onnx.NodeProto, values: Array, order: Order) -> Array:
 
 
 def _affine(
-    draft: Draft, source: int, ratios: Array, offsets: Array, made: int | None = None
+    draft: Draft, source: int, ratios: Array, offsets: Array, output: int | None = None
 ) -> int:
-    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``made``."""
+    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``output``."""
     like = draft.graph.tensors[source]
     steps = [("MUL", ratios)] if (ratios != 1).any() else []
     steps += [("ADD", offsets)] if offsets.any() else []
     for place, (code, values) in enumerate(steps or [("MUL", ratios)]):
         last = place >= len(steps) - 1
-        result = made if last and made is not None else draft.add(like.name, like.shape, like.dtype)
+        result = (
+            output if last and output is not None else draft.add(like.name, like.shape, like.dtype)
+        )
         number = draft.number(f"{like.name}/{code.lower()}", values)
         draft.emit(code, [source, number], [result], f"{code.title()}Options")
         source = result

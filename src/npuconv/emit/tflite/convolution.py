@@ -20,7 +20,7 @@ _ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of wei
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _QuantizedLayer:
     """A QLinearConv, its constants read; zero points are int."""
 
     weight: Array
@@ -33,24 +33,30 @@ class _Layer:
 
 
 def convolve(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a convolution with what follows it that TFLite can fuse.
+    """Append a convolution, with the activation behind it if TFLite can fuse it.
 
-    The bias takes up what the declared zero point of the input differs from that of the node:
-    a tensor that the host quantizes has its own.
+    The bias makes up for a zero point of the stored input that is not that of the node: a tensor
+    that the host quantizes has its own.
     """
     layer, attrs = _read(draft, node), attributes_of(node)
     source = draft.read(node.input[0], CHANNELS_LAST)
-    own = draft.quantization(source)
-    if own is None or own.scale != layer.x_scale:
+    stored = draft.quantization(source)
+    if stored is None or stored.scale != layer.x_scale:
         raise InternalError(f"{node.name!r}: input scale is not that of the tensor", where="tflite")
-    if own.zero != layer.x_zero and any(pads_of(attrs)):
-        where = f"{node.name!r}: padded, with a zero point of {own.zero}"
-        raise InternalError(where, where="tflite")
-    result, activation = _fused(draft, node.output[0], layer)
-    source, code, options = _slid(draft, node, source, layer.weight, activation)
-    made = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
-    constants = _constants(draft, node, layer, own.zero - layer.x_zero, code)
-    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+    if stored.zero != layer.x_zero and any(pads_of(attrs)):
+        problem = f"{node.name!r}: padded, with a zero point of {stored.zero}"
+        raise InternalError(problem, where="tflite")
+    result, activation = node.output[0], "NONE"
+    consumers = draft.consumers.get(result, [])
+    if len(consumers) == 1 and result not in draft.outputs:
+        fused = _fusible_activation(draft, consumers[0], layer)
+        if fused:
+            result, activation = consumers[0].output[0], fused
+            draft.fused.add(result)
+    source, code, options = _pad_and_describe(draft, node, source, layer.weight, activation)
+    output = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
+    constants = _add_constants(draft, node, layer, stored.zero - layer.x_zero, code)
+    draft.emit(code, [source, *constants], [output], _TABLES[code], **options)
 
 
 def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
@@ -64,18 +70,18 @@ def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
     if weight is None or weight.ndim != 4:
         raise ModelError("TFLite has convolutions of two axes only")
     source = draft.read(node.input[0], CHANNELS_LAST)
-    source, code, options = _slid(draft, node, source, weight, "NONE")
+    source, code, options = _pad_and_describe(draft, node, source, weight, "NONE")
     values = np.ascontiguousarray(weight.transpose(_ORDERS[code]))
     offsets = np.zeros(len(weight), np.float32) if bias is None else bias
     constants = [draft.number(node.input[1], values), draft.number(f"{node.name}/bias", offsets)]
-    made = draft.store(node.output[0], CHANNELS_LAST)
-    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+    output = draft.store(node.output[0], CHANNELS_LAST)
+    draft.emit(code, [source, *constants], [output], _TABLES[code], **options)
 
 
-def _slid(
+def _pad_and_describe(
     draft: Draft, node: onnx.NodeProto, source: int, weight: Array, activation: str
 ) -> tuple[int, str, dict[str, int]]:
-    """Return what a convolution slides over, padded if need be, its operator and its options."""
+    """Return the input, padded if TFLite needs a PAD, the operator and its options."""
     attrs = attributes_of(node)
     strides, dilations = attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1))
     window = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
@@ -95,7 +101,7 @@ def _slid(
     return source, "CONV_2D", options
 
 
-def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
+def _read(draft: Draft, node: onnx.NodeProto) -> _QuantizedLayer:
     """Read the constants of a layer.
 
     Raises:
@@ -110,19 +116,12 @@ def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
     rows = len(weight)
     bias = values[7] if len(values) > 7 and values[7] is not None else np.zeros(rows, np.int32)
     scales = np.array(np.broadcast_to(np.asarray(w_scale, np.float32).reshape(-1), rows))
-    return _Layer(
-        weight,
-        bias,
-        np.float32(x_scale.item()),
-        int(x_zero.item()),
-        scales,
-        np.float32(y_scale.item()),
-        int(y_zero.item()),
-    )
+    x = np.float32(x_scale.item()), int(x_zero.item())
+    return _QuantizedLayer(weight, bias, *x, scales, np.float32(y_scale.item()), int(y_zero.item()))
 
 
-def _constants(
-    draft: Draft, node: onnx.NodeProto, layer: _Layer, moved: int, code: str
+def _add_constants(
+    draft: Draft, node: onnx.NodeProto, layer: _QuantizedLayer, moved: int, code: str
 ) -> tuple[int, int]:
     """Add weights and bias, for a zero point of the input that has moved; return their numbers."""
     count = len(layer.weight)
@@ -146,19 +145,7 @@ def _constants(
     return weight, number
 
 
-def _fused(draft: Draft, name: str, layer: _Layer) -> tuple[str, str]:
-    """Return the tensor that the layer makes, with the activation behind it, and its name."""
-    readers = draft.consumers.get(name, [])
-    if len(readers) != 1 or name in draft.outputs:
-        return name, "NONE"
-    activation = _activation(draft, readers[0], layer)
-    if not activation:
-        return name, "NONE"
-    draft.fused.add(readers[0].output[0])
-    return readers[0].output[0], activation
-
-
-def _activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
+def _fusible_activation(draft: Draft, node: onnx.NodeProto, layer: _QuantizedLayer) -> str:
     if node.op_type == "Relu":
         return "RELU" if layer.y_zero == 0 else ""  # on int8, Relu cuts off below the integer 0
     if node.op_type != "Clip":
@@ -174,9 +161,9 @@ def _activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
 
 def bounds(draft: Draft, node: onnx.NodeProto) -> tuple[float, float]:
     """Return the constant bounds of a Clip; infinite where it has none."""
-    found = [-np.inf, np.inf]
+    limits = [-np.inf, np.inf]
     for place, name in enumerate(node.input[1:3]):
         values = draft.constant(name) if name else None
         if values is not None:
-            found[place] = float(values.item())
-    return found[0], found[1]
+            limits[place] = float(values.item())
+    return limits[0], limits[1]

@@ -46,7 +46,7 @@ class Draft:
         model: an integer model, its shapes inferred.
 
     Attributes:
-        graph: what is made.
+        graph: the TFLite graph.
         consumers: nodes that read a tensor, by its name.
         makers: the node that makes a tensor, by its name.
         outputs: names of the outputs of the model.
@@ -71,7 +71,7 @@ class Draft:
         self._shared: dict[tuple[Any, ...], int] = {}
         self._names: set[str] = set()
 
-    # What is known of the ONNX graph
+    # The ONNX graph
 
     def constant(self, name: str) -> Array | None:
         """Return the values of a constant; None for any other tensor."""
@@ -96,8 +96,8 @@ class Draft:
             )
         dims = info.type.tensor_type.shape.dim
         if any(not d.HasField("dim_value") for d in dims):
-            shown = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
-            raise ModelError(f"{name!r} has the shape {shown}: TFLite needs numbers", hint=_SHAPES)
+            shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+            raise ModelError(f"{name!r} has the shape {shape}: TFLite needs numbers", hint=_SHAPES)
         return tuple(int(d.dim_value) for d in dims)
 
     def knows(self, name: str) -> bool:
@@ -115,7 +115,7 @@ class Draft:
         kind = self._infos[name].type.tensor_type.elem_type
         return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
 
-    # What is made
+    # The TFLite graph
 
     def view(self, name: str) -> View | None:
         """Return the first form in which a tensor is stored; None for a constant."""
@@ -123,10 +123,9 @@ class Draft:
 
     def order(self, names: Sequence[str], rank: int) -> Order:
         """Return an order for an operator: that of its first input of this rank."""
-        for name in names:
-            found = self.view(name)
-            if found is not None and len(found.order) == rank:
-                return found.order
+        for view in map(self.view, names):
+            if view is not None and len(view.order) == rank:
+                return view.order
         return same(rank)
 
     def add(
@@ -171,10 +170,10 @@ class Draft:
 
     def sibling(self, name: str, stem: str, quantization: Quantization) -> str:
         """Make up an ONNX tensor of the shape and type of another; return its name."""
-        made = f"{name}/{stem}"
-        self._infos[made] = self._infos[name]
-        self.scales[made] = quantization
-        return made
+        sibling = f"{name}/{stem}"
+        self._infos[sibling] = self._infos[name]
+        self.scales[sibling] = quantization
+        return sibling
 
     def alias(self, name: str, view: View) -> None:
         """Let an ONNX tensor be one that is stored already."""
@@ -208,18 +207,17 @@ class Draft:
 
     def step(self, code: str, inputs: Sequence[int], like: int, **options: Any) -> int:
         """Append an operator whose output is as an existing tensor is; return that output."""
-        model = self.graph.tensors[like]
-        made = self.add(model.name, model.shape, model.dtype, quantization=model.quantization)
+        result = self._like(like, self.graph.tensors[like].shape)
         table = options.pop("table", "")
-        self.emit(code, inputs, [made], table, **options)
-        return made
+        self.emit(code, inputs, [result], table, **options)
+        return result
 
     def read(self, name: str, order: Order | None = None, rank: int | None = None) -> int:
         """Return the number of a tensor stored in an order.
 
         Args:
             name: an ONNX tensor.
-            order: wanted; by default that of ONNX.
+            order: of the result; by default that of ONNX.
             rank: as many axes, ones in front where the tensor has fewer.
 
         Raises:
@@ -236,20 +234,23 @@ class Draft:
         values = self.constant(name)
         if values is not None:
             wide = values.reshape((1,) * (rank - values.ndim) + values.shape)
-            kept = wide.astype(np.int32) if wide.dtype.name == _TO_INT32 else wide
-            stored = np.ascontiguousarray(kept.transpose(order))
+            wide = wide.astype(np.int32) if wide.dtype.name == _TO_INT32 else wide
+            stored = np.ascontiguousarray(wide.transpose(order))
             return self.number(name, stored, self.scales.get(name))
         if rank > len(shape):
-            return self._widened(name, (1,) * (rank - len(shape)) + shape, order)
+            plain = View(
+                self._like(self.flat(name), (1,) * (rank - len(shape)) + shape), same(rank)
+            )
+            self.reshape(self.flat(name), plain.index)
+            return plain.index if order == plain.order else self._reordered(plain, order)
         if name not in self._views:  # the indices of a MaxPool, for one
             raise ModelError(f"TFLite has no operator that makes {name!r}")
-        found = next((v for v in self._views[name] if v.order == order), None)
-        if found is not None:
-            return found.index
-        first = self._views[name][0]
-        made = self._reordered(first, order)
-        self._views[name].append(View(made, order))
-        return made
+        for view in self._views[name]:
+            if view.order == order:
+                return view.index
+        index = self._reordered(self._views[name][0], order)
+        self._views[name].append(View(index, order))
+        return index
 
     def stored(self) -> dict[str, View]:
         """Return the first form of every tensor that is stored, by its ONNX name."""
@@ -258,51 +259,46 @@ class Draft:
     def as_output(self, name: str, order: Order, taken: Sequence[int]) -> int:
         """Return the number of a tensor of that name, which is none of those taken."""
         index = self.read(name, order)
-        own = self.graph.tensors[index]
-        if index in taken or own.values is not None:
-            made = self.add(name, own.shape, own.dtype, quantization=own.quantization)
-            self.reshape(index, made)
-            return made
-        if own.name != name and name not in self._names:
+        stored = self.graph.tensors[index]
+        if index in taken or stored.values is not None:
+            copy = self.add(name, stored.shape, stored.dtype, quantization=stored.quantization)
+            self.reshape(index, copy)
+            return copy
+        if stored.name != name and name not in self._names:
             self._names.add(name)
-            own.name = name
+            stored.name = name
         return index
 
     def flat(self, name: str) -> int:
-        """Return a tensor whose elements lie in memory as ONNX has them, whatever its shape."""
+        """Return a tensor, of any shape, whose elements are in the order of ONNX."""
         if self.constant(name) is None:
             for view in self._views[name]:
                 if is_flat(self.shape(name), view.order):
                     return view.index
         return self.read(name)
 
-    def _widened(self, name: str, shape: tuple[int, ...], order: Order) -> int:
-        made = self._like(self.flat(name), shape)
-        self.reshape(self.flat(name), made)
-        plain = View(made, same(len(shape)))
-        return made if order == plain.order else self._reordered(plain, order)
-
     def _like(self, index: int, shape: Sequence[int]) -> int:
-        own = self.graph.tensors[index]
-        return self.add(own.name, shape, own.dtype, quantization=own.quantization)
+        """Add a tensor of another shape; return its number."""
+        tensor = self.graph.tensors[index]
+        return self.add(tensor.name, shape, tensor.dtype, quantization=tensor.quantization)
 
-    def reshape(self, source: int, made: int) -> None:
+    def reshape(self, source: int, output: int) -> None:
         """Append a RESHAPE."""
-        shape = self.graph.tensors[made].shape
-        wanted = self.number("shape", np.asarray(shape, np.int32))
-        self.emit("RESHAPE", [source, wanted], [made], "ReshapeOptions", NewShape=shape)
+        shape = self.graph.tensors[output].shape
+        extents = self.number("shape", np.asarray(shape, np.int32))
+        self.emit("RESHAPE", [source, extents], [output], "ReshapeOptions", NewShape=shape)
 
     def _reordered(self, view: View, order: Order) -> int:
-        """Append what makes another order of a stored tensor."""
+        """Append a RESHAPE or a TRANSPOSE of a stored tensor into another order."""
         stored = self.graph.tensors[view.index]
         perm = [view.order.index(axis) for axis in order]
-        made = self._like(view.index, [stored.shape[k] for k in perm])
+        result = self._like(view.index, [stored.shape[k] for k in perm])
         if is_flat(stored.shape, tuple(perm)):
-            self.reshape(view.index, made)
+            self.reshape(view.index, result)
         else:
             places = self.number("perm", np.asarray(perm, np.int32))
-            self.emit("TRANSPOSE", [view.index, places], [made], "TransposeOptions")
-        return made
+            self.emit("TRANSPOSE", [view.index, places], [result], "TransposeOptions")
+        return result
 
 
 def is_flat(shape: Sequence[int], order: Order) -> bool:

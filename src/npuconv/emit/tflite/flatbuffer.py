@@ -187,24 +187,21 @@ class _File:
 
     def _tensor(self, tensor: Tensor) -> int:
         data = b"" if tensor.values is None else np.ascontiguousarray(tensor.values).tobytes()
-        found = getattr(self.schema.TensorType, DTYPES[tensor.dtype.name])
+        quantization = tensor.quantization
         fields = {
             "Shape": self._numbers(tensor.shape, np.int32),
-            "Type": found,
+            "Type": getattr(self.schema.TensorType, DTYPES[tensor.dtype.name]),
             "Buffer": 0 if tensor.values is None else self._buffer(data),
             "Name": self.builder.CreateString(tensor.name),
         }
-        if tensor.quantization is not None:
-            fields["Quantization"] = self._quantization(tensor.quantization)
+        if quantization is not None:
+            fields["Quantization"] = self._table(
+                "QuantizationParameters",
+                Scale=self._numbers(quantization.scales, np.float32),
+                ZeroPoint=self._numbers(quantization.zeros, np.int64),
+                QuantizedDimension=quantization.axis,
+            )
         return self._table("Tensor", **fields)
-
-    def _quantization(self, own: Quantization) -> int:
-        return self._table(
-            "QuantizationParameters",
-            Scale=self._numbers(own.scales, np.float32),
-            ZeroPoint=self._numbers(own.zeros, np.int64),
-            QuantizedDimension=own.axis,
-        )
 
     def _operator_code(self, name: str, version: int) -> int:
         code = getattr(self.schema.BuiltinOperator, name)
@@ -254,11 +251,11 @@ def read_metadata(data: bytes) -> dict[str, str]:
     """
     import tflite
 
-    model, found = tflite.Model.GetRootAs(data, 0), {}
+    model, metadata = tflite.Model.GetRootAs(data, 0), {}
     for entry in map(model.Metadata, range(model.MetadataLength())):
         name = entry.Name()
         if name is not None and entry.Buffer() < model.BuffersLength():
-            start = model.Buffers(entry.Buffer())
-            values = bytes(start.DataAsNumpy()) if start.DataLength() else b""
-            found[name.decode(errors="replace")] = values.decode(errors="replace")
-    return found
+            buffer = model.Buffers(entry.Buffer())
+            values = bytes(buffer.DataAsNumpy()) if buffer.DataLength() else b""
+            metadata[name.decode(errors="replace")] = values.decode(errors="replace")
+    return metadata

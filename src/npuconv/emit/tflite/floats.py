@@ -45,11 +45,11 @@ def binary(draft: Draft, node: onnx.NodeProto) -> None:
     rank = len(draft.shape(node.output[0]))
     order = draft.order(node.input, rank)
     sources = [draft.read(name, order, rank) for name in node.input]
-    made = draft.store(node.output[0], order)
+    output = draft.store(node.output[0], order)
     while len(sources) > 2 and code != "SELECT_V2":
-        part = draft.step(code, sources[:2], made, table=table)
+        part = draft.step(code, sources[:2], output, table=table)
         sources = [part, *sources[2:]]
-    draft.emit(code, sources, [made], table)
+    draft.emit(code, sources, [output], table)
 
 
 def unary(draft: Draft, node: onnx.NodeProto) -> None:
@@ -57,9 +57,9 @@ def unary(draft: Draft, node: onnx.NodeProto) -> None:
     code, table = UNARY[node.op_type]
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
-    made = draft.store(node.output[0], order, draft.quantization(source))
+    output = draft.store(node.output[0], order, draft.quantization(source))
     tanh = attributes_of(node).get("approximate") == "tanh"
-    draft.emit(code, [source], [made], table, **({"Approximate": True} if tanh else {}))
+    draft.emit(code, [source], [output], table, **({"Approximate": True} if tanh else {}))
 
 
 def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
@@ -67,8 +67,8 @@ def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
     alpha = float(attributes_of(node).get("alpha", 0.01))
-    made = draft.store(node.output[0], order)
-    draft.emit("LEAKY_RELU", [source], [made], "LeakyReluOptions", Alpha=alpha)
+    output = draft.store(node.output[0], order)
+    draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
 
 
 def prelu(draft: Draft, node: onnx.NodeProto) -> None:
@@ -92,11 +92,11 @@ def softmax(draft: Draft, node: onnx.NodeProto) -> None:
     if order[-1] != axis:
         order = (*(k for k in order if k != axis), axis)
     source = draft.read(node.input[0], order)
-    made = draft.store(node.output[0], order)
+    output = draft.store(node.output[0], order)
     if node.op_type == "Softmax":
-        draft.emit("SOFTMAX", [source], [made], "SoftmaxOptions", Beta=1.0)
+        draft.emit("SOFTMAX", [source], [output], "SoftmaxOptions", Beta=1.0)
     else:
-        draft.emit("LOG_SOFTMAX", [source], [made], "LogSoftmaxOptions")
+        draft.emit("LOG_SOFTMAX", [source], [output], "LogSoftmaxOptions")
 
 
 def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -115,27 +115,21 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     explicit = counted and any(pads)
     source, padding = padded(draft, source, kernel, strides, pads, explicit=explicit)
     options = pool_options(kernel, strides, padding)
-    made = draft.store(node.output[0], CHANNELS_LAST)
+    output = draft.store(node.output[0], CHANNELS_LAST)
     if named or counted:
-        draft.emit("AVERAGE_POOL_2D", [source], [made], "Pool2DOptions", **options)
+        draft.emit("AVERAGE_POOL_2D", [source], [output], "Pool2DOptions", **options)
         return
-    part = draft.step("AVERAGE_POOL_2D", [source], made, table="Pool2DOptions", **options)
-    shares = _shares(stored.shape[1:3], kernel, strides, pads)
-    number = draft.number(f"{node.name}/shares", shares)
-    draft.emit("MUL", [part, number], [made], "MulOptions")
-
-
-def _shares(
-    extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
-) -> Any:
-    """Return size of the window over the values in it that are no padding, [1, H, W, 1]."""
-    counts = []
-    for axis, (extent, size, stride) in enumerate(zip(extents, kernel, strides, strict=True)):
+    pooled = draft.step("AVERAGE_POOL_2D", [source], output, table="Pool2DOptions", **options)
+    counts = []  # values of each window that are no padding, by row and by column
+    windows = zip(stored.shape[1:3], kernel, strides, strict=True)
+    for axis, (extent, size, stride) in enumerate(windows):
         real = np.pad(np.ones(extent), (pads[axis], pads[axis + 2]))
         starts = range(0, len(real) - size + 1, stride)
         counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
     area = float(kernel[0]) * float(kernel[1])
-    return (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    shares = (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    number = draft.number(f"{node.name}/shares", shares)
+    draft.emit("MUL", [pooled, number], [output], "MulOptions")
 
 
 def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -148,12 +142,12 @@ def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
 def reduction(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a reduction over constant axes."""
     attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
-    given: Any = attrs.get("axes")
-    if given is None and len(node.input) > 1 and node.input[1]:
-        given = draft.constant(node.input[1])
-        if given is None:
+    axes: Any = attrs.get("axes")
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        axes = draft.constant(node.input[1])
+        if axes is None:
             raise ModelError("axes are not constant")
-    axes = range(rank) if given is None else [int(a) % rank for a in given]
+    axes = range(rank) if axes is None else [int(axis) % rank for axis in axes]
     keep = bool(attrs.get("keepdims", 1))
     _reduce(draft, node, REDUCTIONS[node.op_type], axes, keep=keep)
 
@@ -163,12 +157,12 @@ def _reduce(
 ) -> None:
     name, rank = node.input[0], len(draft.shape(node.input[0]))
     order = draft.order([name], rank)
-    left = [axis for axis in order if axis not in axes]
-    order = order if keep or left == sorted(left) else same(rank)
+    remaining = [axis for axis in order if axis not in axes]
+    order = order if keep or remaining == sorted(remaining) else same(rank)
     source = draft.read(name, order)
     places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
-    made = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
-    draft.emit(code, [source, places], [made], "ReducerOptions", KeepDims=keep)
+    output = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
+    draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
 
 
 def gemm(draft: Draft, node: onnx.NodeProto) -> None:
@@ -192,19 +186,19 @@ def matmul(draft: Draft, node: onnx.NodeProto) -> None:
         return
     rank = len(draft.shape(node.output[0]))
     sources = [draft.read(name, same(rank), rank) for name in node.input]
-    made = draft.store(node.output[0], same(rank))
-    draft.emit("BATCH_MATMUL", sources, [made], "BatchMatMulOptions", AdjX=False, AdjY=False)
+    output = draft.store(node.output[0], same(rank))
+    draft.emit("BATCH_MATMUL", sources, [output], "BatchMatMulOptions", AdjX=False, AdjY=False)
 
 
 def _dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
     source = draft.read(node.input[0])
     weight = draft.number(node.input[1], np.ascontiguousarray(rows, np.float32))
     bias = draft.number(f"{node.name}/bias", np.ascontiguousarray(offsets, np.float32))
-    made = draft.store(node.output[0], same(len(draft.shape(node.output[0]))))
+    output = draft.store(node.output[0], same(len(draft.shape(node.output[0]))))
     none = enumerator("ActivationFunctionType", "NONE")
     options = {"KeepNumDims": True, "FusedActivationFunction": none}
     inputs = [source, weight, bias]
-    draft.emit("FULLY_CONNECTED", inputs, [made], "FullyConnectedOptions", **options)
+    draft.emit("FULLY_CONNECTED", inputs, [output], "FullyConnectedOptions", **options)
 
 
 def cast(draft: Draft, node: onnx.NodeProto) -> None:
@@ -214,14 +208,14 @@ def cast(draft: Draft, node: onnx.NodeProto) -> None:
         return
     order: Order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
-    made = draft.store(node.output[0], order)
-    draft.emit("CAST", [source], [made], "CastOptions")
+    output = draft.store(node.output[0], order)
+    draft.emit("CAST", [source], [output], "CastOptions")
 
 
 def expand(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a BROADCAST_TO the shape that is known."""
     shape = draft.shape(node.output[0])
     source = draft.read(node.input[0], same(len(shape)), len(shape))
-    made = draft.store(node.output[0], same(len(shape)))
-    wanted = draft.number("shape", np.asarray(shape, np.int32))
-    draft.emit("BROADCAST_TO", [source, wanted], [made], "BroadcastToOptions")
+    output = draft.store(node.output[0], same(len(shape)))
+    extents = draft.number("shape", np.asarray(shape, np.int32))
+    draft.emit("BROADCAST_TO", [source, extents], [output], "BroadcastToOptions")

@@ -114,16 +114,16 @@ def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
     del model.graph.node[:]
     for node in nodes:
         body = None
-        known = _is_held(node, held) or node.op_type in _NOT_WRITTEN
-        if node.domain in STANDARD and not known:
+        stays = _is_held(node, held) or node.op_type in _NOT_WRITTEN
+        if node.domain in STANDARD and not stays:
             draft = draft or Draft(model)
             body = _body(draft, node, max(opset, _OLDEST), held)
         if body is None:
             model.graph.node.append(node)
             continue
-        for number, part in enumerate(body.node):
-            part.name = f"{node.name}/{number}"
-            sources[part.name] = node.name
+        for number, inner in enumerate(body.node):
+            inner.name = f"{node.name}/{number}"
+            sources[inner.name] = node.name
         model.graph.MergeFrom(body)
     return sources
 
@@ -140,26 +140,26 @@ def _body(
     inputs = list(dict.fromkeys(name for name in node.input if name))
     if not defs.has(node.op_type, opset) or not all(map(draft.knows, inputs)):
         return None
-    whole, given = onnx.NodeProto(), {attribute.name for attribute in node.attribute}
-    whole.CopyFrom(node)  # with all attributes: the inliner knows no defaults
+    copy, explicit = onnx.NodeProto(), {attribute.name for attribute in node.attribute}
+    copy.CopyFrom(node)  # with all attributes: the inliner knows no defaults
     attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
-    defaults = [a.default_value for a in attributes if a.name not in given]
-    whole.attribute.extend(value for value in defaults if value.name)
+    defaults = [a.default_value for a in attributes if a.name not in explicit]
+    copy.attribute.extend(value for value in defaults if value.name)
     values = {name: draft.constant(name) for name in inputs}
     small = {n: v for n, v in values.items() if v is not None and v.size <= MAX_SHAPE_VALUES}
     if node.op_type == "LayerNormalization" and len(inputs) == 2:
-        whole.input[2:], small["no bias"] = ["no bias"], np.zeros((), np.float32)
+        copy.input[2:], small["no bias"] = ["no bias"], np.zeros((), np.float32)
     kinds = [helper.np_dtype_to_tensor_dtype(draft.dtype(name)) for name in inputs]
     typed = zip(inputs, kinds, strict=True)
     graph = helper.make_graph(
-        [whole],
+        [copy],
         "body",
         [helper.make_tensor_value_info(name, kind, draft.shape(name)) for name, kind in typed],
         [helper.make_empty_tensor_value_info(name) for name in node.output if name],
         [numpy_helper.from_array(array, name) for name, array in small.items()],
     )
-    own = len(node.output) == 1 and kinds[0] == onnx.TensorProto.FLOAT
-    texts = _FUNCTIONS.split("\n\n") if own else []
+    is_float = len(node.output) == 1 and kinds[0] == onnx.TensorProto.FLOAT
+    texts = _FUNCTIONS.split("\n\n") if is_float else []
     header = f'<domain: "", opset_import: ["" : {opset}]>\n'
     model = helper.make_model(
         graph,
@@ -168,13 +168,14 @@ def _body(
         ir_version=10,
     )
     for _ in range(_DEPTH):
-        parts = [part for part in model.graph.node if not _is_held(part, held)]
-        ids = [("", op) for op in sorted({part.op_type for part in parts}.difference(_ON_SHAPES))]
+        ops = {n.op_type for n in model.graph.node if not _is_held(n, held)}
+        ids = [("", op) for op in sorted(ops.difference(_ON_SHAPES))]
         model = inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
     del model.functions[:]
     graph = _with_constants(model, held)
-    lacks = any(part.op_type not in held for part in graph.node)
-    return None if lacks else _renamed(graph, node)
+    if any(inner.op_type not in held for inner in graph.node):
+        return None
+    return _with_unique_names(graph, node)
 
 
 def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.GraphProto:
@@ -195,19 +196,19 @@ def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.Graph
             return model.graph
 
 
-def _renamed(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:
-    """Return what a node needs of the graph, with names that are unique in the model."""
+def _with_unique_names(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:
+    """Return the nodes that the outputs need, with names that are unique in the model."""
     ends, read = {"", *node.input, *node.output}, {*node.output}
-    made = onnx.GraphProto()
-    for part in reversed(graph.node):
-        if not read.isdisjoint(part.output):
-            read.update(part.input)
-            made.node.insert(0, part)
-    made.initializer.extend(t for t in graph.initializer if t.name in read.difference(node.input))
-    made.value_info.extend((*graph.value_info, *graph.output))
-    for part in made.node:
-        for names in (part.input, part.output):
+    body = onnx.GraphProto()
+    for inner in reversed(graph.node):
+        if not read.isdisjoint(inner.output):
+            read.update(inner.input)
+            body.node.insert(0, inner)
+    body.initializer.extend(t for t in graph.initializer if t.name in read.difference(node.input))
+    body.value_info.extend((*graph.value_info, *graph.output))
+    for inner in body.node:
+        for names in (inner.input, inner.output):
             names[:] = [name if name in ends else f"{node.name}/{name}" for name in names]
-    for item in (*made.initializer, *made.value_info):
+    for item in (*body.initializer, *body.value_info):
         item.name = item.name if item.name in ends else f"{node.name}/{item.name}"
-    return made
+    return body

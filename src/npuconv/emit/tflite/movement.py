@@ -23,14 +23,13 @@ _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 
 
 def transpose(draft: Draft, node: onnx.NodeProto) -> None:
-    """Let the result be another view of what is stored."""
+    """Let the result be another view of the stored tensor."""
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     perm = list(attributes_of(node).get("perm", reversed(range(rank))))
     draft.read(name, draft.order([name], rank))
-    view = draft.view(name)
-    own = View(draft.read(name), same(rank)) if view is None else view
-    draft.alias(result, View(own.index, tuple(perm.index(axis) for axis in own.order)))
+    view = draft.view(name) or View(draft.read(name), same(rank))
+    draft.alias(result, View(view.index, tuple(perm.index(axis) for axis in view.order)))
 
 
 def reshape(draft: Draft, node: onnx.NodeProto) -> None:
@@ -40,8 +39,8 @@ def reshape(draft: Draft, node: onnx.NodeProto) -> None:
     if draft.graph.tensors[source].shape == draft.shape(result):
         draft.alias(result, View(source, same(len(draft.shape(result)))))
         return
-    made = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
-    draft.reshape(source, made)
+    output = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
+    draft.reshape(source, output)
 
 
 def identity(draft: Draft, node: onnx.NodeProto) -> None:
@@ -57,11 +56,11 @@ def concat(draft: Draft, node: onnx.NodeProto) -> None:
     rank = len(draft.shape(result))
     order = draft.order(node.input, rank)
     sources = [draft.read(name, order) for name in node.input]
-    made = draft.store(result, order, draft.quantization(sources[0]))
+    output = draft.store(result, order, draft.quantization(sources[0]))
     axis = order.index(int(attributes_of(node)["axis"]) % rank)
     none = enumerator("ActivationFunctionType", "NONE")
     options = {"Axis": axis, "FusedActivationFunction": none}
-    draft.emit("CONCATENATION", sources, [made], "ConcatenationOptions", **options)
+    draft.emit("CONCATENATION", sources, [output], "ConcatenationOptions", **options)
 
 
 def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
@@ -71,14 +70,14 @@ def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     stored = draft.graph.tensors[source]
     if any(d != 1 for d in attrs.get("dilations", (1, 1))):
         raise ModelError("TFLite has no MaxPool with dilation")
-    kind = stored.dtype
-    lowest = np.iinfo(kind).min if kind.kind == "i" else np.finfo(kind).min
+    dtype = stored.dtype
+    lowest = np.iinfo(dtype).min if dtype.kind == "i" else np.finfo(dtype).min
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
-    fill = np.asarray(lowest, kind)
+    fill = np.asarray(lowest, dtype)
     source, padding = padded(draft, source, kernel, strides, pads_of(attrs), fill)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     options = pool_options(kernel, strides, padding)
-    draft.emit("MAX_POOL_2D", [source], [made], "Pool2DOptions", **options)
+    draft.emit("MAX_POOL_2D", [source], [output], "Pool2DOptions", **options)
 
 
 def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) -> dict[str, int]:
@@ -102,26 +101,21 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order([node.input[0]], rank)
     source = draft.read(node.input[0], order)
     ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
-    made = draft.store(result, order, draft.quantization(source))
+    output = draft.store(result, order, draft.quantization(source))
     mode = attributes_of(node).get("mode", "constant")
     if mode == "reflect":
         kind = enumerator("MirrorPadMode", "REFLECT")
         places = draft.number("paddings", ends)
-        draft.emit("MIRROR_PAD", [source, places], [made], "MirrorPadOptions", Mode=kind)
+        draft.emit("MIRROR_PAD", [source, places], [output], "MirrorPadOptions", Mode=kind)
         return
     if mode != "constant" or (ends < 0).any():
         raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
-    append_pad(draft, source, made, ends, _fill(draft, node, source))
-
-
-def _fill(draft: Draft, node: onnx.NodeProto, source: int) -> Array | None:
-    """Return what a Pad fills with; None for the real number 0."""
-    value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    own = draft.quantization(source)
-    zero = own.zero if own is not None else 0
-    if value is None:
-        value = np.zeros((), draft.graph.tensors[source].dtype)
-    return None if value.item() == zero else value
+    fill = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if fill is None:
+        fill = np.zeros((), draft.graph.tensors[source].dtype)
+    quantization = draft.quantization(source)
+    zero = 0 if quantization is None else quantization.zero
+    append_pad(draft, source, output, ends, None if fill.item() == zero else fill)
 
 
 def clip(draft: Draft, node: onnx.NodeProto) -> None:
@@ -132,23 +126,17 @@ def clip(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(name, order)
     stored = draft.graph.tensors[source]
     if stored.quantization is None and low == 0 and high in (6, np.inf):
-        made = draft.store(result, order)
-        draft.emit("RELU6" if high == 6 else "RELU", [source], [made])
+        output = draft.store(result, order)
+        draft.emit("RELU6" if high == 6 else "RELU", [source], [output])
         return
-    wanted = [("MAXIMUM", low)] if low > _lowest(stored.dtype) else []
-    wanted += [("MINIMUM", high)] if high < _highest(stored.dtype) else []
-    for code, bound in wanted:
+    limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
+    lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+    steps = [("MAXIMUM", low)] if low > lowest else []
+    steps += [("MINIMUM", high)] if high < highest else []
+    for code, bound in steps:
         number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
         source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
     draft.alias(result, View(source, order))
-
-
-def _lowest(dtype: np.dtype[Any]) -> float:
-    return float(np.iinfo(dtype).min) if dtype.kind == "i" else -np.inf
-
-
-def _highest(dtype: np.dtype[Any]) -> float:
-    return float(np.iinfo(dtype).max) if dtype.kind == "i" else np.inf
 
 
 def gather(draft: Draft, node: onnx.NodeProto) -> None:
@@ -166,22 +154,22 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
     if indices is not None:
         places = draft.number("indices", (indices % extents).astype(np.int32))
     else:
-        given = draft.read(node.input[1])
-        extents = extents.astype(draft.graph.tensors[given].dtype)
-        inputs = [given, draft.number("extents", extents)]
-        places = draft.step("FLOOR_MOD", inputs, given, table="FloorModOptions")
-    made = draft.store(result, order if rank == len(shape) and not several else same(rank))
-    draft.graph.tensors[made].quantization = draft.quantization(source)
+        signed = draft.read(node.input[1])
+        extents = extents.astype(draft.graph.tensors[signed].dtype)
+        inputs = [signed, draft.number("extents", extents)]
+        places = draft.step("FLOOR_MOD", inputs, signed, table="FloorModOptions")
+    output = draft.store(result, order if rank == len(shape) and not several else same(rank))
+    draft.graph.tensors[output].quantization = draft.quantization(source)
     if several:
-        draft.emit("GATHER_ND", [source, places], [made], "GatherNdOptions")
+        draft.emit("GATHER_ND", [source, places], [output], "GatherNdOptions")
     else:
-        draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=order.index(axis))
+        draft.emit("GATHER", [source, places], [output], "GatherOptions", Axis=order.index(axis))
 
 
-def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:
-    """Append a GATHER along an axis of what is stored."""
+def take(draft: Draft, source: int, output: int, axis: int, indices: Array) -> None:
+    """Append a GATHER along an axis of a stored tensor."""
     places = draft.number("indices", indices.astype(np.int32))
-    draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=axis)
+    draft.emit("GATHER", [source, places], [output], "GatherOptions", Axis=axis)
 
 
 def slice_(draft: Draft, node: onnx.NodeProto) -> None:
@@ -199,25 +187,25 @@ def slice_(draft: Draft, node: onnx.NodeProto) -> None:
         parts[axis] = slice(int(start), last, int(step))
     order = draft.order([name], rank)
     source = draft.read(name, order)
-    made = draft.store(result, order, draft.quantization(source))
+    output = draft.store(result, order, draft.quantization(source))
     ranges = [range(shape[axis])[parts[axis]] for axis in order]
-    _cut(draft, source, made, ranges)
+    _cut(draft, source, output, ranges)
 
 
-def _cut(draft: Draft, source: int, made: int, ranges: Sequence[range]) -> None:
-    """Append what takes a range of each axis of what is stored."""
+def _cut(draft: Draft, source: int, output: int, ranges: Sequence[range]) -> None:
+    """Append a SLICE or STRIDED_SLICE, with a range of each stored axis."""
     starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
     if all(r.step == 1 for r in ranges):
         sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
-        draft.emit("SLICE", [source, starts, sizes], [made], "SliceOptions")
+        draft.emit("SLICE", [source, starts, sizes], [output], "SliceOptions")
         return
-    # an end before the first element cannot be said but by the mask
+    # Only the mask can express an end before the first element.
     mask = sum(1 << k for k, r in enumerate(ranges) if r.stop < 0)
     stops = draft.number("end", np.asarray([max(r.stop, 0) for r in ranges], np.int32))
     steps = draft.number("strides", np.asarray([r.step for r in ranges], np.int32))
     options = {"BeginMask": 0, "EndMask": mask}
     inputs = [source, starts, stops, steps]
-    draft.emit("STRIDED_SLICE", inputs, [made], "StridedSliceOptions", **options)
+    draft.emit("STRIDED_SLICE", inputs, [output], "StridedSliceOptions", **options)
 
 
 def split(draft: Draft, node: onnx.NodeProto) -> None:
@@ -229,10 +217,10 @@ def split(draft: Draft, node: onnx.NodeProto) -> None:
     source, start = draft.read(name, order), 0
     for result in node.output:
         stop = start + draft.shape(result)[axis]
-        made = draft.store(result, order, draft.quantization(source))
+        output = draft.store(result, order, draft.quantization(source))
         full = [range(shape[k]) for k in order]
         full[order.index(axis)] = range(start, stop)
-        _cut(draft, source, made, full)
+        _cut(draft, source, output, full)
         start = stop
 
 
@@ -241,24 +229,24 @@ def depth_to_space(draft: Draft, node: onnx.NodeProto) -> None:
     attrs = attributes_of(node)
     block = int(attrs["blocksize"])
     source = draft.read(node.input[0], CHANNELS_LAST)
-    own = draft.quantization(source)
+    quantization = draft.quantization(source)
     channels = draft.shape(node.input[0])[1]
     if attrs.get("mode", "DCR") == "CRD" and channels > block * block:
         numbers = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
         stored = draft.graph.tensors[source]
-        made = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, own)
-        take(draft, source, made, 3, numbers)
-        source = made
-    made = draft.store(node.output[0], CHANNELS_LAST, own)
-    draft.emit("DEPTH_TO_SPACE", [source], [made], "DepthToSpaceOptions", BlockSize=block)
+        output = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, quantization)
+        take(draft, source, output, 3, numbers)
+        source = output
+    output = draft.store(node.output[0], CHANNELS_LAST, quantization)
+    draft.emit("DEPTH_TO_SPACE", [source], [output], "DepthToSpaceOptions", BlockSize=block)
 
 
 def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
     source = draft.read(node.input[0], CHANNELS_LAST)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     block = int(attributes_of(node)["blocksize"])
-    draft.emit("SPACE_TO_DEPTH", [source], [made], "SpaceToDepthOptions", BlockSize=block)
+    draft.emit("SPACE_TO_DEPTH", [source], [output], "SpaceToDepthOptions", BlockSize=block)
 
 
 def resize(draft: Draft, node: onnx.NodeProto) -> None:
@@ -275,22 +263,24 @@ def resize(draft: Draft, node: onnx.NodeProto) -> None:
         _interpolate(draft, node)
         return
     source = draft.read(node.input[0], CHANNELS_LAST)
-    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     places = [_nearest(draft, node, axis) for _, axis in _AXES]
     plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
-        _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, made)
+        _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, output)
         return
     stored = draft.graph.tensors[source]
     shape = (stored.shape[0], after[2], *stored.shape[2:])
     rows = draft.add(f"{stored.name}/rows", shape, stored.dtype, None, stored.quantization)
     take(draft, source, rows, 1, places[0])
-    take(draft, rows, made, 2, places[1])
+    take(draft, rows, output, 2, places[1])
 
 
-def _to_size(draft: Draft, code: str, table: str, source: int, made: int, **options: bool) -> None:
-    size = draft.number("size", np.asarray(draft.graph.tensors[made].shape[1:3], np.int32))
-    draft.emit(code, [source, size], [made], table, **options)
+def _to_size(
+    draft: Draft, code: str, table: str, source: int, output: int, **options: bool
+) -> None:
+    size = draft.number("size", np.asarray(draft.graph.tensors[output].shape[1:3], np.int32))
+    draft.emit(code, [source, size], [output], table, **options)
 
 
 def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
@@ -307,14 +297,14 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
     if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
         source = draft.read(name, CHANNELS_LAST)
-        made = draft.store(result, CHANNELS_LAST, draft.quantization(source))
+        output = draft.store(result, CHANNELS_LAST, draft.quantization(source))
         options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
-        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, made, **options)
+        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, output, **options)
         return
     left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
     part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
-    made, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
-    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), made)):
+    output, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), output)):
         draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
 
 
@@ -338,7 +328,7 @@ def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
 def _scale(
     draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
 ) -> float:
-    """Return the factor of an axis: what the node says, or that of the extents."""
+    """Return the factor of an axis: the scale of the node, or the ratio of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:

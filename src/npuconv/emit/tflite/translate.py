@@ -1,7 +1,6 @@
 """Translation of an integer ONNX model into a TFLite file, node by node.
 
-An int8 operator that TFLite gives a scale of its own is followed by a QUANTIZE where another is
-wanted.
+An int8 operator whose scale TFLite fixes is followed by a QUANTIZE to the scale of the model.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import onnx
 from onnx import helper
 
 from npuconv.arithmetic import litert
-from npuconv.arithmetic.operators import TensorScale
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
 from npuconv.emit.tflite import conversions, convolution, floats, movement
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
@@ -121,24 +119,27 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     draft, int8 = Draft(model), int8_operators(model)
     log = _Log(draft, sources)
     nodes = [node for node in model.graph.node if not log.attempt(fold, node, HANDLERS)]
-    _declare(draft, int8.made.values())
+    for operator in int8.by_result.values():
+        for name, at in zip((*operator.sources, operator.result), operator.scales, strict=True):
+            draft.scales[name] = Quantization.of(at.scale, at.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
-    for info in _given(model):
+    for info in _inputs(model):
         with log.errors_of("", [info.name]):
-            inputs.append(_input(draft, info.name))
+            inputs.append((info.name, _add_input(draft, info.name)))
     for node in nodes:
         if node.output[0] not in draft.fused and node.output[0] not in int8.inside:
-            log.attempt(_write, node, int8.made.get(node.output[0]))
+            log.attempt(_write, node, int8.by_result.get(node.output[0]))
     for name in filter(lambda output: output not in log.failed, draft.outputs):
         with log.errors_of("", []):
-            taken = [view.index for _, view in (*inputs, *outputs)]
-            outputs.append(_output(draft, name, taken))
+            numbers = [view.index for _, view in (*inputs, *outputs)]
+            outputs.append((name, _add_output(draft, name, numbers)))
     if log.obstacles:
         return None, log.obstacles
     graph.inputs = tuple(view.index for _, view in inputs)
     graph.outputs = tuple(view.index for _, view in outputs)
-    ends = _ends(graph, inputs), _ends(graph, outputs)
-    return Translation(graph, *ends, draft.stored()), []
+    ends = [End(n, graph.tensors[v.index], v.order) for n, v in inputs + outputs]
+    count = len(inputs)
+    return Translation(graph, tuple(ends[:count]), tuple(ends[count:]), draft.stored()), []
 
 
 @dataclass
@@ -175,121 +176,94 @@ class _Log:
 
 
 def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
-    """Translate a node, or the int8 operator that it makes."""
-    whole = node if int8 is None else _alone(draft, int8)
-    if node.domain not in STANDARD or whole.op_type not in HANDLERS:
+    """Translate a node, or the int8 operator that it computes."""
+    operator = node if int8 is None else _int8_node(draft, int8)
+    if node.domain not in STANDARD or operator.op_type not in HANDLERS:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
-    HANDLERS[whole.op_type](draft, whole)
-    if int8 is not None:
-        _finish(draft, int8, whole)
+    HANDLERS[operator.op_type](draft, operator)
+    if int8 is not None and operator.output[0] != int8.result:
+        _requantize(draft, operator.output[0], int8.result)
 
 
-def _ends(graph: Graph, views: list[tuple[str, View]]) -> tuple[End, ...]:
-    return tuple(End(name, graph.tensors[view.index], view.order) for name, view in views)
-
-
-def _given(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    constant = {tensor.name for tensor in model.graph.initializer}
-    return [info for info in model.graph.input if info.name not in constant]
+def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in constants]
 
 
 def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy whose shapes follow from those of its inputs."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for info in _given(made):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for info in _inputs(copy):
         for dim in info.type.tensor_type.shape.dim[:1]:
             dim.dim_value = dim.dim_value if dim.HasField("dim_value") else 1
-    for info in (*made.graph.value_info, *made.graph.output):
+    for info in (*copy.graph.value_info, *copy.graph.output):
         if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):
             info.type.tensor_type.ClearField("shape")
-    return onnx.shape_inference.infer_shapes(made, data_prop=True)
+    return onnx.shape_inference.infer_shapes(copy, data_prop=True)
 
 
 def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
     """Return an obstacle for each input with unknown extents beside its first."""
-    found = []
-    for info in _given(model):
+    obstacles = []
+    for info in _inputs(model):
         dims = list(enumerate(info.type.tensor_type.shape.dim))[1:]
         texts = [f"{k} is {d.dim_param or '?'}" for k, d in dims if not d.HasField("dim_value")]
         problem = f"input {info.name!r}: extent {', '.join(texts)}, but TFLite needs numbers"
         fix = f"give --input-shape {info.name}=... with all extents"
-        found += [FormObstacle("", problem, fix)] if texts else []
-    return found
+        obstacles += [FormObstacle("", problem, fix)] if texts else []
+    return obstacles
 
 
-def _input(draft: Draft, name: str) -> tuple[str, View]:
+def _add_input(draft: Draft, name: str) -> View:
     """Add an input: images with their channels last, unless the model has them so already."""
     rank = len(draft.shape(name))
     turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
     order = CHANNELS_LAST if rank == 4 and not turned else same(rank)
-    own = conversions.declared(draft, name)
-    return name, View(draft.store(name, order, own), order)
+    nominal = conversions.nominal(draft, name)
+    quantization = None if nominal is None else Quantization.of(*nominal)
+    return View(draft.store(name, order, quantization), order)
 
 
-def _output(draft: Draft, name: str, taken: list[int]) -> tuple[str, View]:
+def _add_output(draft: Draft, name: str, taken: list[int]) -> View:
     """Return an output: as ONNX has it where it is stored so, else with its channels last."""
     rank = len(draft.shape(name))
     view = draft.view(name)
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
     order = CHANNELS_LAST if last else same(rank)
-    return name, View(draft.as_output(name, order, taken), order)
+    return View(draft.as_output(name, order, taken), order)
 
 
-def _declare(draft: Draft, operators: Iterable[Int8Operator]) -> None:
-    """Set the scales of all int8 tensors that operators read or make."""
-    for one in operators:
-        for name, at in zip((*one.sources, one.result), one.scales, strict=True):
-            draft.scales[name] = _of(at)
-
-
-def _alone(draft: Draft, one: Int8Operator) -> onnx.NodeProto:
+def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
     """Return the operator between int8 tensors, as the translation of float operators takes it.
 
-    What it reads has one scale where TFLite demands that; what it makes has TFLite's.
+    Inputs are moved to one scale where TFLite demands that; the output has TFLite's scale.
     """
-    made_at = litert.made_at(one.op, one.scales)
-    made = one.result
-    if made_at != one.scales[-1]:
-        made = draft.sibling(one.result, "own", _of(made_at))
-    inputs = list(one.inputs)
-    if one.op == "Concat":
-        pairs = zip(inputs, one.scales[:-1], strict=True)
-        inputs = [_moved(draft, name, at, made_at) for name, at in pairs]
-    attributes = {a.name: helper.get_attribute_value(a) for a in one.node.attribute}
-    op = one.op
-    if op == "PRelu" and litert.is_leaky(one.attributes["alpha"]):
-        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": one.attributes["alpha"].item()}
+    op, inputs, result = int8.op, list(int8.inputs), int8.result
+    output = litert.made_at(op, int8.scales)
+    quantization = Quantization.of(output.scale, output.zero)
+    if output != int8.scales[-1]:
+        result = draft.sibling(result, "own", quantization)
+    if op == "Concat":
+        for place, (name, scale) in enumerate(zip(inputs, int8.scales[:-1], strict=True)):
+            if scale != output:
+                inputs[place] = draft.sibling(name, "moved", quantization)
+                if draft.view(inputs[place]) is None:
+                    _requantize(draft, name, inputs[place])
+    attributes = {a.name: helper.get_attribute_value(a) for a in int8.node.attribute}
+    if op == "PRelu" and litert.is_leaky(int8.attributes["alpha"]):
+        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": int8.attributes["alpha"].item()}
     elif op == "PRelu":
-        stored, scale = litert.slopes(one.attributes["alpha"])
-        draft.fold(inputs[1], stored)
-        draft.scales[inputs[1]] = Quantization.of(scale, 0)
-    return helper.make_node(op, inputs, [made], one.name, **attributes)
+        slopes, slope_scale = litert.slopes(int8.attributes["alpha"])
+        draft.fold(inputs[1], slopes)
+        draft.scales[inputs[1]] = Quantization.of(slope_scale, 0)
+    return helper.make_node(op, inputs, [result], int8.name, **attributes)
 
 
-def _finish(draft: Draft, one: Int8Operator, whole: onnx.NodeProto) -> None:
-    """Append the QUANTIZE to the scale that is wanted, where it is another."""
-    if whole.output[0] != one.result:
-        _requantize(draft, whole.output[0], one.result)
-
-
-def _moved(draft: Draft, name: str, at: TensorScale, wanted: TensorScale) -> str:
-    if at == wanted:
-        return name
-    made = draft.sibling(name, "moved", _of(wanted))
-    if draft.view(made) is None:
-        _requantize(draft, name, made)
-    return made
-
-
-def _requantize(draft: Draft, name: str, made: str) -> None:
+def _requantize(draft: Draft, name: str, result: str) -> None:
     order = draft.order([name], len(draft.shape(name)))
     source = draft.read(name, order)
-    draft.emit("QUANTIZE", [source], [draft.store(made, order)], "QuantizeOptions")
-
-
-def _of(at: TensorScale) -> Quantization:
-    return Quantization.of(at.scale, at.zero)
+    draft.emit("QUANTIZE", [source], [draft.store(result, order)], "QuantizeOptions")
 
 
 @dataclass(frozen=True)
@@ -299,7 +273,7 @@ class TfliteFile:
     data: bytes
     # One line for each: name, type, shape, order of axes, scale and zero point.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]  # likewise
+    outputs: tuple[str, ...]  # the same of each output
     operators: dict[str, int]  # how many there are of each
 
 
@@ -312,35 +286,32 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     Raises:
         ModelError: a part that TFLite cannot hold, or more than 2 GB.
     """
-    made = translate(model)
+    translation = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     metadata.pop(KEY, None)  # names of nodes of the ONNX model
-    ends = [[end.name, list(end.order)] for end in (*made.inputs, *made.outputs)]
+    ends = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
     metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
     if LAYERS in metadata:
-        metadata[STORED] = json.dumps(_stored(made, metadata[LAYERS]), separators=(",", ":"))
-    data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
-    counts = Counter(operator.code for operator in made.graph.operators)
+        # Name, order and number of the tensor that each layer ends with, where it is stored.
+        names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[LAYERS]))
+        views = [(name, translation.tensors.get(name)) for name in names]
+        rows = [(name, view.order, view.index) for name, view in views if view is not None]
+        metadata[STORED] = json.dumps(rows, separators=(",", ":"))
+    data = to_bytes(translation.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
+    counts = Counter(operator.code for operator in translation.graph.operators)
     return TfliteFile(
         data,
-        tuple(map(_line, made.inputs)),
-        tuple(map(_line, made.outputs)),
+        tuple(map(_describe, translation.inputs)),
+        tuple(map(_describe, translation.outputs)),
         dict(sorted(counts.items())),
     )
 
 
-def _stored(made: Translation, layers: str) -> list[tuple[str, list[int], int]]:
-    """Return name, order and number of each tensor that a layer ends with, where it is stored."""
-    names = dict.fromkeys(entry["stored"] for entry in json.loads(layers))
-    views = {name: made.tensors[name] for name in names if name in made.tensors}
-    return [(name, list(view.order), view.index) for name, view in views.items()]
-
-
-def _line(end: End) -> str:
+def _describe(end: End) -> str:
     """Return ``x: float32 [1, 224, 224, 3] (NHWC)``."""
     tensor = end.tensor
     order = "".join(_LETTERS[k] for k in end.order) if len(end.order) == len(_LETTERS) else ""
     text = f"{end.name}: {tensor.dtype.name} {list(tensor.shape)}"
     text += f" ({order})" if order not in ("", _LETTERS) else ""
-    own = tensor.quantization
-    return text if own is None else f"{text}, scale {own.scale:.9g}, zero point {own.zero}"
+    scale = tensor.quantization
+    return text if scale is None else f"{text}, scale {scale.scale:.9g}, zero point {scale.zero}"

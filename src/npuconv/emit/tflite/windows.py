@@ -25,7 +25,7 @@ def named_padding(
     strides: Sequence[int],
     pads: Sequence[int],
 ) -> str:
-    """Return ``VALID`` or ``SAME`` where TFLite pads as wanted under that name, else ``""``.
+    """Return ``VALID`` or ``SAME`` if TFLite pads the same under that name, else ``""``.
 
     SAME makes ``ceil(extent / stride)`` values, with half of the padding, rounded down, before.
 
@@ -54,7 +54,7 @@ def padded(
     *,
     explicit: bool = False,
 ) -> tuple[int, int]:
-    """Return what a window slides over, and its ``Padding``; a PAD is appended where it needs one.
+    """Return the input of a window, behind a PAD if need be, and the ``Padding`` of the window.
 
     Args:
         draft: the graph.
@@ -63,7 +63,7 @@ def padded(
         strides: of both axes.
         pads: top, left, bottom, right.
         fill: the value that is padded; None for the real number 0.
-        explicit: whether a PAD is wanted also where TFLite has a name for the padding.
+        explicit: whether to append a PAD even if TFLite has a name for the padding.
     """
     stored = draft.graph.tensors[source]
     named = named_padding(stored.shape[1:3], window, strides, pads)
@@ -72,28 +72,28 @@ def padded(
     top, left, bottom, right = pads
     ends = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
     shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
-    made = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
-    pad(draft, source, made, ends, fill)
-    return made, enumerator("Padding", "VALID")
+    output = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
+    pad(draft, source, output, ends, fill)
+    return output, enumerator("Padding", "VALID")
 
 
-def pad(draft: Draft, source: int, made: int, ends: Array, fill: Array | None) -> None:
+def pad(draft: Draft, source: int, output: int, ends: Array, fill: Array | None) -> None:
     """Append a PAD, or a PADV2 where the value is not the real number 0."""
     places = draft.number("paddings", ends)
     if fill is None:
-        draft.emit("PAD", [source, places], [made], "PadOptions")
+        draft.emit("PAD", [source, places], [output], "PadOptions")
         return
     value = draft.number("fill", fill.reshape(()), draft.quantization(source))
-    draft.emit("PADV2", [source, places, value], [made], "PadV2Options")
+    draft.emit("PADV2", [source, places, value], [output], "PadV2Options")
 
 
 def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
-    """Return what is padded before and after each axis, int64 [rank, 2]."""
+    """Return the padding before and after each axis, int64 [rank, 2]."""
     pads = draft.constant(node.input[1])
     if pads is None:
         raise ModelError("pads are not constant")
     axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     places = np.arange(rank) if axes is None else axes % rank
-    found = np.zeros((rank, 2), np.int64)
-    found[places] = pads.reshape(2, -1).T
-    return found
+    ends = np.zeros((rank, 2), np.int64)
+    ends[places] = pads.reshape(2, -1).T
+    return ends

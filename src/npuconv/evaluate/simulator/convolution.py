@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
 from npuconv.arithmetic.operators import shifted
-from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
+from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, full_range
 from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
 
 MAX_EXACT = 2**24  # float32 holds every integer up to this
@@ -21,7 +21,7 @@ _CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bi
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _IntegerLayer:
     """A QLinearConv, its constants read."""
 
     weight: NDArray[np.int64]  # the zero point subtracted
@@ -44,8 +44,13 @@ class _Layer:
 def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Convolve floats that hold integers, multiply by the factor, round, saturate."""
     layer = _read(carriers, node)
-    parts = _parts(layer, *_span(carriers, node.input[0], layer)) if layer else None
-    if layer is None or parts is None:
+    if layer is None:
+        return False
+    stored = carriers.stored(node.input[0]) or full_range(layer.x_dtype)
+    # Padding is 0.
+    low, high = min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
+    parts = _exact_parts(layer, low, high)
+    if parts is None:
         return False
     result = node.output[0]
     last = bool(layer.attrs.pop("channels_last", 0))
@@ -63,24 +68,24 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _by_float(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_float(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by the factor, round half to even."""
     factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
     scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
     return carriers.step("Round", [scaled], f"{result}/rounded")
 
 
-def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_gemmlowp(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by an integer, round twice."""
-    found = layer.multipliers
-    assert found is not None, "the device has multipliers"
-    parts = (part.reshape(layer.column) for part in (found.multiplier, found.exponent))
+    factors = layer.multipliers
+    assert factors is not None, "the device has multipliers"
+    columns = (part.reshape(layer.column) for part in (factors.multiplier, factors.exponent))
     whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
-    last = gemmlowp.scaled(WholeNode(carriers, whole, result), gemmlowp.Multipliers(*parts)).name
+    last = gemmlowp.scaled(WholeNode(carriers, whole, result), gemmlowp.Multipliers(*columns)).name
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 
-def _by_shift(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+def _by_shift(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
     """Multiply by an integer, shift right."""
     whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
     factor = layer.factors.reshape(layer.column)
@@ -91,29 +96,29 @@ def _by_shift(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -
 _REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp, "shift": _by_shift}
 
 
-def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
+def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None:
     """Return the layer; None where a parameter is not constant, or not in 8 bits."""
     values = [carriers.constant(node.input[i]) for i in _CONSTANTS]
     has_bias = len(node.input) > 8 and bool(node.input[8])
     bias = carriers.constant(node.input[8]) if has_bias else None
-    found = [value for value in values if value is not None]
-    if len(found) < len(values) or (has_bias and bias is None):
+    constants = [value for value in values if value is not None]
+    if len(constants) < len(values) or (has_bias and bias is None):
         return None
-    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = found
+    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = constants
     dtypes = [int(helper.np_dtype_to_tensor_dtype(a.dtype)) for a in (x_zero, weight, y_zero)]
     if not set(dtypes) <= set(EIGHT_BITS) or x_scale.size != 1 or y_scale.size != 1:
         return None
     channels = weight.shape[0]
     scales = (x_scale, np.broadcast_to(w_scale, channels), y_scale)
-    integers = carriers.requantize == "gemmlowp"
+    gemmlowp_device = carriers.requantize == "gemmlowp"
     point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
     offsets = np.zeros(channels) if bias is None else bias
-    return _Layer(
+    return _IntegerLayer(
         weight.astype(np.int64) - point,
         offsets.astype(np.int64),
         has_bias,
         float_factors(*scales),
-        gemmlowp.multipliers(*scales) if integers else None,
+        gemmlowp.multipliers(*scales) if gemmlowp_device else None,
         int(x_zero.item()),
         y_zero.reshape(()),
         dtypes[0],
@@ -122,13 +127,7 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
     )
 
 
-def _span(carriers: FloatCarriers, source: str, layer: _Layer) -> tuple[int, int]:
-    """Return the least and the greatest number that is multiplied; padding is 0."""
-    stored = carriers.stored(source) or stored_as(layer.x_dtype)
-    return min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
-
-
-def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
+def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[tuple[int, int]] | None:
     """Return ranges of input channels whose products float32 adds up exactly in any order.
 
     Every partial sum lies between that of all negative and that of all positive products.
@@ -145,15 +144,6 @@ def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
         return []
     if layer.attrs.get("group", 1) != 1:
         return [(0, up.shape[1])] if _fits(up, down) else None
-    return _greedy(up, down)
-
-
-def _fits(up: Array, down: Array) -> bool:
-    """Return whether float32 holds the sums over all of these channels exactly."""
-    return max(up.sum(1).max(), down.sum(1).max()) <= MAX_EXACT
-
-
-def _greedy(up: Array, down: Array) -> list[tuple[int, int]] | None:
     parts, start = [], 0
     for stop in range(1, up.shape[1] + 1):
         if not _fits(up[:, stop - 1 : stop], down[:, stop - 1 : stop]):
@@ -164,38 +154,39 @@ def _greedy(up: Array, down: Array) -> list[tuple[int, int]] | None:
     return [*parts, (start, up.shape[1])]
 
 
+def _fits(up: Array, down: Array) -> bool:
+    """Return whether float32 holds the sums over all of these channels exactly."""
+    return max(up.sum(1).max(), down.sum(1).max()) <= MAX_EXACT
+
+
 def _accumulate(
-    carriers: FloatCarriers, layer: _Layer, source: str, result: str, parts: list[tuple[int, int]]
+    carriers: FloatCarriers,
+    layer: _IntegerLayer,
+    source: str,
+    result: str,
+    parts: list[tuple[int, int]],
 ) -> str:
     """Return the accumulator as float32, with the bias."""
     if not parts:
-        return _at_once(carriers, layer, source, result)
+        inputs = [source, carriers.add(f"{result}/weight", layer.weight.astype(np.float32))]
+        if layer.has_bias:
+            inputs.append(carriers.add(f"{result}/bias", layer.bias.astype(np.float32)))
+        total = carriers.step("Conv", inputs, f"{result}/sum", **layer.attrs)
+        # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
+        clipped = carriers.fresh(f"{result}/accumulator")
+        clip(carriers, total, -MAX_EXACT, MAX_EXACT, clipped)
+        return clipped
     sums = []
     for start, stop in parts:
-        piece = source if len(parts) == 1 else _channels(carriers, source, start, stop)
+        channels = source
+        if len(parts) > 1:
+            numbers = [np.asarray([n], np.int64) for n in (start, stop, 1)]
+            bounds = [carriers.add("simulator/channel", number) for number in numbers]
+            channels = carriers.step("Slice", [source, *bounds], f"{source}/part")
         weight = carriers.add(f"{result}/weight", layer.weight[:, start:stop].astype(np.float32))
-        made = carriers.step("Conv", [piece, weight], f"{result}/part", **layer.attrs)
-        sums.append(carriers.step("Cast", [made], f"{result}/int32", to=TensorProto.INT32))
-    bias = layer.bias.astype(np.int32).reshape(layer.column)
-    total = carriers.add(f"{result}/bias", bias)
-    for one in sums:
-        total = carriers.step("Add", [one, total], f"{result}/sum")
+        part = carriers.step("Conv", [channels, weight], f"{result}/part", **layer.attrs)
+        sums.append(carriers.step("Cast", [part], f"{result}/int32", to=TensorProto.INT32))
+    total = carriers.add(f"{result}/bias", layer.bias.astype(np.int32).reshape(layer.column))
+    for summand in sums:
+        total = carriers.step("Add", [summand, total], f"{result}/sum")
     return carriers.step("Cast", [total], f"{result}/accumulator", to=TensorProto.FLOAT)
-
-
-def _at_once(carriers: FloatCarriers, layer: _Layer, source: str, result: str) -> str:
-    inputs = [source, carriers.add(f"{result}/weight", layer.weight.astype(np.float32))]
-    if layer.has_bias:
-        inputs.append(carriers.add(f"{result}/bias", layer.bias.astype(np.float32)))
-    made = carriers.step("Conv", inputs, f"{result}/sum", **layer.attrs)
-    # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
-    total = carriers.fresh(f"{result}/accumulator")
-    clip(carriers, made, -MAX_EXACT, MAX_EXACT, total)
-    return total
-
-
-def _channels(carriers: FloatCarriers, source: str, start: int, stop: int) -> str:
-    bounds = [
-        carriers.add("simulator/channel", np.asarray([n], np.int64)) for n in (start, stop, 1)
-    ]
-    return carriers.step("Slice", [source, *bounds], f"{source}/part")

@@ -26,7 +26,7 @@ EIGHT_BITS: dict[int, tuple[int, int]] = {
 
 
 @dataclass(frozen=True)
-class Stored:
+class IntegerRange:
     """An 8-bit tensor: its type, and the least and the greatest integer that it can hold."""
 
     dtype: int
@@ -34,9 +34,9 @@ class Stored:
     high: int
 
 
-def stored_as(dtype: int) -> Stored:
+def full_range(dtype: int) -> IntegerRange:
     """Return the range of all integers of an 8-bit type."""
-    return Stored(dtype, *EIGHT_BITS[dtype])
+    return IntegerRange(dtype, *EIGHT_BITS[dtype])
 
 
 def _requantization(words: str) -> tuple[str, Rescaling]:
@@ -50,7 +50,7 @@ def _requantization(words: str) -> tuple[str, Rescaling]:
 
 
 class FloatCarriers:
-    """A model that is being written anew, node by node in its order.
+    """A rewrite of a model, node by node in its order.
 
     A tensor exists as integers under its own name, as floats under its carrier's, or both:
     the missing one is made by a Cast when it is asked for.
@@ -65,7 +65,7 @@ class FloatCarriers:
         self._values: dict[str, Array] = {}
         self._infos = {v.name: v for v in (*graph.value_info, *graph.output, *graph.input)}
         self._inferred = False
-        self._known: dict[str, Stored] = {}
+        self._stored: dict[str, IntegerRange] = {}
         self._carriers: dict[str, str] = {}
         self._shared: dict[float, str] = {}
         self._made = {v.name for v in graph.input} | set(self._initializers)
@@ -81,9 +81,8 @@ class FloatCarriers:
     @property
     def opset(self) -> int:
         """Version of the standard operators."""
-        domains = ("", "ai.onnx")
-        every = self._source.opset_import
-        return max((o.version for o in every if o.domain in domains), default=1)
+        imports = self._source.opset_import
+        return max((o.version for o in imports if o.domain in ("", "ai.onnx")), default=1)
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""
@@ -115,12 +114,12 @@ class FloatCarriers:
         self._infos |= {i.name: i for i in infos if i.type.tensor_type.HasField("shape")}
         return self.extents(name)
 
-    def stored(self, name: str) -> Stored | None:
-        """Return type and range of an 8-bit tensor; None for one of another or unknown type."""
-        known, value = self._known.get(name), self.constant(name)
-        if known is None or value is None or not value.size:
-            return known
-        return Stored(known.dtype, int(value.min()), int(value.max()))
+    def stored(self, name: str) -> IntegerRange | None:
+        """Return type and range of an 8-bit tensor; None for a tensor of another type."""
+        stored, value = self._stored.get(name), self.constant(name)
+        if stored is None or value is None or not value.size:
+            return stored
+        return IntegerRange(stored.dtype, int(value.min()), int(value.max()))
 
     def carrier(self, name: str) -> str:
         """Return the name of the float tensor that holds the integers of ``name``."""
@@ -133,9 +132,9 @@ class FloatCarriers:
                 self.emit("Cast", [name], [self._carriers[name]], to=TensorProto.FLOAT)
         return self._carriers[name]
 
-    def new_carrier(self, name: str, stored: Stored) -> str:
+    def new_carrier(self, name: str, stored: IntegerRange) -> str:
         """Return a name for the carrier of a tensor that is about to be made as floats."""
-        self._known[name] = stored
+        self._stored[name] = stored
         self._carriers[name] = self.fresh(f"{name}/float")
         return self._carriers[name]
 
@@ -167,9 +166,9 @@ class FloatCarriers:
         return name
 
     def keep(self, node: onnx.NodeProto) -> None:
-        """Append a node as it is; the 8-bit tensors that it reads exist as integers."""
+        """Append a node unchanged, behind Casts to integers of the 8-bit tensors that it reads."""
         for name in reads(node):
-            self._integers(name)
+            self._store_integers(name)
         self.append(node)
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             tensor = node.attribute[0].t
@@ -185,12 +184,11 @@ class FloatCarriers:
 
     def _declare(self, name: str, dtype: int) -> None:
         if dtype in EIGHT_BITS:
-            self._known.setdefault(name, stored_as(dtype))
+            self._stored.setdefault(name, full_range(dtype))
 
-    def _integers(self, name: str) -> None:
-        if name in self._made or name not in self._carriers:
-            return
-        self.emit("Cast", [self._carriers[name]], [name], to=self._known[name].dtype)
+    def _store_integers(self, name: str) -> None:
+        if name not in self._made and name in self._carriers:
+            self.emit("Cast", [self._carriers[name]], [name], to=self._stored[name].dtype)
 
     def fresh(self, stem: str) -> str:
         """Return a name that the model does not have, made from ``stem``."""
@@ -204,30 +202,25 @@ class FloatCarriers:
     def finish(self, watch: Iterable[str]) -> onnx.ModelProto:
         """Return the model with ``watch`` as further outputs."""
         outputs = [info.name for info in self._source.graph.output]
-        wanted = [*outputs, *dict.fromkeys(name for name in watch if name not in outputs)]
-        for name in wanted:
-            self._integers(name)
-        model = onnx.ModelProto()
-        model.CopyFrom(_header(self._source))
+        extra = list(dict.fromkeys(name for name in watch if name not in outputs))
+        for name in (*outputs, *extra):
+            self._store_integers(name)
+        model, source = onnx.ModelProto(), self._source
+        model.ir_version, model.producer_name = source.ir_version, source.producer_name
+        model.opset_import.extend(source.opset_import)
+        model.functions.extend(source.functions)
         graph = model.graph
+        graph.name = source.graph.name
+        graph.input.extend(source.graph.input)
+        graph.output.extend(source.graph.output)
+        graph.sparse_initializer.extend(source.graph.sparse_initializer)
         graph.node.extend(self._nodes)
-        read = {name for node in self._nodes for name in reads(node)} | set(wanted)
-        old = [t for t in self._source.graph.initializer if t.name in read]
-        graph.initializer.extend([*old, *(t for t in self._added if t.name in read)])
-        graph.value_info.extend(v for v in self._source.graph.value_info if v.name in self._made)
-        extra = [name for name in wanted[len(outputs) :] if name in self._made]
-        graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+        read = {name for node in self._nodes for name in reads(node)}
+        read |= {*outputs, *extra}
+        tensors = (*source.graph.initializer, *self._added)
+        graph.initializer.extend(t for t in tensors if t.name in read)
+        graph.value_info.extend(v for v in source.graph.value_info if v.name in self._made)
+        graph.output.extend(
+            helper.make_empty_tensor_value_info(name) for name in extra if name in self._made
+        )
         return model
-
-
-def _header(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model without nodes and initializers."""
-    source, copy = model.graph, onnx.ModelProto()
-    copy.ir_version, copy.producer_name = model.ir_version, model.producer_name
-    copy.opset_import.extend(model.opset_import)
-    copy.functions.extend(model.functions)
-    copy.graph.name = source.name
-    copy.graph.input.extend(source.input)
-    copy.graph.output.extend(source.output)
-    copy.graph.sparse_initializer.extend(source.sparse_initializer)
-    return copy

@@ -1,4 +1,4 @@
-"""Operators beside the convolution: with integers of TFLite or of shifts, on int64; as they are.
+"""Operators other than convolutions: int64 arithmetic of TFLite or shifts, or float carriers.
 
 Operators that only move or compare integers are the same on float carriers. Between them stand
 QuantizeLinear and DequantizeLinear, step by step.
@@ -23,8 +23,8 @@ from npuconv.evaluate.simulator.float_carriers import (
     EIGHT_BITS,
     Array,
     FloatCarriers,
-    Stored,
-    stored_as,
+    IntegerRange,
+    full_range,
 )
 
 _AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
@@ -40,12 +40,12 @@ class WholeNode(Whole):
 
     carriers: FloatCarriers
     name: str
-    stem: str  # of the names of what is made of it
-    extents: tuple[int | None, ...] = ()  # of what an operator reads; None where one is not known
+    stem: str  # first part of the names of results
+    extents: tuple[int | None, ...] = ()  # of the input of an operator; None if unknown
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """Extents of what an operator reads."""
+        """Extents of the input of an operator."""
         return self.extents
 
     def _number(self, values: WholeNode | ArrayLike) -> str:
@@ -54,8 +54,8 @@ class WholeNode(Whole):
         return self.carriers.add(f"{self.stem}/number", np.asarray(values, np.int64))
 
     def _node(self, op: str, names: list[str], **attrs: Any) -> WholeNode:
-        made = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attrs)
-        return WholeNode(self.carriers, made, self.stem)
+        name = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attrs)
+        return WholeNode(self.carriers, name, self.stem)
 
     def _step(self, op: str, *inputs: WholeNode | ArrayLike, **attrs: Any) -> WholeNode:
         return self._node(op, [self.name, *map(self._number, inputs)], **attrs)
@@ -119,9 +119,8 @@ class WholeNode(Whole):
 
     def product(self, other: WholeNode) -> WholeNode:
         """Return the matrix product, in float64."""
-        wide = self._cast(TensorProto.DOUBLE)
-        made = wide._step("MatMul", other._cast(TensorProto.DOUBLE))
-        return made._cast(TensorProto.INT64)
+        left, right = (factor._cast(TensorProto.DOUBLE) for factor in (self, other))
+        return left._step("MatMul", right)._cast(TensorProto.INT64)
 
     def windows(
         self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
@@ -141,50 +140,46 @@ class Operators:
         self, carriers: FloatCarriers, model: onnx.ModelProto, watch: Collection[str] = ()
     ) -> None:
         self._carriers = carriers
-        self._made, self._inside = dict[str, Int8Operator](), frozenset[str]()
-        self._how = carriers.rescaling
-        if carriers.requantize not in _COMPUTED:
-            return
-        found = int8_operators(model, self._is_known)
-        self._made, self._inside = dict(found.made), found.inside - set(watch)
+        self._operators, self._inside = dict[str, Int8Operator](), frozenset[str]()
+        if carriers.requantize in _COMPUTED:
+            int8 = int8_operators(model, self._is_computed)
+            self._operators, self._inside = dict(int8.by_result), int8.inside - set(watch)
 
-    def _is_known(self, one: Int8Operator) -> bool:
-        if one.op not in _COMPUTED[self._carriers.requantize]:
+    def _is_computed(self, operator: Int8Operator) -> bool:
+        op = operator.op
+        if op not in _COMPUTED[self._carriers.requantize]:
             return False
-        if one.op == "Div":  # by one number it is a table
-            divisor = one.attributes["divisor"]
+        if op == "Div":  # by one number it is a table
+            divisor = operator.attributes["divisor"]
             return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
-        if one.op == "LayerNormalization":
-            axis = int(one.attributes.get("axis", -1))
-            return None not in self._extents(one.sources[0])[axis:]
-        return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
+        if op == "LayerNormalization":
+            axis = int(operator.attributes.get("axis", -1))
+            return None not in self._extents(operator.sources[0])[axis:]
+        return op not in _NEEDS_EXTENTS or None not in self._extents(operator.sources[0])[2:]
 
     def _extents(self, name: str) -> tuple[int | None, ...]:
         return self._carriers.extents(name) or (None,) * 4
 
     def rewrite(self, node: onnx.NodeProto) -> bool:
-        """Compute an operator where its result is made; leave out what is within it."""
+        """Compute an operator in place of its last node; leave out its other nodes."""
         if node.output[0] in self._inside:
             return True
-        one = self._made.get(node.output[0])
-        if one is None:
+        operator, carriers = self._operators.get(node.output[0]), self._carriers
+        if operator is None:
             return False
-        values = [self._whole(name) for name in one.sources]
-        if self._carriers.requantize == "gemmlowp":
-            made = litert.compute(one.op, one.attributes, values, one.scales)
+        inputs = []
+        for name in operator.sources:
+            stem, carrier = f"{name}/whole", carriers.carrier(name)
+            whole = carriers.step("Cast", [carrier], stem, to=TensorProto.INT64)
+            inputs.append(WholeNode(carriers, whole, stem, self._extents(name)))
+        arguments = operator.op, operator.attributes, inputs, operator.scales
+        if carriers.requantize == "gemmlowp":
+            output = litert.compute(*arguments)
         else:
-            made = shifting.compute(one.op, one.attributes, values, one.scales, self._how)
-        self._store(made, one.result)
+            output = shifting.compute(*arguments, carriers.rescaling)
+        result = carriers.new_carrier(operator.result, full_range(TensorProto.INT8))
+        carriers.emit("Cast", [output.name], [result], to=TensorProto.FLOAT)
         return True
-
-    def _whole(self, name: str) -> WholeNode:
-        carrier, extents = self._carriers.carrier(name), self._extents(name)
-        made = self._carriers.step("Cast", [carrier], f"{name}/whole", to=TensorProto.INT64)
-        return WholeNode(self._carriers, made, f"{name}/whole", extents)
-
-    def _store(self, made: WholeNode, result: str) -> None:
-        name = self._carriers.new_carrier(result, stored_as(TensorProto.INT8))
-        self._carriers.emit("Cast", [made.name], [name], to=TensorProto.FLOAT)
 
 
 # Operator -> its inputs that hold data; None: all.
@@ -223,13 +218,19 @@ def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Run the same operator on floats, if it reads 8-bit tensors and means the same there."""
     places = DATA_INPUTS[node.op_type]
     data = [i for i, name in enumerate(node.input) if name and (places is None or i in places)]
-    known = [carriers.stored(node.input[i]) for i in data]
-    stored = [one for one in known if one is not None]
-    if not data or len(stored) < len(known) or not _means_the_same(node):
+    ranges = [carriers.stored(node.input[i]) for i in data]
+    stored = [integers for integers in ranges if integers is not None]
+    if not data or len(stored) < len(ranges):
         return False
+    if node.op_type == "Resize" and any(
+        a.s != b"nearest" for a in node.attribute if a.name == "mode"
+    ):
+        return False  # interpolates
+    if node.op_type == "MaxPool" and sum(map(bool, node.output)) != 1:
+        return False  # indices
     inputs = [carriers.carrier(name) if i in data else name for i, name in enumerate(node.input)]
-    held = _held(carriers, node, stored)
-    outputs = [carriers.new_carrier(name, held) if name else "" for name in node.output]
+    result = _output_range(carriers, node, stored)
+    outputs = [carriers.new_carrier(name, result) if name else "" for name in node.output]
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:], copy.output[:] = inputs, outputs
@@ -237,28 +238,23 @@ def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     return True
 
 
-def _means_the_same(node: onnx.NodeProto) -> bool:
-    """Return whether the node computes the same on floats: no interpolation, no indices."""
-    if node.op_type == "Resize":
-        return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
-    return node.op_type != "MaxPool" or sum(map(bool, node.output)) == 1
-
-
-def _held(carriers: FloatCarriers, node: onnx.NodeProto, data: list[Stored]) -> Stored:
+def _output_range(
+    carriers: FloatCarriers, node: onnx.NodeProto, data: list[IntegerRange]
+) -> IntegerRange:
     """Return type and range of the integers that can come out."""
     dtype = data[0].dtype
-    low, high = min(one.low for one in data), max(one.high for one in data)
+    low, high = min(integers.low for integers in data), max(integers.high for integers in data)
     if node.op_type == "Relu":
-        return Stored(dtype, max(low, 0), max(high, 0))
+        return IntegerRange(dtype, max(low, 0), max(high, 0))
     if node.op_type == "Clip":
         bounds = [carriers.constant(n) if n else None for n in (*node.input[1:], "", "")[:2]]
-        full = stored_as(dtype)
+        full = full_range(dtype)
         ends = [full.low if bounds[0] is None else int(bounds[0].item()),
                 full.high if bounds[1] is None else int(bounds[1].item())]  # fmt: skip
-        return Stored(dtype, *sorted(ends))
-    if node.op_type == "Pad" and len(data) == 1:  # what it fills with is a constant otherwise
-        return Stored(dtype, min(low, 0), max(high, 0))
-    return Stored(dtype, low, high)
+        return IntegerRange(dtype, *sorted(ends))
+    if node.op_type == "Pad" and len(data) == 1:  # otherwise the fill is among the data
+        return IntegerRange(dtype, min(low, 0), max(high, 0))
+    return IntegerRange(dtype, low, high)
 
 
 def pool_channels_last(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
@@ -298,7 +294,7 @@ def quantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
 
 def store(carriers: FloatCarriers, rounded: str, result: str, zero: Array, dtype: int) -> None:
     """Turn whole numbers into the carrier of an 8-bit tensor: add the zero point, saturate."""
-    stored = stored_as(dtype)
+    stored = full_range(dtype)
     if zero.any():
         point = carriers.add(f"{result}/zero_point", zero.astype(np.float32))
         rounded = carriers.step("Add", [rounded, point], f"{result}/moved")
@@ -340,8 +336,8 @@ def _qparams(carriers: FloatCarriers, node: onnx.NodeProto) -> tuple[Array | Non
     """Return scale and zero point, as scalars where there is one for all; None if not constant."""
     blocked = any(a.name == "block_size" and a.i for a in node.attribute)
     scale = carriers.constant(node.input[1])
-    given = len(node.input) > 2 and node.input[2]
-    zero = carriers.constant(node.input[2]) if given else _default_zero(carriers, node)
+    has_zero = len(node.input) > 2 and node.input[2]
+    zero = carriers.constant(node.input[2]) if has_zero else _default_zero(carriers, node)
     if blocked or scale is None or zero is None or scale.dtype != np.float32:
         return None, None
     scale = scale.reshape(()) if scale.size == 1 else scale
