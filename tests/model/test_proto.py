@@ -280,11 +280,14 @@ def test_names_in_a_body_that_shadow_those_around_it(kind):
     same_numbers(source, model)
 
 
-def test_an_initializer_of_a_body_that_shadows():
-    """Runtimes, and ONNX's reference, read the tensor around it."""
-    then = Net(prefix="a").op("Add", "t", "k")
+@pytest.mark.parametrize("both", [False, True])
+def test_an_initializer_of_a_body_that_shadows(both):
+    """onnxruntime reads the tensor around it if another body of the node reads that."""
+    then, otherwise = Net(prefix="a").op("Add", "t", "k"), Net(prefix="b").op("Sub", "t", "k")
     then.constant(np.float32(5), "k")
+    if both:
+        otherwise.constant(np.float32(7), "k")
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="t").op("Abs")
     net.constant(np.float32(1), "k")
-    source = net.branch(then, Net(prefix="b").op("Sub", "t", "k")).model()
+    source = net.branch(then, otherwise).model()
     same_numbers(source, read(source))

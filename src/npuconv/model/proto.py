@@ -103,24 +103,30 @@ def _copy_with_separate_scopes(graph: onnx.GraphProto) -> onnx.GraphProto:
         return graph
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
-    _separate_scopes(copy, set(), {}, set(all_names(copy)))
+    _separate_scopes(copy, set(), {}, set(all_names(copy)), set())
     return copy
 
 
 def _separate_scopes(
-    graph: onnx.GraphProto, outer: set[str], renamed: dict[str, str], taken: set[str]
+    graph: onnx.GraphProto,
+    outer: set[str],
+    renamed: dict[str, str],
+    taken: set[str],
+    captured: set[str],
 ) -> None:
     """Rename tensors of bodies that have the name of a tensor around them.
 
-    An initializer of such a name keeps it: runtimes read the tensor around it instead.
+    An initializer of such a name keeps it where another body of the same node reads the tensor
+    around: onnxruntime then hands that tensor to both.
 
     Args:
         graph: the graph, or a body; changed.
         outer: names of the scopes around it.
         renamed: new names in these scopes.
         taken: names that no new one may have.
+        captured: names that bodies of the same node read from the scopes around them.
     """
-    defined = {each.name for each in graph.initializer} - outer
+    defined = {each.name for each in graph.initializer} - (outer & captured)
     defined |= {each.name for each in graph.input}
     defined |= {name for node in graph.node for name in node.output if name}
     renamed = {old: new for old, new in renamed.items() if old not in defined}
@@ -132,8 +138,18 @@ def _separate_scopes(
     for node in graph.node:
         for names in (node.input, node.output):
             names[:] = [renamed.get(name, name) for name in names]
+        captured = {name for inner in inner_graphs(node) for name in _captured_names(inner)}
         for inner in inner_graphs(node):
-            _separate_scopes(inner, outer | defined, renamed, taken)
+            _separate_scopes(inner, outer | defined, renamed, taken, captured)
+
+
+def _captured_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names that a body reads from the scopes around it."""
+    names = {output.name for output in graph.output}
+    for node in graph.node:
+        names.update(node.input, *(_captured_names(inner) for inner in inner_graphs(node)))
+    names -= {each.name for each in (*graph.initializer, *graph.input)}
+    return names - {name for node in graph.node for name in node.output}
 
 
 def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
