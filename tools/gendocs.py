@@ -19,9 +19,8 @@ from pydantic import BaseModel
 
 import keywords
 import rooms
-from npuconv import catalog
-from npuconv import json_schemas as schemas
-from npuconv.cli import cli
+from npuconv.cli import catalog, cli
+from npuconv.cli import json_schemas as schemas
 from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
