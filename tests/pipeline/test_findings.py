@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 import npuconv
-from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
-from npuconv.model import save
-from npuconv.pipeline import findings
-from npuconv.report import render
-from npuconv.samples import open_samples
-from npuconv.samples.normalizations import (
+from npuconv.data import open_samples
+from npuconv.data.model_inputs import first_convolution, sample_inputs
+from npuconv.data.normalizations import (
     CENTRED,
     HALF,
     IMAGENET,
@@ -22,6 +19,9 @@ from npuconv.samples.normalizations import (
     guess,
     image_axis,
 )
+from npuconv.model import save
+from npuconv.pipeline import findings
+from npuconv.report import render
 from support.asserts import read
 from support.builders import Net
 

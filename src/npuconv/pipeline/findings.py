@@ -10,9 +10,20 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.collect import collect
-from npuconv.calibration.inputs import first_convolution
-from npuconv.calibration.runner import Runner
+from npuconv.data import Feed, Samples
+from npuconv.data.collect import collect
+from npuconv.data.model_inputs import first_convolution
+from npuconv.data.normalization_trials import (
+    CANDIDATES,
+    ActivationProfile,
+    NormalizationTrials,
+    activation_profile,
+    candidates,
+    relative_bias,
+)
+from npuconv.data.normalizations import Normalization, guess, image_axis
+from npuconv.data.runner import Runner
+from npuconv.data.samples import spread
 from npuconv.diagnostics import Finding
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import CalibrationError
@@ -25,17 +36,6 @@ from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence, MeasuredError, OutputSqnr
-from npuconv.rules.normalization import (
-    CANDIDATES,
-    ActivationProfile,
-    NormalizationTrials,
-    activation_profile,
-    candidates,
-    relative_bias,
-)
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import spread
-from npuconv.samples.normalizations import Normalization, guess, image_axis
 from npuconv.schemas.quality import Accuracy
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.rules.normalization import NormalizationTrials
+    from npuconv.data.normalization_trials import NormalizationTrials
 
 
 @dataclass(frozen=True)

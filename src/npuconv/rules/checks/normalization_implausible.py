@@ -30,7 +30,7 @@ from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.context import CalibrationEvidence, RuleContext
 
 if TYPE_CHECKING:
-    from npuconv.samples.normalizations import Normalization
+    from npuconv.data.normalizations import Normalization
 
 MIN_CHANNELS = 8  # the first layer needs so many for sound statistics
 
@@ -78,7 +78,7 @@ def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
 
 
 def _against_training(evidence: CalibrationEvidence, first: Node) -> Violation | None:
-    from npuconv.rules.normalization import BOUNDS, training_shifts
+    from npuconv.data.normalization_trials import BOUNDS, training_shifts
 
     shifts = training_shifts(evidence.statistics, evidence.expected)
     shift = shifts.get(first.outputs[0].name)
@@ -98,7 +98,7 @@ def _against_training(evidence: CalibrationEvidence, first: Node) -> Violation |
 
 
 def _against_trials(evidence: CalibrationEvidence, first: Node) -> Violation | None:
-    from npuconv.rules.normalization import better_fits, equally_supported
+    from npuconv.data.normalization_trials import better_fits, equally_supported
 
     fits = better_fits(evidence.trials) if evidence.trials else None
     if fits is None or evidence.trials is None:
@@ -115,7 +115,7 @@ def _against_trials(evidence: CalibrationEvidence, first: Node) -> Violation | N
 
 def _fits(evidence: CalibrationEvidence, ratio: float) -> list[Normalization]:
     """Return normalizations whose scale differs from that of the samples as training's does."""
-    from npuconv.rules.normalization import better_fits, fits_by_scale
+    from npuconv.data.normalization_trials import better_fits, fits_by_scale
 
     if evidence.trials is None:
         return []
