@@ -15,7 +15,6 @@ from npuconv.data.normalizations import (
     SIGNED,
     UNIT,
     Normalization,
-    guess,
 )
 from npuconv.data.pictures import draw, normalized
 from npuconv.legalize.legal import legalize
@@ -133,8 +132,3 @@ def test_shares():
     one, again = (found(plain(np.ones(8))) for _ in range(2))
     assert 1 / len(KNOWN) <= one.share <= 1
     assert one == again
-
-
-def test_no_values_have_no_normalization():
-    """A detector that found nothing hands on a tensor without values."""
-    assert guess(np.zeros(0, np.float32)) is None

@@ -1,4 +1,4 @@
-"""Sources of samples: arrays, array files, images, or none (synthetic)."""
+"""Samples (arrays, archives, images, built-in pictures), and the float pass over them."""
 
 from __future__ import annotations
 
