@@ -9,8 +9,8 @@ import onnx
 
 from npuconv.data import Samples
 from npuconv.data.normalization_mismatch import find_mismatch
-from npuconv.diagnostics import Finding
 from npuconv.emit.tflite.translate import find_obstacles
+from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import save
 from npuconv.quantize import kept

@@ -12,8 +12,8 @@ from npuconv.config import Options
 from npuconv.data import Feed, Samples
 from npuconv.data.builtin import BuiltinData
 from npuconv.data.samples import HELD_OUT_LEAST
-from npuconv.diagnostics import Finding, Severity
 from npuconv.evaluate.interval import INTERVAL
+from npuconv.findings import Finding, Severity
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
