@@ -34,6 +34,7 @@ from recipes.zoo import SAMPLES, Entry, read_entries
 
 import npuconv
 from npuconv.config import Options
+from npuconv.data.samples import held_out_places
 from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison
 from npuconv.evaluate.interval import Powers, expected, pooled_db
@@ -42,7 +43,6 @@ from npuconv.model import save
 from npuconv.pipeline import prepare
 from npuconv.pipeline.prepare import HELD_OUT_SHARE
 from npuconv.report.builder import notices
-from npuconv.samples.feeds import held_out_places
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = {"score": "new samples", "foreign": "other photographs"}

@@ -9,6 +9,7 @@ import onnx
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
+from npuconv.data import Source
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
@@ -20,7 +21,6 @@ from npuconv.pipeline.prepare import CalibrationData
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
-from npuconv.samples import Source
 from npuconv.schemas.report import Report
 from npuconv.timings import Timings
 

@@ -9,8 +9,9 @@ from typing import Unpack
 import onnx
 
 from npuconv import emit, limits
-from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
+from npuconv.data import Samples, Source
+from npuconv.data.workers import one_thread_each
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.translate import TfliteFile
@@ -56,7 +57,6 @@ from npuconv.report.builder.quantized import (
     with_shares,
 )
 from npuconv.report.builder.report import Outcome, build_report
-from npuconv.samples import Samples, Source
 from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
