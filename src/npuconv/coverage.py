@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from npuconv.check_model import check_with
 from npuconv.config import make_options
 from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
 from npuconv.fleet import FleetShapes, Shapes
-from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total, total_macs
 from npuconv.target import Target, builtin_names

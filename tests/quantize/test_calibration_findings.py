@@ -9,7 +9,7 @@ import npuconv
 from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
 from npuconv.model import save
-from npuconv.pipeline import findings
+from npuconv.quantize import calibration_findings as findings
 from npuconv.report import render
 from npuconv.samples import open_samples
 from npuconv.samples.normalizations import (

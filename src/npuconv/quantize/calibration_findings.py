@@ -1,10 +1,9 @@
-"""Findings of calibration and of the measured int8 model, with what the rules need for them."""
+"""Findings of the rules on calibration, with the evidence for them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -14,17 +13,16 @@ from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
 from npuconv.diagnostics import Finding
-from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query, save
+from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
-from npuconv.rules.context import CalibrationEvidence, MeasuredError, OutputSqnr
+from npuconv.rules.context import CalibrationEvidence
 from npuconv.rules.normalization import (
     CANDIDATES,
     ActivationProfile,
@@ -36,27 +34,9 @@ from npuconv.rules.normalization import (
 from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
-from npuconv.schemas.quality import Accuracy
 
 
-def of_form(legal: LegalModel) -> list[Finding]:
-    """Return findings of the rules that look at the form of the output, before any calibration.
-
-    Convolutions that the device refuses have findings of their own.
-
-    Raises:
-        InternalError: a bug in a rule.
-    """
-    if legal.options.format != "tflite" or engine.binding(legal.findings.every):
-        return []
-    every = find_obstacles(save.to_proto(legal.model))
-    obstacles = tuple(o for o in every if o.node not in legal.blocked)
-    # A form holds no node better because it stays float.
-    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
-    return engine.lint(rules, at="form")
-
-
-def of_calibration(
+def calibration_findings(
     legal: LegalModel,
     proto: onnx.ModelProto,
     samples: Samples,
@@ -90,31 +70,6 @@ def of_calibration(
         trials=trials,
     )
     return engine.lint(legal.rules(evidence=seen), at="calibrated")
-
-
-def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
-    """Return findings of the rules that look at the measured int8 model.
-
-    Raises:
-        InternalError: a bug in a rule.
-    """
-    if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
-        return []
-    exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    shown = tuple(_shown(accuracy))
-    measured = MeasuredError(
-        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, shown, broken
-    )
-    return engine.lint(legal.rules(measured=measured), at="measured")
-
-
-def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
-    for output in accuracy.outputs:
-        if output.sqnr_db is not None:
-            yield OutputSqnr(output.name, output.sqnr_db)
-        for part in output.parts:
-            if part.sqnr_db is not None:
-                yield OutputSqnr(part.name, part.sqnr_db, output.name)
 
 
 TRIAL_SAMPLES = 4
