@@ -14,9 +14,11 @@ from typing import Any
 import onnx
 
 from npuconv import executor, files
-from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
-from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.config import Options
+from npuconv.data import Feed, Samples, Source, open_samples
+from npuconv.data.builtin import BuiltinData, choose_builtin, open_builtin
+from npuconv.data.model_inputs import check_types, sample_inputs
+from npuconv.data.samples import HELD_OUT_LEAST, spread
 from npuconv.errors import CalibrationError, InternalError, ModelError, UsageError
 from npuconv.evaluate import preparation
 from npuconv.legalize.legal import LegalModel
@@ -27,8 +29,6 @@ from npuconv.quantize import kept
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
-from npuconv.samples import Feed, Samples, Source, open_samples
-from npuconv.samples.feeds import HELD_OUT_LEAST, spread
 from npuconv.schemas import quality
 from npuconv.target import Target
 from npuconv.timings import Step

@@ -13,6 +13,7 @@ import onnx
 from npuconv import emit, limits
 from npuconv.calibration_data import load_float, open_calibration, try_sample, with_form
 from npuconv.config import Options, make_options
+from npuconv.data import Source
 from npuconv.emit.emit import form_findings
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
@@ -23,7 +24,6 @@ from npuconv.partition.crossings import traffic
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
-from npuconv.samples import Source
 from npuconv.schemas.report import Report
 from npuconv.timings import Timings
 

@@ -10,9 +10,10 @@ import onnx
 
 from npuconv import calibration_data as prepare
 from npuconv import emit, limits
-from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.conversion import Conversion
+from npuconv.data import Samples, Source
+from npuconv.data.workers import one_thread_each
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.emit import form_findings
@@ -64,7 +65,6 @@ from npuconv.report.builder.quantized import (
     with_shares,
 )
 from npuconv.report.builder.report import Outcome, build_report
-from npuconv.samples import Samples, Source
 from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent

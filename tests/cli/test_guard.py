@@ -90,8 +90,8 @@ def test_memory_by_other_names(cli, model, monkeypatch, text):
     def no_room(*_):
         raise RuntimeError(text)
 
-    monkeypatch.setattr("npuconv.calibration.workers.ThreadPoolExecutor.submit", no_room)
-    monkeypatch.setattr("npuconv.calibration.workers._pool", no_room)
+    monkeypatch.setattr("npuconv.data.workers.ThreadPoolExecutor.submit", no_room)
+    monkeypatch.setattr("npuconv.data.workers._pool", no_room)
     done = cli("convert", model)
     assert (done.code, "--max-memory" in done.error) == (2, True)
 

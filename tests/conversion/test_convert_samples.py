@@ -8,10 +8,10 @@ from onnx import helper
 
 import npuconv
 from npuconv.config import Preprocess
+from npuconv.data import InputSpec, Samples, open_samples
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.report import render
-from npuconv.samples import InputSpec, Samples, open_samples
 from support.builders import Net, digits, images
 
 CAL = {"x": images(16, 1, 8, 8)}

@@ -104,8 +104,8 @@ def run(
 
     Exit code 0: done; 1: --compare finds a difference; 2: files that cannot be used.
     """
+    from npuconv.data.archives import npz
     from npuconv.evaluate.run_parts import run_parts
-    from npuconv.samples.archive import npz
 
     if output is not None:
         if not output.endswith(".npz"):

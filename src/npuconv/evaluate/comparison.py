@@ -16,20 +16,20 @@ from onnx import numpy_helper
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
-from npuconv.calibration.workers import in_order
-from npuconv.diagnostics import Finding
+from npuconv.data import Feed, Samples
+from npuconv.data.samples import count, spread
+from npuconv.data.workers import in_order
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
+from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import count, spread
 from npuconv.schemas import quality
 
 Array = NDArray[Any]

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-
-import numpy as np
 import onnx
 
-from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.collect import collect
-from npuconv.calibration.inputs import first_convolution
-from npuconv.calibration.runner import Runner
-from npuconv.diagnostics import Finding
-from npuconv.errors import CalibrationError
+from npuconv.data import Samples
+from npuconv.data.normalization_mismatch import find_mismatch
+from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query
-from npuconv.model.core import Model
-from npuconv.model.types import Node
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
-from npuconv.rules.normalization import (
-    CANDIDATES,
-    ActivationProfile,
-    NormalizationTrials,
-    activation_profile,
-    candidates,
-    relative_bias,
-)
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import spread
-from npuconv.samples.normalizations import Normalization, guess, image_axis
 
 
 def calibration_findings(
@@ -51,87 +30,19 @@ def calibration_findings(
     Raises:
         InternalError: a bug in a rule.
     """
-    statistics = calibration.statistics
-    first, trials = first_convolution(legal.model), None
-    if first is not None and is_normalized:
-        output = statistics.get(first.outputs[0].name)
-        trials = run_trials(legal.model, proto, samples, first, output)
+    mismatch = None
+    if is_normalized:
+        mismatch = find_mismatch(
+            legal.model, proto, samples, calibration.statistics, legal.ctx.expected
+        )
     from_source = (g for g in legal.plan.groups if state.methods.get(g.name) in kept.METHODS)
     seen = CalibrationEvidence(
         plan=legal.plan,
-        statistics=statistics,
+        statistics=calibration.statistics,
         encodings=state.encodings,
         kept=frozenset(end for group in from_source for end in group.outputs),
         samples=len(samples),
-        is_normalized=is_normalized,
-        expected=legal.ctx.expected,
         rounded=state.weights,
-        first=first,
-        trials=trials,
+        mismatch=mismatch,
     )
     return engine.lint(legal.rules(evidence=seen), at="calibrated")
-
-
-TRIAL_SAMPLES = 4
-
-
-def run_trials(
-    model: Model,
-    proto: onnx.ModelProto,
-    samples: Samples,
-    first: Node,
-    observed: Statistics | None = None,
-) -> NormalizationTrials | None:
-    """Run the model on a few samples, as they are and normalized differently.
-
-    Returns:
-        None where the input is no image, where its range says nothing about how it was
-        normalized, or where the first layer is followed by a normalization of its own.
-    """
-    feeds = [samples[k] for k in spread(len(samples), TRIAL_SAMPLES)]
-    name = _image(feeds)
-    readers = [] if name is None else first.outputs[0].outputs
-    if name is None or any(reader.op == "InstanceNormalization" for reader in readers):
-        return None
-    axis = image_axis(feeds[0][name].shape)
-    given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
-    if axis is None or given is None:
-        return None
-    others, bias = CANDIDATES[given], query.constant_input(first, 2)
-    if observed is not None:
-        others = candidates(given, relative_bias(observed, bias))
-    pixels = [given.undo(feed[name], axis) for feed in feeds]
-    found: dict[Normalization, ActivationProfile] = {}
-    tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
-    runner = Runner(proto, tensors, len(feeds))
-    for item in (given, *others) if others else ():
-        fed = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
-        # Numbers of another size need not pass through the model.
-        with contextlib.suppress(CalibrationError):
-            stats = collect(proto, tensors, fed, runner=runner)
-            # A detector may find nothing.
-            filled = [layer for layer in stats.values() if layer.values.size]
-            found[item] = activation_profile(filled, stats[first.outputs[0].name], bias)
-    return NormalizationTrials(given, found, _recreates(model, feeds[0][name].shape, axis))
-
-
-def _image(feeds: Sequence[Feed]) -> str | None:
-    """Return the input that is an image, if one alone is."""
-    names = [
-        name
-        for name, array in feeds[0].items()
-        if array.dtype.kind == "f" and image_axis(array.shape) is not None
-    ]
-    return names[0] if len(names) == 1 else None
-
-
-def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:
-    """Return whether an output is an image of as many colours, and as large or larger."""
-    dims = [query.shape(tensor) for tensor in model.graph.outputs]
-    return any(
-        d is not None
-        and len(d) == len(shape)
-        and d[axis] == shape[axis]
-        and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
-        for d in dims
-    )
