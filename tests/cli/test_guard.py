@@ -28,7 +28,7 @@ import click
 from npuconv import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 work = lambda: (os.kill(os.getpid(), {number}), time.sleep(900))
-cli.LazyGroup.get_command = lambda *_: click.Command("explain", callback=work)
+cli.cli.get_command = lambda *_: click.Command("explain", callback=work)
 sys.argv = ["npuconv", "explain"]
 cli.main()
 """

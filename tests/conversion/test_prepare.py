@@ -166,13 +166,13 @@ def test_of_several_the_model_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples may fit one model and not the other: the other is checked all the same."""
-    from npuconv.cli import run
+    from npuconv.cli import execute
 
     monkeypatch.chdir(tmp_path)
     onnx.save(Net(x=X).conv().model(), "fits.onnx")
     onnx.save(Net(x=(1, 3, 9, 9)).conv().model(), "not.onnx")
     np.savez("s.npz", x=images(4, *X[1:]))
-    assert run(["check", "not.onnx", "fits.onnx", "--calibration", "s.npz"]) == 2
+    assert execute(["check", "not.onnx", "fits.onnx", "--calibration", "s.npz"]) == 2
     shown = capsys.readouterr()
     assert "error: not.onnx: s.npz: array 'x' has shape" in shown.err
     assert shown.out.startswith("OK\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.cli.fleet import FleetShapes
+from npuconv.cli.models import InputShapes
 from npuconv.errors import ModelError, UnknownInputError
 
 GIVEN = {"x": (1, 3), "y": (1, 4)}
@@ -31,25 +31,25 @@ def broken(_shapes):
 
 def test_each_model_gets_the_shapes_of_its_inputs():
     """Together the models have both inputs, one has neither."""
-    fleet = FleetShapes(GIVEN)
-    found = [fleet.apply(reader(*inputs)) for inputs in (["x"], ["y"], [])]
+    shapes = InputShapes(GIVEN)
+    found = [shapes.apply(reader(*inputs)) for inputs in (["x"], ["y"], [])]
     assert found == [{"x": (1, 3)}, {"y": (1, 4)}, {}]
-    fleet.check()
+    shapes.check()
 
 
 def test_a_shape_that_no_model_takes_is_a_mistake():
     """Told by its name."""
-    fleet = FleetShapes(GIVEN)
-    fleet.apply(reader("x"))
-    fleet.apply(reader("x", "z"))
+    shapes = InputShapes(GIVEN)
+    shapes.apply(reader("x"))
+    shapes.apply(reader("x", "z"))
     with pytest.raises(UnknownInputError, match="--input-shape y"):
-        fleet.check()
+        shapes.check()
 
 
 def test_a_model_that_cannot_be_read_may_have_had_the_input():
     """Its own error has been told already."""
-    fleet = FleetShapes(GIVEN)
-    fleet.apply(reader("x"))
+    shapes = InputShapes(GIVEN)
+    shapes.apply(reader("x"))
     with pytest.raises(ModelError):
-        fleet.apply(broken)
-    fleet.check()
+        shapes.apply(broken)
+    shapes.check()
