@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from recipes.zoo import Entry, read_entries
 
+from npuconv import calibration_data as prepare
 from npuconv.config import Options
 from npuconv.data.samples import spread
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
-from npuconv.pipeline import prepare
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import OutputError, QuantPoint, logits, quant_points

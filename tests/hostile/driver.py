@@ -59,7 +59,7 @@ def preload() -> None:
     import npuconv.cli.run
     import npuconv.cli.split
     import npuconv.cli.verify
-    import npuconv.pipeline.convert
+    import npuconv.convert_model
     import npuconv.report.html
     import npuconv.report.junit
     import npuconv.report.sarif

@@ -90,8 +90,8 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
 
 
 def _convert(job: Job, progress: Progress) -> Outcome:
+    from npuconv.convert_model import convert_with
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.convert import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -106,9 +106,9 @@ def _convert(job: Job, progress: Progress) -> Outcome:
 
 def _calibrate(job: Job, progress: Progress) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
+    from npuconv.convert_model import convert_with
     from npuconv.data.collect import Collected
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.convert import convert_with
 
     with contextlib.suppress(Collected, UnsupportedModelError):
         convert_with(job.model, job.options, job.options.calibration, progress)

@@ -112,8 +112,8 @@ def _check_all(
     Of several models, that includes one without the input or node that a flag names, and one
     that the samples do not fit: they may fit another.
     """
+    from npuconv.check_model import check_with
     from npuconv.model.load import display_name
-    from npuconv.pipeline.check import check_with
 
     expected: tuple[type[Exception], ...] = (ModelError,)
     if len(paths) > 1:

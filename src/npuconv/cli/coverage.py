@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from npuconv.check_model import check_with
 from npuconv.cli import screen
 from npuconv.cli.help import printed_option
 from npuconv.cli.models import InputShapes, Shapes, expand, short_names
@@ -21,7 +22,6 @@ from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity
-from npuconv.pipeline.check import check_with
 from npuconv.report.escape import visible
 from npuconv.report.groups import standing
 from npuconv.report.terminal import hang

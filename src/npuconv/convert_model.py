@@ -8,12 +8,15 @@ from typing import Unpack
 
 import onnx
 
+from npuconv import calibration_data as prepare
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
+from npuconv.conversion import Conversion
 from npuconv.data import Samples, Source
 from npuconv.data.workers import one_thread_each
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
+from npuconv.emit.emit import form_findings
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.errors import (
@@ -23,17 +26,22 @@ from npuconv.errors import (
     of_model,
 )
 from npuconv.evaluate import matching, preparation, vela
-from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, summed_up
+from npuconv.evaluate.comparison import (
+    ONLY_INDICES,
+    Comparison,
+    Measured,
+    accuracy_findings,
+    summed_up,
+)
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
-from npuconv.pipeline import findings, prepare
-from npuconv.pipeline.conversion import Conversion
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Calibration
+from npuconv.quantize.calibration_findings import calibration_findings
 from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
@@ -130,7 +138,7 @@ def _convert(
     clock = Timings(progress)
     shown = clock if timings else None
     legal = legalize(source, options, clock)
-    legal = legal.with_findings(findings.of_form(legal))
+    legal = legal.with_findings(form_findings(legal))
     rows = graph_rows(legal)
     if legal.findings.refuse:
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
@@ -219,7 +227,7 @@ def _quantize(
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
-        shown = findings.of_calibration(
+        shown = calibration_findings(
             legal, float_model, data.used, steps.seen, steps.state, data.is_normalized
         )
     legal = legal.with_findings(shown)
@@ -236,7 +244,7 @@ def _quantize(
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, found = _measure(legal, float_model, model, data, same, ends, clock)
-    legal = legal.with_findings([*ctx.broken, *findings.of_result(legal, accuracy, found.broken)])
+    legal = legal.with_findings([*ctx.broken, *accuracy_findings(legal, accuracy, found.broken)])
     notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
     save.add_metadata(model, notes)
     quantization = quality.Quantization(

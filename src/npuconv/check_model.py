@@ -1,4 +1,7 @@
-"""Check of a model: legalization, and a first look at the samples."""
+"""Check of a model: legalization, then a run of the first sample.
+
+The module is not called ``check``, because ``npuconv.check`` is the function.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from typing import Unpack
 import onnx
 
 from npuconv import emit, limits
+from npuconv.calibration_data import load_float, open_calibration, try_sample, with_form
 from npuconv.config import Options, make_options
 from npuconv.data import Source
+from npuconv.emit.emit import form_findings
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
 from npuconv.partition.crossings import traffic
-from npuconv.pipeline import findings, prepare
-from npuconv.pipeline.prepare import CalibrationData
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
@@ -63,65 +66,53 @@ def check_with(
 ) -> Report:
     """``check`` with options that have been validated.
 
-    Unless ``runs``, only its nodes are judged: no model is run and no sample opened. The others are
-    as for ``check``.
+    Without ``runs`` only the nodes are judged: no model is run and no sample is opened.
     """
-    options = prepare.with_form(options)
-    clock = Timings()
+    options, clock = with_form(options), Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
-        legal = legal.with_findings(findings.of_form(legal))
-        refused = legal.findings.refuse
-        with of_model(legal.model.name):
-            outcome = _outlook(legal, calibration, clock) if runs and not refused else NOTHING
+        legal = legal.with_findings(form_findings(legal))
+        form, refused = emit.get(legal.options.format), legal.findings.refuse
+        outcome, warnings = NOTHING, tuple[str, ...]()
+        if not refused and not form.calibrates:
+            given = calibration is not None
+            warnings = notices.unused(form.name, legal.options, samples=given)
+        if not refused and runs:
+            with of_model(legal.model.name):
+                outcome = _run_first_sample(legal, calibration, clock)
     return build_report(
         legal,
         graph_rows(legal),
         "refused" if refused else "convertible",
         failed=fails(legal.findings.selected, legal.options),
-        warnings=() if refused else _unused(legal.options, calibration),
+        warnings=warnings,
         outcome=outcome,
         timings=clock if timings else None,
     )
 
 
-def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
-    """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
+def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
+    """Run the model as the beginning of a conversion would, with the same errors.
+
+    Returns:
+        The assumed inputs, and what only a conversion can judge.
+    """
     proto = save.to_proto(legal.model)
-    try:
-        data = _tried(legal, proto, calibration, clock)
-    except NpuconvError:
-        prepare.load_float(legal.model, proto)  # a conversion begins with that
-        raise
-    if data is None:
+    if not emit.get(legal.options.format).calibrates:
+        with clock.measured("load in onnxruntime"):
+            load_float(legal.model, proto)
         return NOTHING
-    crossing = traffic(legal.model, legal.plan)
-    row = data.row if legal.plan.device else None
-    left = (
-        *notices.not_judged(legal.options, crossing),
+    try:
+        with clock.measured("calibration data"):
+            data = open_calibration(legal, proto, calibration)
+        with clock.measured("first sample"):  # this loads the model, with all observed tensors
+            try_sample(legal, proto, data.samples)
+    except NpuconvError:
+        load_float(legal.model, proto)  # a conversion begins with that
+        raise
+    not_judged = (
+        *notices.not_judged(legal.options, traffic(legal.model, legal.plan)),
         *notices.sums_not_judged(legal.target, legal.plan.device),
         *notices.samples_not_judged(data.samples),
     )
-    return Outcome(row, not_judged=left)
-
-
-def _tried(
-    legal: LegalModel, proto: onnx.ModelProto, calibration: Source, clock: Timings
-) -> CalibrationData | None:
-    """Run the first sample, and return the data; None for a form that needs none."""
-    if not emit.get(legal.options.format).calibrates:
-        with clock.measured("load in onnxruntime"):
-            prepare.load_float(legal.model, proto)
-        return None
-    with clock.measured("calibration data"):
-        data = prepare.open_calibration(legal, proto, calibration)
-    with clock.measured("first sample"):  # which loads the model, with all that is looked at
-        prepare.try_sample(legal, proto, data.samples)
-    return data
-
-
-def _unused(options: Options, calibration: Source) -> tuple[str, ...]:
-    """Return warnings about options that the form of the output has no use for."""
-    form = emit.get(options.format)
-    given = calibration is not None
-    return () if form.calibrates else notices.unused(form.name, options, samples=given)
+    return Outcome(data.row if legal.plan.device else None, not_judged=not_judged)
