@@ -53,6 +53,7 @@ _REWORDED = (
     ("but got '<stream end>'", "a bracket is never closed"),
 )
 
+ErrorT = TypeVar("ErrorT", bound=LocatedError)
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]
 Places = dict[KeyPath, tuple[Place, Place]]  # of the key, of the value
@@ -82,6 +83,29 @@ class Document:
             if (*found, part) in self.places:
                 found = (*found, part)
         return found
+
+    def error(
+        self,
+        kind: type[ErrorT],
+        path: KeyPath,
+        message: str,
+        hint: str = "",
+        *,
+        key: bool = False,
+        offset: int = 0,
+    ) -> ErrorT:
+        """Return an error about a value, or about its key, with line and column.
+
+        Args:
+            kind: class of the error.
+            path: path of the value; for a missing part the place is that of its parent.
+            message: what is wrong.
+            hint: what to do about it.
+            key: whether the place is that of the key.
+            offset: number of characters of the value before the fault.
+        """
+        line, column = self.mark(path, key)
+        return kind(message, file=self.name, line=line, column=column + offset, hint=hint)
 
 
 def load(path: str | Path, *, error: type[LocatedError]) -> Document:
@@ -213,12 +237,9 @@ def problems(
         similar = [bad for bad in misspelt if bad[:-1] == loc[:-1] and nearest(bad[-1], loc[-1:])]
         if (kind == "too_short" and loc in parents) or (kind == "missing" and similar):
             continue
-        path = document.known(loc)
-        line, column = document.mark(path)
-        where = dotted(path + (loc[-1:] if kind == "missing" else ()))
+        where = dotted(document.known(loc) + (loc[-1:] if kind == "missing" else ()))
         message = f"{where}: {explain(fault)}" if where else explain(fault)
-        hint = hint_of(fault, model)
-        errors.append(error(message, file=document.name, line=line, column=column, hint=hint))
+        errors.append(document.error(error, loc, message, hint_of(fault, model), key=True))
     return errors
 
 
