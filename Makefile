@@ -78,7 +78,6 @@ audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it i
 lint: $(STAMP) ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tools/docstrings.py src tests benchmarks tools
 
 format: $(STAMP) ## put the style right
 	$(BIN)/ruff check --fix .

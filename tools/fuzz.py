@@ -183,7 +183,7 @@ def _config(data: bytes) -> None:
 
 
 def _jobs(data: bytes) -> None:
-    from npuconv.batch.expand import expand
+    from npuconv.batch.jobs_file import expand
 
     Path("fuzzed.yaml").write_bytes(data)
     Path("model.onnx").touch()
@@ -191,7 +191,7 @@ def _jobs(data: bytes) -> None:
 
 
 def _baseline(data: bytes) -> None:
-    from npuconv import baseline
+    from npuconv.findings import baseline
 
     Path("fuzzed.json").write_bytes(data)
     baseline.read("fuzzed.json")

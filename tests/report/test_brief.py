@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 import npuconv
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.report import brief
 from npuconv.schemas.quality import Accuracy, OutputAccuracy
 from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit

@@ -13,8 +13,8 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
-from npuconv.diagnostics import Finding
 from npuconv.emit.context import EmitContext
+from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import legalize

@@ -20,8 +20,8 @@ from npuconv.target import Target, value_text, view
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npuconv.coverage import Cell, Coverage, Obstacle
-    from npuconv.explore import Curve, Exploration, Point
+    from npuconv.cli.coverage import Cell, Coverage, Obstacle
+    from npuconv.cli.explore import Curve, Exploration, Point
 
 _GAP = 2  # columns between the columns of a coverage
 _CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
@@ -135,7 +135,7 @@ def coverage(
     Exit code 0 whatever the verdicts; 2: a file cannot be read; the others are shown.
     """
     from npuconv.cli.check import expand
-    from npuconv.coverage import cover
+    from npuconv.cli.coverage import cover
 
     shapes = parse_shapes(input_shape)
     with screen.progress(quiet) as progress:
@@ -153,7 +153,7 @@ def _print(found: Coverage, console: Console, *, verbose: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from npuconv.coverage import short_names
+    from npuconv.cli.coverage import short_names
 
     heads = [visible(Path(name).name) for name in found.targets]
     others = sum(max(len(head), _CELL_WIDTH) + _GAP for head in heads)
@@ -249,7 +249,7 @@ def explore(
     """
     from npuconv import files
     from npuconv.cli.check import expand
-    from npuconv.explore import explore as run
+    from npuconv.cli.explore import explore as run
 
     writers = [(path, _writer(path)) for path in reports]
     shapes = parse_shapes(input_shape)
@@ -272,8 +272,8 @@ def _writer(path: str) -> Callable[[Exploration], str]:
     Raises:
         UsageError: no renderer has it.
     """
+    from npuconv.cli import explore_page as page
     from npuconv.errors import UsageError
-    from npuconv.explore import page
 
     if path.endswith(".html"):
         return page.render

@@ -8,10 +8,10 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.diagnostics import Finding
 from npuconv.emit import Format, int8_operators
 from npuconv.emit.context import EmitContext
 from npuconv.errors import InternalError
+from npuconv.findings import Finding
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase

@@ -13,9 +13,9 @@ from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
-from npuconv.diagnostics import Finding
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import CalibrationError
+from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, save
 from npuconv.model.core import Model

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
 from npuconv.report.groups import Group
 from npuconv.report.sections import Note, Section, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from npuconv.report import groups, words
 from npuconv.report.groups import Group
 from npuconv.report.words import count

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.config import Options
-from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import facts as measuring
 from npuconv.model import query
 from npuconv.model.core import Model
@@ -16,6 +15,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 from npuconv.rules import Violation, is_convolution
 from npuconv.target import Operator, Target, value_text
+from npuconv.target.facts import DECIDED_LATER, lookup
 from npuconv.target.limit import Limit
 
 if TYPE_CHECKING:

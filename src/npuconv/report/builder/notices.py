@@ -10,8 +10,8 @@ import numpy as np
 from npuconv import emit
 from npuconv.calibration.builtin import BuiltinData
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity
 from npuconv.evaluate.interval import INTERVAL
+from npuconv.findings import Finding, Severity
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query

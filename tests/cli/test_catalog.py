@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from npuconv import catalog
+from npuconv.cli import catalog
 from npuconv.errors import UsageError
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.rules import RULES, SECTIONS

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from npuconv.errors import UsageError
+from npuconv.errors import UnknownInputError
 
 Shapes = dict[str, tuple[int, ...]]
 _Result = TypeVar("_Result")
-
-
-class UnknownInputError(UsageError):
-    """A shape for an input that a model does not have."""
-
-    name = ""  # of the input
 
 
 class FleetShapes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.errors import ModelError
-from npuconv.fleet import FleetShapes, UnknownInputError
+from npuconv.cli.fleet import FleetShapes
+from npuconv.errors import ModelError, UnknownInputError
 
 GIVEN = {"x": (1, 3), "y": (1, 4)}
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from npuconv.cli.fleet import FleetShapes, Shapes
 from npuconv.config import make_options
-from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
-from npuconv.fleet import FleetShapes, Shapes
+from npuconv.findings import Severity
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total, total_macs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.facts import FACTS, lookup
+from npuconv.target.facts import FACTS, lookup
 
 REQUIRED = [
     "rank",

@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 import npuconv
+from npuconv.cli.inspection import Counts, compare, inspect
 from npuconv.errors import ModelError, UsageError
-from npuconv.inspection import Counts, compare, inspect
 from support.builders import Net, digits
 
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from npuconv import baseline
-from npuconv.baseline import Baseline, Entry, called, entry, orphans, read, renewed, write
-from npuconv.diagnostics import fingerprint
 from npuconv.errors import ConfigError
+from npuconv.findings import baseline, fingerprint
+from npuconv.findings.baseline import Baseline, Entry, called, entry, orphans, read, renewed, write
 
 TARGET = "npu-int8"
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

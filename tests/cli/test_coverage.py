@@ -7,7 +7,7 @@ import json
 import onnx
 import pytest
 
-from npuconv.coverage import cover, short_names
+from npuconv.cli.coverage import cover, short_names
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import builtin_names
 from support.builders import Net, digits

@@ -9,7 +9,7 @@ NAMES = ("report", "config", "batch", "target")
 
 def load(name: str) -> dict[str, Any]:
     """Return the schema of that name, with the codes and passes that exist now."""
-    from npuconv.batch.expand import JobsFile
+    from npuconv.batch.jobs_file import JobsFile
     from npuconv.config import Options
     from npuconv.schemas.report import Report
     from npuconv.target import Target

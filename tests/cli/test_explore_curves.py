@@ -8,8 +8,8 @@ import re
 import onnx
 import pytest
 
-from npuconv.errors import UsageError
-from npuconv.explore import (
+from npuconv.cli import explore_page as page
+from npuconv.cli.explore import (
     Curve,
     Exploration,
     ExploreSettings,
@@ -17,8 +17,8 @@ from npuconv.explore import (
     _pick_evenly,
     _transpose,
     explore,
-    page,
 )
+from npuconv.errors import UsageError
 from support.builders import Net
 from support.fits import layer
 

@@ -17,8 +17,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npuconv import files, yamlio
-from npuconv.diagnostics import fingerprint
 from npuconv.errors import ConfigError
+from npuconv.findings import fingerprint
 
 MAX_BYTES = 64 * 2**20
 Key = tuple[str, str]  # code and node

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from npuconv.explore import Curve, Exploration, Point
+from npuconv.cli.explore import Curve, Exploration, Point
 from npuconv.report.words import count, quantity
 from npuconv.target import value_text
 

@@ -22,11 +22,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from npuconv import baseline, yamlio
+from npuconv import yamlio
 from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
 from npuconv.config_files import open_config, relative_to
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
+from npuconv.findings import baseline
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from npuconv.cli.fleet import FleetShapes, Shapes
 from npuconv.config import Options, make_options
-from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError
-from npuconv.facts import FACTS, lookup
-from npuconv.fleet import FleetShapes, Shapes
+from npuconv.findings import Severity, Status
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.planner import Plan, Planner, Price
 from npuconv.legalize.fitting.proposal import DEFAULT
@@ -25,6 +24,7 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window
 from npuconv.target import Target, value_text
+from npuconv.target.facts import FACTS, lookup
 
 SCHEMA_VERSION = 1
 

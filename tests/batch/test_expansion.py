@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.batch.expand import expand, match
 from npuconv.batch.job import Job, JobLimits, from_json, to_json
+from npuconv.batch.jobs_file import expand, match
 from npuconv.errors import ConfigError
 
 MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip.yaml"
