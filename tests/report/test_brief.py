@@ -133,7 +133,7 @@ def test_accuracy_with_interval_and_worst_output(clean: Report) -> None:
     )  # fmt: skip
     shown = brief.render(clean.model_copy(update={"accuracy": measured}), "m", width=100)
     assert "SQNR 30.0 dB (26 to 32 dB expected on new samples); worst output boxes 22.1" in shown
-    assert f"\n{'':11}outputs saturate\n{'':11}few samples\n" in shown
+    assert f"\n{'':12}outputs saturate\n{'':12}few samples\n" in shown
 
 
 def test_limits_are_one_line(clean: Report) -> None:

@@ -82,9 +82,9 @@ def test_texts_on_nodes() -> None:
     """One text stands behind its node, several below it; several nodes stand below their text."""
     assert lines_of(Item(["a"], ["x"], "Conv")) == ["  a (Conv): x"]
     assert lines_of(Item([""], ["x"])) == ["  the model: x"]
-    assert lines_of(Item(["a"], ["x", "y"])) == ["  a:", "      x", "      y"]
+    assert lines_of(Item(["a"], ["x", "y"])) == ["  a:", "    x", "    y"]
     assert lines_of(Item(["a", "b"], ["x"], "Conv")) == [
         "  Conv: x (x 2)",
-        "      a",
-        "      b",
+        "    a",
+        "    b",
     ]

@@ -12,20 +12,14 @@ from npuconv.cli import screen
 from npuconv.cli.help import printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
-from npuconv.report.escape import visible
-from npuconv.report.terminal import hang
+from npuconv.report.sections import Item, Section, Table
 from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from npuconv.cli.coverage import Cell, Coverage, Obstacle
     from npuconv.cli.explore import Curve, Exploration, Point
 
-_GAP = 2  # columns between the columns of a coverage
-_CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
-_MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets there are
 _SUMMARY_HEAD = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
 _SUMMARY_LEGEND = (
     "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
@@ -145,40 +139,33 @@ def coverage(
     if form == "json":
         click.echo(found.as_json(), nl=False)
     elif found.cells:
-        _print(found, screen.console(no_color), verbose=verbose)
+        screen.show(_coverage_sections(found, verbose=verbose), no_color=no_color)
     return 2 if found.unreadable else 0
 
 
-def _print(found: Coverage, console: Console, *, verbose: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+def _coverage_sections(found: Coverage, *, verbose: bool) -> list[Section]:
+    """Return the table of models and targets, its legend, and the obstacles when verbose."""
     from npuconv.cli.coverage import short_names
 
-    heads = [visible(Path(name).name) for name in found.targets]
-    others = sum(max(len(head), _CELL_WIDTH) + _GAP for head in heads)
-    name_width = max(console.width - others, _MIN_NAME_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    table.add_column("model", overflow="fold")
-    for head in heads:
-        table.add_column(Text(head), overflow="fold")
+    rows: list[tuple[str, ...]] = []
     for model, name in zip(found.models, short_names(found.models), strict=True):
         cells = found.of(model)
-        verdicts = [Text(_verdict(cell), _STYLES[cell.verdict]) for cell in cells]
-        table.add_row(Text(screen.fold_path(visible(name), name_width)), *verdicts)
-        for label, texts in _figures(cells):
-            table.add_row(f"  {label}", *texts)
-    screen.print_table(console, table)
-    lines = ["", *hang(_legend(found), console.width)]
+        rows.append((name, *map(_verdict, cells)))
+        rows += [(f"  {label}", *texts) for label, texts in _figures(cells)]
+    head = ("model", *(Path(name).name for name in found.targets))
+    sections = [Section("", [Table(head, rows, styles=_STYLES)]), Section("", [_legend(found)])]
     if found.refusals and not verbose:
-        lines += ["", "-v says what stops the models that are refused."]
+        sections.append(Section("", ["-v says what stops the models that are refused."]))
     for cell in found.refusals if verbose else ():
-        lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
-        for obstacle in cell.obstacles:
-            lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")
-            for text in (_reason(obstacle), obstacle.source):
-                lines += hang(visible(text), console.width, first="      ", rest="        ")
-    click.echo("\n".join(lines))
+        obstacles = [
+            Item(
+                [f"{obstacle.code} {obstacle.name} x {obstacle.count}"],
+                [_reason(obstacle), obstacle.source],
+            )
+            for obstacle in cell.obstacles
+        ]
+        sections.append(Section(f"{cell.model} on {cell.target}", obstacles))
+    return sections
 
 
 def _verdict(cell: Cell) -> str:
@@ -262,7 +249,7 @@ def explore(
     if output_format == "json":
         click.echo(found.as_json(), nl=False)
     elif found.models:
-        _print_curves(found, screen.console(no_color), verbose=verbose)
+        screen.show(_curve_sections(found, verbose=verbose), no_color=no_color)
     return 2 if found.left_out else 0
 
 
@@ -282,19 +269,24 @@ def _writer(path: str) -> Callable[[Exploration], str]:
     raise UsageError(f"--report {path}: unknown suffix", hint="give .html or .json")
 
 
-def _print_curves(found: Exploration, console: Console, *, verbose: bool) -> None:
+def _curve_sections(found: Exploration, *, verbose: bool) -> list[Section]:
+    """Return a row for each limit; a table for each when verbose."""
     models = count(len(found.models), "model")
-    click.echo(f"{models}, {count(found.convolutions, 'convolution')}, {quantity(found.macs)} MACs")
+    total = f"{models}, {count(found.convolutions, 'convolution')}, {quantity(found.macs)} MACs"
     if not verbose:
-        click.echo("")
-        screen.print_rows(console, _SUMMARY_HEAD, map(_summary, found.curves), numbers=True)
-        click.echo("\n".join(["", *hang(_SUMMARY_LEGEND, console.width)]))
-        return
+        table = Table(_SUMMARY_HEAD, list(map(_summary, found.curves)), range(1, 7))
+        return [Section(total, [table]), Section("", [_SUMMARY_LEGEND])]
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
-    for curve in found.curves:
-        rows = [_row(curve, point) for point in curve.points]
-        title = f"{curve.limit}: the models need {curve.needs}"
-        screen.print_rows(console, head, rows, title)
+    return [
+        Section(total),
+        *(
+            Section(
+                f"{curve.limit}: the models need {curve.needs}",
+                [Table(head, [_row(curve, point) for point in curve.points], range(7), ())],
+            )
+            for curve in found.curves
+        ),
+    ]
 
 
 def _summary(curve: Curve) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
+from npuconv.report.escape import plain
 from npuconv.report.groups import Group
 from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count
@@ -113,7 +114,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         line = ", ".join([total, *filter(None, counts)]) if any(counts) else f"{total}, all OK"
         worst = "red" if failed else "yellow" if warned else "green"
     width = max(width, terminal.NARROWEST)
-    title = terminal.elide(terminal.plain(line), width)
+    title = terminal.elide(plain(line), width)
     return terminal.render([Section(title, style=worst)], color=color, width=width)
 
 

@@ -50,7 +50,8 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
     del base
     icon = "✅" if batch.ok else "❌"
     rows = [groups.batch_row(job) for job in batch.jobs]
-    head, names = groups.BATCH_HEAD, [0]
+    head: tuple[str, ...] = groups.BATCH_HEAD
+    names = [0]
     if groups.shows_paths(batch):
         head, names = (head[0], "model", *head[1:]), [0, 1]
         rows = [(row[0], job.model, *row[1:]) for row, job in zip(rows, batch.jobs, strict=True)]

@@ -41,12 +41,15 @@ class Note:
     texts: Sequence[str]
 
 
+Element = str | Table | Item | Note  # a text is a paragraph
+
+
 @dataclass(frozen=True)
 class Section:
-    """A title and the parts below it; a part that is a text is a paragraph."""
+    """A title and the parts below it."""
 
     title: str
-    parts: Sequence[str | Table | Item | Note] = ()
+    parts: Sequence[Element] = ()
     label: str = ""  # of a finding, with which its title begins
     style: str = ""  # colour of a verdict
     folded: bool = False  # whether a page shows it on a click only
@@ -89,7 +92,7 @@ def overview(reports: Sequence[Report]) -> Table:
 def _group(group: Group) -> Section:
     title = f"{group.label} {group.code} {group.name} ({group.tally})"
     notes = [Note("fix:", group.fixes), Note("source:", group.sources)]
-    parts = [*_items(group), *(note for note in notes if note.texts)]
+    parts: list[Element] = [*_items(group), *(note for note in notes if note.texts)]
     return Section(title, parts, group.label, folded=group.status is Status.REWRITTEN)
 
 
@@ -103,7 +106,7 @@ def _items(group: Group) -> Iterator[Item]:
 
 
 def _accepted(report: Report) -> Section:
-    parts: list[str | Item] = []
+    parts: list[Element] = []
     for group in groups.accepted(report):
         parts += [f"{group.label} {group.code} {group.name} ({group.tally})", *_items(group)]
     title = f"{count(report.summary.accepted, 'finding')} accepted by the baseline"
@@ -125,7 +128,7 @@ def _rewrites(report: Report) -> Section:
         + (f" ({rewrite.note})" if rewrite.note else "")
         for rewrite in report.rewrites
     )
-    parts = [passes(report), *changes] if report.rewrites else []
+    parts: list[Element] = [passes(report), *changes] if report.rewrites else []
     return Section(f"Rewritten: {count(len(report.rewrites), 'change')}", parts, folded=True)
 
 
@@ -164,7 +167,7 @@ def _placement(report: Report) -> Iterator[Section]:
         for place in places
     ]
     head = ("runs on", "nodes", "of nodes", "MACs", "of MACs")
-    parts: list[str | Table] = [Table(head, rows, (1, 2, 3, 4), ())]
+    parts: list[Element] = [Table(head, rows, (1, 2, 3, 4), ())]
     if device is not None:
         macs = f"MACs on the device: {words.device_change(device)}"
         parts += filter(None, [words.traffic(device), macs, words.kept_float(report)])
@@ -196,7 +199,7 @@ def _unknown_limits(report: Report) -> Section:
         for limit in report.unknown_limits
         if limit.values
     ]
-    parts: list[str | Table] = []
+    parts: list[Element] = []
     if rows:
         parts.append(Table(("limit", "the model needs", "nodes", "source"), rows, (2,)))
     assumed = [f"{o.limit} {o.assumption}" for o in report.unknown_limits if o.assumption]
@@ -211,7 +214,7 @@ def _quantization(report: Report) -> Section:
         return Section("Calibration", [] if assumed is None else [assumed.sentence])
     unproven = "; accuracy is unproven" if quant.synthetic else ""
     changed = quant.source_scales.changed if quant.source_scales is not None else ()
-    parts: list[str | Table | Item] = [f"{', '.join(words.quantization(quant))}{unproven}"]
+    parts: list[Element] = [f"{', '.join(words.quantization(quant))}{unproven}"]
     parts += [Item([scale.name], [scale.reason]) for scale in changed]
     tables = [
         partial_sums(quant.partial_sums) if quant.partial_sums is not None else None,
@@ -263,7 +266,7 @@ def _accuracy(report: Report) -> Section:
     accuracy = report.accuracy
     if accuracy is None:
         return Section("Accuracy")
-    parts: list[str | Table] = [f"{words.scores(accuracy)}; on {words.measured_on(accuracy)}"]
+    parts: list[Element] = [f"{words.scores(accuracy)}; on {words.measured_on(accuracy)}"]
     parts += accuracy.notes
     rows = [
         (f"part {name}" if is_part else name, *numbers)

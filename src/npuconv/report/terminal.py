@@ -67,7 +67,7 @@ def hang(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]
     """Escape a text and wrap it behind ``first``, and on later lines behind ``rest``."""
     room = width - max(cell_len(first), cell_len(rest))
     words = Text(" ".join(elide(word, room) for word in plain(text).split()))
-    lines = words.wrap(_RULER, room) if words else []
+    lines: Iterable[Text] = words.wrap(_RULER, room) if words else ()
     return [(rest if number else first) + line.plain.rstrip() for number, line in enumerate(lines)]
 
 
@@ -77,14 +77,15 @@ def _lines(section: Section, width: int) -> Iterator[RenderableType]:
             yield _labelled(line, section.label)
         else:
             yield Text(line, f"bold {section.style}".strip())
-    labels = [len(part.label) for part in section.parts if isinstance(part, Note)]
+    labels = [part.label for part in section.parts if isinstance(part, Note)]
+    column = max((len(label) + (not label.endswith(":")) for label in labels), default=0)
     for part in section.parts:
         if isinstance(part, Table):
             yield _table(part)
         elif isinstance(part, Item):
             yield from _item(part, width)
         elif isinstance(part, Note):
-            first = f"  {part.label:{max(labels)}} "
+            first = f"  {part.label:{column}} "
             rest = " " * len(first)
             for number, text in enumerate(part.texts):
                 for line in hang(text, width, first=rest if number else first, rest=rest):
@@ -106,17 +107,17 @@ def _item(item: Item, width: int) -> Iterator[str]:
     """Yield one text behind its node, several below it; the names of several nodes last."""
     if len(item.names) > 1:
         text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
-        yield from hang(text, width, first="  ", rest="      ")
-        yield from (f"      {elide(plain(name), width - 6)}" for name in item.names)
+        yield from hang(text, width, first="  ", rest="    ")
+        yield from (f"    {elide(plain(name), width - 4)}" for name in item.names)
         return
     node = item.names[0] or "the model"
     node += f" ({item.op})" if item.op and item.names[0] else ""
     if len(item.texts) == 1:
-        yield from hang(f"{node}: {item.texts[0]}", width, first="  ", rest="      ")
+        yield from hang(f"{node}: {item.texts[0]}", width, first="  ", rest="    ")
         return
-    yield from hang(f"{node}:", width, first="  ", rest="      ")
+    yield from hang(f"{node}:", width, first="  ", rest="    ")
     for text in item.texts:
-        yield from hang(text, width, first="      ", rest="        ")
+        yield from hang(text, width, first="    ", rest="      ")
 
 
 def _table(table: Table) -> RenderableType:
