@@ -202,7 +202,7 @@ def _samples(name: str, shape: tuple[int, ...]) -> Run:
         import numpy as np
 
         from npuconv.config import Preprocess
-        from npuconv.samples import InputSpec, open_samples
+        from npuconv.data import InputSpec, open_samples
 
         Path(name).write_bytes(data)
         spec = InputSpec("x", np.dtype(np.float32), shape)

@@ -1,330 +1,191 @@
-"""Cost of undocumented limits, the tighter they are: for ``npuconv target explore``.
-
-Of the convolutions of some models: their cost for every value of one limit, and its knee. ``page``
-has the curves as an HTML page of small plots.
-"""
+"""``npuconv target explore``: text and page of the cost of undocumented limits."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from html import escape
+from pathlib import Path
 
-from npuconv.cli.fleet import FleetShapes, Shapes
-from npuconv.config import Options, make_options
-from npuconv.errors import ModelError
-from npuconv.findings import Severity, Status
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.planner import Plan, Planner, Price
-from npuconv.legalize.fitting.proposal import DEFAULT
-from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.rewrites.fit_convolution import layer_of
-from npuconv.model.facts import of_window
-from npuconv.target import Target, value_text
-from npuconv.target.facts import FACTS, lookup
+import click
 
-SCHEMA_VERSION = 1
+from npuconv import files
+from npuconv.cli import screen
+from npuconv.cli.exploration import Curve, Exploration
+from npuconv.cli.exploration import explore as explore_limits
+from npuconv.cli.models import expand
+from npuconv.cli.options import parse_shapes
+from npuconv.errors import UsageError
+from npuconv.report.sections import Section, Table
+from npuconv.report.words import count, quantity, size
+from npuconv.target import value_text
 
 
-@dataclass(frozen=True)
-class ExploreSettings:
-    """Bounds of an exploration."""
-
-    points: int = 7  # values of one limit that are tried
-    knee: float = 0.1  # growth of the cost up to which a tighter value is still cheap
-    # Different layers that are looked at for one convolution: fewer than for a conversion, which
-    # needs one plan where this needs thousands.
-    layers: int = 20
-
-
-@dataclass(frozen=True)
-class Point:
-    """The fleet under one value of a limit."""
-
-    value: int | bool  # the limit; a number is the largest that is taken
-    rewritten: int  # models of which some convolution is rewritten
-    refused: int  # models of which some convolution has no form that keeps the limit
-    macs: int  # added multiply-accumulates
-    share: float  # the same, as a share of those of the fleet
-    moved_bytes: int  # that are sliced, padded and put together
-    convolutions: int  # added
-    partial_sums: int  # elements that are rounded to int8 before they are added
-    cost: float  # by the target's costs, as a share of that of the fleet
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One limit: what the models need, and the cost as it tightens."""
-
-    limit: str
-    fact: str
-    needed: tuple[int | bool, ...]
-    points: tuple[Point, ...]
-    knee: int | bool | None  # the tightest value that is cheap; None where none is
-
-    @property
-    def needs(self) -> str:
-        """Largest value that the models need, as text: ``up to 13``, ``true``."""
-        most = self.needed[-1]
-        return value_text(most) if isinstance(most, bool) else f"up to {most}"
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """The curves of all undocumented limits of Conv."""
-
-    target: str
-    models: tuple[str, ...]
-    left_out: dict[str, str]
-    macs: int
-    convolutions: int
-    curves: tuple[Curve, ...]
-
-    def as_json(self) -> str:
-        """Return the exploration as JSON, for programs."""
-        data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-
-
+@click.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--target", default="npu-int8", show_default=True, metavar="NAME|FILE.yaml")
+@click.option(
+    "--assume", multiple=True, metavar="LIMIT=VALUE", help="answer another limit meanwhile"
+)
+@click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
+)
+@click.option("-v", "--verbose", is_flag=True, help="every value of every limit")
+@click.option("-q", "--quiet", is_flag=True, help="no progress bar")
+@click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def explore(
-    models: Sequence[str],
-    target: str = "npu-int8",
-    progress: Progress = lambda _stage, _done, _total: None,
-    settings: ExploreSettings | None = None,
-    **options: Any,
-) -> Exploration:
-    """Tighten each undocumented limit of Conv by itself, and add up what the models cost then.
+    models: tuple[str, ...],
+    target: str,
+    assume: tuple[str, ...],
+    input_shape: tuple[str, ...],
+    output_format: str,
+    reports: tuple[str, ...],
+    verbose: bool,
+    quiet: bool,
+    no_color: bool,
+) -> int:
+    """Show what each undocumented limit would cost these models.
 
-    Raises:
-        TargetError: no such target, or its file is wrong.
-        UsageError: an answer that names no undocumented limit.
+    Each limit of Conv that the target marks '?' is tightened alone, from what the models
+    need down to 1, and the rewrites that keep it are planned. The table has the value that
+    the models need, the knee (the tightest value that adds at most a tenth of the cost), and
+    the tightest value; with -v every value, with the added multiply-accumulates, bytes and
+    convolutions.
+
+    Exit code 0; 2: a file cannot be read, or the target refuses a model already; the others
+    are shown.
     """
-    chosen = settings or ExploreSettings()
-    chip = Target.load(target).assuming(options.get("assume", ()))
-    fleet = gather(models, target, progress, **options)
-    limits = _open_limits(chip)
-    base = _Base(chip, fleet, chosen)
-    curves = []
-    for done, fact in enumerate(limits, 1):
-        curve = _curve(base, fact)
-        curves += [curve] if curve is not None else []
-        progress("tightening", done, len(limits))
-    macs = sum(layer.macs() * n for m in fleet.members for layer, n in m.layers.items())
-    count = sum(n for m in fleet.members for n in m.layers.values())
-    paths = tuple(member.path for member in fleet.members)
-    return Exploration(target, paths, fleet.left_out, macs, count, tuple(curves))
+    for path in reports:
+        if not path.endswith((".html", ".json")):
+            raise UsageError(f"--report {path}: unknown suffix", hint="give .html or .json")
+    shapes = parse_shapes(input_shape)
+    with screen.progress(quiet) as progress:
+        result = explore_limits(expand(models), target, progress, assume=assume, input_shape=shapes)
+    for path, reason in result.left_out.items():
+        screen.fail(reason if reason.startswith(path) else f"{path}: left out: {reason}")
+    for path in reports:
+        is_page = path.endswith(".html")
+        files.write(path, render_page(result) if is_page else result.as_json())
+    if output_format == "json":
+        click.echo(result.as_json(), nl=False)
+    elif result.models:
+        screen.show(_sections(result, verbose=verbose), no_color=no_color)
+    return 2 if result.left_out else 0
 
 
-def _open_limits(chip: Target) -> list[str]:
-    """The undocumented limits of Conv that are about numbers, or the bias."""
-    operator = chip.operator("Conv")
-    limits = operator.limits if operator is not None else {}
-    return [n for n, limit in limits.items() if not limit.known and FACTS[n].kind != "str"]
+_SUMMARY_LEGEND = (
+    "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
+    "refused: models that the tightest value refuses. -v shows every value, "
+    "--report FILE.html draws them."
+)
 
 
-class _Base:
-    """The fleet, and its cost while the limits are open."""
+def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
+    """Return a row for each limit; a table for each when verbose."""
+    if not verbose:
+        head: tuple[str, ...] = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
+        table = Table(head, list(map(_summary, result.curves)), range(1, len(head)))
+        return [Section(_totals(result), [table]), Section("", [_SUMMARY_LEGEND])]
+    sections = [Section(_totals(result))]
+    head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
+    for curve in result.curves:
+        rows = [
+            (
+                value_text(point.value), _percent(point.cost), _percent(point.share),
+                size(point.moved_bytes), f"{point.convolutions:+d}", str(point.rewritten),
+                str(point.refused), "knee" if point.value == curve.knee else "",
+            )
+            for point in curve.points
+        ]  # fmt: skip
+        title = f"{curve.limit}: the models need {curve.needs}"
+        sections.append(Section(title, [Table(head, rows, range(len(head) - 1))]))
+    return sections
 
-    def __init__(self, chip: Target, fleet: Fleet, settings: ExploreSettings) -> None:
-        self.chip, self.fleet, self.settings = chip, fleet, settings
-        planner = Planner(chip)
-        self.plans = {layer: planner.leaf(layer) for layer in fleet.layers}
-        self.facts = {
-            layer: {**of_window(layer.window()), "bias": layer.bias} for layer in fleet.layers
-        }
-        self.even = _is_even(chip)
-        self._planners: dict[tuple[str, int | bool], Planner] = {}
 
-    def sum(self, plans: dict[Layer, Plan]) -> float:
-        """The cost of the fleet in this form; layers without a plan are left out."""
-        return sum(
-            plans[layer].total * n
-            for member in self.fleet.members
-            for layer, n in member.layers.items()
-            if layer in plans
+def _totals(result: Exploration) -> str:
+    models, layers = count(len(result.models), "model"), count(result.convolutions, "convolution")
+    return f"{models}, {layers}, {quantity(result.macs)} MACs"
+
+
+def _summary(curve: Curve) -> tuple[str, ...]:
+    """Return the row of a limit: the needed value, the knee, and the tightest value."""
+    last = curve.points[-1]
+    knee = next((point for point in curve.points if point.value == curve.knee), None)
+    at_knee = ("none", "") if knee is None else (value_text(knee.value), _percent(knee.cost))
+    tightest = (value_text(last.value), _percent(last.cost), str(last.refused))
+    return (curve.limit, value_text(curve.needed[-1]), *at_knee, *tightest)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
+# The HTML page: a plot of each limit
+
+_WIDTH, _HEIGHT = 280, 120  # of a plot, in pixels
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 26  # margins of its axes
+_MIN_RANGE = 0.1  # smallest range of the axis of costs, or noise would look like growth
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
+body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
+  overflow-wrap:anywhere}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
+h2{font-size:1rem;margin:0}p{margin:.2rem 0}h1+p{margin-bottom:1.5rem}small{color:var(--faint)}
+svg{width:100%;height:auto}text{font:9px system-ui,sans-serif;fill:currentColor}
+.plots+h2{margin-top:1.5rem}
+.axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
+.dot{fill:var(--line)}.knee{fill:var(--knee)}.refused{fill:var(--bad)}
+"""
+
+
+def render_page(result: Exploration) -> str:
+    """Return the curves as an HTML page of small plots, which needs no network."""
+    plots = "\n".join(map(_plot, result.curves))
+    reasons = "".join(
+        f"<li>{escape(Path(path).as_posix())}: {escape(reason)}</li>"
+        for path, reason in result.left_out.items()
+    )
+    left_out = f"<h2>Left out</h2><ul>{reasons}</ul>" if reasons else ""
+    title = f"Undocumented limits of {escape(result.target)}"
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style>\n<main>\n<h1>{title}</h1>\n"
+        f"<p>{_totals(result)}. Each plot: the added cost of all models as one limit "
+        "tightens, the others left open. Orange: the knee, the tightest value that is still "
+        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
+        f"\n{left_out}\n</main></html>\n"
+    )
+
+
+def _plot(curve: Curve) -> str:
+    """Return the plot of the cost over the values, from loose to tight."""
+    top = max(_MIN_RANGE, *(point.cost for point in curve.points))
+    width, bottom = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _BOTTOM
+    line, marks = [], []
+    for i, point in enumerate(curve.points):
+        x = _LEFT + width * (i + 0.5) / len(curve.points)
+        y = _TOP + (bottom - _TOP) * (1 - point.cost / top)
+        value = value_text(point.value)
+        kind = "refused" if point.refused else "knee" if point.value == curve.knee else "dot"
+        text = (
+            f"{curve.fact} {value}: cost {_percent(point.cost)}, MACs {_percent(point.share)}, "
+            f"{point.convolutions:+d} convolutions, {point.moved_bytes} bytes moved, "
+            f"{point.rewritten} models rewritten, {point.refused} refused"
         )
-
-    def fitted(self, fact: str, value: int | bool, layer: Layer) -> Plan | None:
-        """The plan of a layer with one limit answered.
-
-        Where the target says the same of height and width, a plan for the width is that for
-        the height of the image turned around, which costs the same.
-        """
-        other = _fact_of_height(fact) if self.even else fact
-        key = (other, value)
-        if key not in self._planners:
-            answer = f"Conv.{other}={str(value).lower()}"
-            small = replace(DEFAULT, most_layers=self.settings.layers)
-            exact = self.chip.activations.accumulate == "int32"
-            chip = self.chip.assuming([answer])
-            self._planners[key] = Planner(chip, settings=small, exact_sums=exact)
-        planner, turned = self._planners[key], layer if other == fact else _transpose(layer)
-        assert planner.demand is not None
-        fits = planner.demand.fits(turned)
-        plan = planner.leaf(turned) if fits else planner.plan(turned)[0]
-        return None if plan is None else replace(plan, layer=layer)
-
-
-def _curve(base: _Base, fact: str) -> Curve | None:
-    """The cost for every value of a limit; None where no model has the fact."""
-    values = {lookup(facts, fact) for facts in base.facts.values()} - {None}
-    needed = sorted(value for value in values if isinstance(value, int))
-    if not needed:
-        return None
-    points = tuple(_point(base, fact, value) for value in _values(base, fact, needed))
-    cheap = [p for p in points if p.cost <= base.settings.knee and not p.refused]
-    knee = cheap[-1].value if cheap else None
-    return Curve(f"Conv.{fact}", fact, tuple(needed), points, knee)
-
-
-def _values(base: _Base, fact: str, needed: list[int]) -> list[int | bool]:
-    """Values from the largest that the models need down to 1, few where there are many."""
-    if FACTS[fact].kind == "bool":
-        return [True, False]
-    least = 0 if fact.startswith("pad") else 1
-    return _pick_evenly(sorted({*needed, *_halves(needed[-1], least)}), base.settings.points)
-
-
-def _halves(largest: int, least: int) -> Iterator[int]:
-    value = largest
-    while value > least:
-        yield value
-        value //= 2
-    yield least
-
-
-def _pick_evenly(values: list[int], count: int) -> list[int | bool]:
-    """Return so many of the values, from the largest down, with both ends."""
-    values = values[::-1]
-    if len(values) <= count:
-        return list(values)
-    step = (len(values) - 1) / (count - 1)
-    return [values[round(i * step)] for i in range(count)]
-
-
-def _point(base: _Base, fact: str, value: int | bool) -> Point:
-    plans = dict(base.plans)
-    for layer in base.plans:
-        if not _is_beyond(lookup(base.facts[layer], fact), value):
-            continue
-        plan = base.fitted(fact, value, layer)
-        if plan is None:
-            del plans[layer]
-        else:
-            plans[layer] = plan
-    changed = {layer for layer, plan in plans.items() if plan.proposal is not None}
-    added, sums, macs = Price(), 0, 0
-    for member in base.fleet.members:
-        macs += sum(layer.macs() * count for layer, count in member.layers.items())
-        for layer in changed & member.layers.keys():
-            count = member.layers[layer]
-            added = added.plus(plans[layer].price, count).plus(base.plans[layer].price, -count)
-            sums += plans[layer].sums * count
-    members = base.fleet.members
-    refused = sum(any(layer not in plans for layer in m.layers) for m in members)
-    rewritten = sum(not changed.isdisjoint(m.layers) for m in members)
-    unchanged = base.sum({layer: base.plans[layer] for layer in plans})
-    return Point(
-        value, rewritten, refused, added.macs, added.macs / max(1, macs), added.moved,
-        added.convolutions, sums, base.sum(plans) / unchanged - 1 if unchanged else 0.0,
-    )  # fmt: skip
-
-
-def _is_beyond(needed: object, value: int | bool) -> bool:
-    """Return whether a layer needs more than one value of the limit; all others stay."""
-    if isinstance(value, bool):
-        return needed is not value
-    return isinstance(needed, int) and needed > value
-
-
-_PADS_OF_HEIGHT = {"pad_left": "pad_top", "pad_right": "pad_bottom"}
-
-
-def _fact_of_height(fact: str) -> str:
-    """Return the fact of the height that corresponds to one of the width."""
-    return _PADS_OF_HEIGHT.get(fact) or (f"{fact[:-2]}_h" if fact.endswith("_w") else fact)
-
-
-def _is_even(chip: Target) -> bool:
-    """Return whether a target says the same of height and width."""
-    operator = chip.operator("Conv")
-    if operator is None or operator.require or operator.modes:
-        return False
-    texts = {name: limit.text() for name, limit in operator.limits.items()}
-    return all(texts.get(_fact_of_height(name)) == text for name, text in texts.items())
-
-
-def _transpose(layer: Layer) -> Layer:
-    return replace(
-        layer, source=(*layer.source[:2], *layer.extents[::-1]), pads=layer.pads[::-1],
-        weight=(*layer.weight[:2], *layer.kernel[::-1]), strides=layer.strides[::-1],
-        dilations=layer.dilations[::-1],
-    )  # fmt: skip
-
-
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Member:
-    """One model: its convolutions, those that are alike counted."""
-
-    path: str
-    layers: Counter[Layer]
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Models whose convolutions the target takes while its open limits stay open."""
-
-    members: tuple[Member, ...]
-    left_out: dict[str, str]  # path -> reason
-
-    @property
-    def layers(self) -> list[Layer]:
-        """Every layer, once."""
-        return list(dict.fromkeys(layer for m in self.members for layer in m.layers))
-
-
-def gather(models: Sequence[str], target: str, progress: Progress, **options: Any) -> Fleet:
-    """Legalize every model for a target, and note its convolutions.
-
-    Raises:
-        UsageError: a shape for an input that none of the models has.
-    """
-    members, left_out = [], {}
-    chosen = make_options({"verify": False, **options, "target": target})
-    given = FleetShapes(chosen.input_shape)
-    for done, path in enumerate(models, 1):
-        try:
-            legal = given.apply(partial(_legalized, path, chosen))
-            refused = _find_error(legal)
-            if refused:
-                left_out[path] = refused
-            else:
-                counts: Counter[Layer] = Counter()
-                for node in legal.plan.device:
-                    layer = layer_of(node)
-                    if not isinstance(layer, str):
-                        counts[layer] += 1
-                members.append(Member(path, counts))
-        except ModelError as error:
-            left_out[path] = str(error)
-        progress("reading", done, len(models))
-    given.check()
-    return Fleet(tuple(members), left_out)
-
-
-def _legalized(path: str, options: Options, shapes: Shapes) -> LegalModel:
-    return legalize(path, options.model_copy(update={"input_shape": shapes}))
-
-
-def _find_error(legal: LegalModel) -> str:
-    """Return the first error of a model, or ''."""
-    for finding in legal.findings.every:
-        if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
-            return f"{finding.code} {finding.node}: {finding.message}"
-    return ""
+        line.append(f"{x:.1f},{y:.1f}")
+        marks.append(
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{5 if kind == "knee" else 3}">'
+            f"<title>{escape(text)}</title></circle>"
+            f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{value}</text>'
+        )
+    knee = "no value is cheap" if curve.knee is None else f"knee at {value_text(curve.knee)}"
+    return (
+        f"<section><h2>{escape(curve.limit)}</h2><p>needed: {curve.needs}; {knee}</p>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(curve.limit)}">'
+        f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}"/>'
+        f'<text x="{_LEFT - 4}" y="{_TOP + 6}" text-anchor="end">{100 * top:+.0f} %</text>'
+        f'<text x="{_LEFT - 4}" y="{bottom}" text-anchor="end">0 %</text>'
+        f'<polyline class="line" points="{" ".join(line)}"/>{"".join(marks)}</svg></section>'
+    )

@@ -99,7 +99,7 @@ def _calibration(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
 ) -> str:
     """Return the samples that a conversion would assume; empty if there are none."""
-    from npuconv.calibration.builtin import choose_builtin
+    from npuconv.data.builtin import choose_builtin
     from npuconv.legalize.legal import legalize
 
     try:
