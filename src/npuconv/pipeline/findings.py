@@ -84,7 +84,7 @@ def of_calibration(
         kept=frozenset(end for group in from_source for end in group.outputs),
         samples=len(samples),
         is_normalized=is_normalized,
-        expected=legal.ctx.expected,
+        expected=legal.expected,
         rounded=state.weights,
         first=first,
         trials=trials,
