@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npuconv.config import Options
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from npuconv.legalize.legal import LIMIT_UNKNOWN, LegalModel, legalize
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import Phase

@@ -14,18 +14,18 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
-from npuconv.diagnostics import Finding
 from npuconv.emit.emission import Emission
+from npuconv.emit.emit import form_findings
+from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.legal import legalize
 from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.partition import Plan, make_plan
-from npuconv.pipeline.findings import of_form
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
@@ -49,12 +49,12 @@ def read(proto: onnx.ModelProto) -> Model:
 
 
 class Passes:
-    """Device, log, annotations and emission of the passes that a test runs."""
+    """TargetDevice, log, annotations and emission of the passes that a test runs."""
 
     def __init__(
         self, target: Target | None = None, options: Options | None = None, *, measures: bool = True
     ) -> None:
-        self.device = Device(target or builtin(), options or Options())
+        self.device = TargetDevice(target or builtin(), options or Options())
         self.log = Log(measures)
         self.annotations = Annotations()
         self.emission = Emission(Plan())
@@ -148,7 +148,7 @@ def findings(
         return [f for f in calibrated(proto, **options) if f.code == code]
     if rule.at == "form":
         legal = legalize(proto, Options(**{"format": "tflite", **options}))
-        return [finding for finding in of_form(legal) if finding.code == code]
+        return [finding for finding in form_findings(legal) if finding.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
     if rule.at == "planned":
         ctx.plan = make_plan(ctx.model, chip, set())

@@ -15,7 +15,7 @@ from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
 from npuconv.legalize.annotations import Splits
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
@@ -49,7 +49,7 @@ def in_integers(opened: Opened) -> Opened:
         return opened
     plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
     options = Options()  # these passes ask for the format alone
-    device, log = Device(Target.load(options.target), options), Log(measures=False)
+    device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
     emission = Emission(plan, splits=Splits(parts=parts))
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
         _, emission = manager.run_pass(model, item, device, log, emission)

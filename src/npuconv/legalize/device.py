@@ -1,4 +1,4 @@
-"""Device: the questions of passes about what a target takes, with the options of the run."""
+"""Questions of passes about the target: which nodes it takes, and at what cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv.config import Options
-from npuconv.facts import Facts
 from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.model import query
 from npuconv.model.conv import Window
@@ -16,6 +15,7 @@ from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
 from npuconv.partition.costs import Cost, Form
 from npuconv.target import Target
+from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.planner import Planner
@@ -24,7 +24,7 @@ INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arith
 
 
 @dataclass(frozen=True)
-class Device:
+class TargetDevice:
     """A target and the options of a run.
 
     Attributes:

@@ -13,11 +13,11 @@ import onnx
 from npuconv import executor
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
+from npuconv.findings import Finding, Severity, Status, sort_key
 from npuconv.legalize import keep_float, manager, selection
 from npuconv.legalize.annotations import Annotations, Splits
-from npuconv.legalize.device import INTEGER_FORMS, Device
+from npuconv.legalize.device import INTEGER_FORMS, TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.rule_codes import check_codes
@@ -46,7 +46,7 @@ class LegalModel:
     """A legalized model, the placement of its nodes, and the findings of all rules."""
 
     model: Model  # the graph; steps that change it return a new plan with it
-    device: Device  # target, options of the run with those for this model, nodes that stay float
+    device: TargetDevice  # target, options with those for this model, nodes that stay float
     source: SourceModel  # the model as it came
     log: Log  # rewrites and refusals of the passes
     findings: Findings  # of all rules so far
@@ -306,7 +306,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     validate.check_tensor_sizes(model)
     validate.check_types(model)
     info.record_nodes(model)
-    device = Device(target, options, keep_float.find(model, options.keep_float, target))
+    device = TargetDevice(target, options, keep_float.find(model, options.keep_float, target))
     findings = Findings(options, selection.listed_in(options, name, target.name))
     return LegalModel(model, device, info, Log(options.verify), findings), contradiction
 

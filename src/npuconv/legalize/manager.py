@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from npuconv.errors import InternalError, bugs_in
 from npuconv.legalize import measure as measuring
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import shapes, validate
@@ -40,7 +40,7 @@ def order(phase: Phase) -> list[Pass]:
 def run_phase(
     model: Model,
     phase: Phase,
-    device: Device,
+    device: TargetDevice,
     log: Log,
     state: State,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
@@ -74,13 +74,15 @@ def run_phase(
     raise InternalError("the passes never come to rest", where=f"phase {phase}")
 
 
-def run_pass(model: Model, item: Pass, device: Device, log: Log, state: State) -> tuple[int, State]:
+def run_pass(
+    model: Model, item: Pass, device: TargetDevice, log: Log, state: State
+) -> tuple[int, State]:
     """Run one pass once; return how often it fired, and the new state."""
     result = apply(model, item, device, log, annotations=state, emission=state)
     return result if isinstance(result, tuple) else (int(result), state)
 
 
-def apply(model: Model, item: Pass, device: Device, log: Log, **inputs: Any) -> Any:
+def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: Any) -> Any:
     """Run one pass once with inputs by name; sweep, verify and measure its changes.
 
     Returns:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from npuconv.diagnostics import Finding, Severity
+from npuconv.findings import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model

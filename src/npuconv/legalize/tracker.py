@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
-from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.log import RefusalRecord, RewriteRecord
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext

@@ -13,6 +13,7 @@ from functools import partial
 
 import onnx
 
+from npuconv.data import Feed, Samples
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.tools.conv_forms import with_channels
@@ -27,7 +28,6 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
-from npuconv.samples import Feed, Samples
 from npuconv.timings import Step
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -28,7 +28,7 @@ _LOWEST = -128
 
 
 @model_pass(Phase.QUANTIZE)
-def drop_saturated(model: Model, device: Device, emission: Emission) -> tuple[int, Emission]:
+def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tuple[int, Emission]:
     if not emission.encodings:
         return 0, emission
     plan, fired, removed = emission.plan, 0, set[int]()
@@ -81,7 +81,7 @@ def _separates_device_nodes(plan: Plan, node: Node) -> bool:
     return place[id(node)] != "device" and follows and precedes
 
 
-def _drop_upper_bound(device: Device, plan: Plan, node: Node, *, plain: bool) -> int:
+def _drop_upper_bound(device: TargetDevice, plan: Plan, node: Node, *, plain: bool) -> int:
     """Make a Clip a Relu if the device takes that; drop a bound that needs several scales."""
     producer = query.producer(node.inputs[0])
     after_conv = producer is not None and plan.on_device(producer)

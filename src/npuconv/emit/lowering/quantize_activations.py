@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(
-    model: Model, device: Device, emission: Emission
+    model: Model, device: TargetDevice, emission: Emission
 ) -> int | tuple[int, Emission]:
     plan, encodings, stored = emission.plan, emission.encodings, dict(emission.stored)
     if not encodings:
@@ -137,7 +137,9 @@ def _quantize_input(
     return 1
 
 
-def _quantize_constant(model: Model, device: Device, node: Node, index: int, reach: Doubles) -> int:
+def _quantize_constant(
+    model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
+) -> int:
     """Round a constant that is added or multiplied, within its reach."""
     import numpy as np
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
-def quantize_weights(model: Model, device: Device, emission: Emission) -> tuple[int, Emission]:
+def quantize_weights(
+    model: Model, device: TargetDevice, emission: Emission
+) -> tuple[int, Emission]:
     from npuconv.arithmetic.layer import bias_scales
 
     fired, notes = 0, dict(emission.notes)
@@ -56,7 +58,7 @@ def quantize_weights(model: Model, device: Device, emission: Emission) -> tuple[
 
 
 def _encode(
-    device: Device,
+    device: TargetDevice,
     emission: Emission,
     conv: Node,
     weight: np.ndarray,

@@ -14,7 +14,7 @@ from typing import Any
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.errors import InternalError
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -25,7 +25,9 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def split_accumulated(model: Model, device: Device, emission: Emission) -> tuple[int, Emission]:
+def split_accumulated(
+    model: Model, device: TargetDevice, emission: Emission
+) -> tuple[int, Emission]:
     split, notes = emission.splits.parts, dict(emission.notes)
     convs = [c for c in emission.plan.device if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
@@ -37,7 +37,7 @@ _EXPANDING = frozenset(
 
 
 @model_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
-def fold_constants(model: Model, device: Device, log: Log) -> int:
+def fold_constants(model: Model, device: TargetDevice, log: Log) -> int:
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.
     fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
@@ -113,7 +113,7 @@ def _as_cast(model: Model, node: Node) -> int:
     return 1
 
 
-def _foldable(model: Model, device: Device, log: Log) -> list[Node]:
+def _foldable(model: Model, device: TargetDevice, log: Log) -> list[Node]:
     """Return nodes that read constants, or each other, in topological order."""
     computed: set[int] = set()
     foldable: list[Node] = []

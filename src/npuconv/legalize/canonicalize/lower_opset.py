@@ -7,14 +7,14 @@ runtimes load the result. If one does not, it is named and the opset stays.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))
-def lower_opset(model: Model, device: Device, log: Log) -> int:
+def lower_opset(model: Model, device: TargetDevice, log: Log) -> int:
     from npuconv.legalize.tools import opset as _opset
 
     target = device.options.opset

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -36,12 +36,12 @@ _MOVING = _SHAPING | {"Transpose", "Gather"}
 
 
 @model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
-def rewrite_shuffle_as_gather(model: Model, device: Device, log: Log) -> int:
+def rewrite_shuffle_as_gather(model: Model, device: TargetDevice, log: Log) -> int:
     starts = model.nodes("Reshape", "Unsqueeze")
     return sum(_rewrite(model, device, log, node) for node in starts if len(node.outputs))
 
 
-def _rewrite(model: Model, device: Device, log: Log, start: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, start: Node) -> int:
     shuffle = _shuffle(model, start)
     if shuffle is None:
         return 0

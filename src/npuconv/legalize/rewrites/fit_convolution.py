@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer, of_window
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -62,7 +62,7 @@ _SHOWN = 4  # forms that the report compares
     infers=True,
 )
 def fit_convolution(
-    model: Model, device: Device, log: Log, annotations: Annotations
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
     if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
         return 0, annotations
@@ -81,7 +81,7 @@ def fit_convolution(
     return fired, replace(annotations, splits=splits)
 
 
-def _fit(model: Model, device: Device, log: Log, node: Node) -> Builder | None:
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | None:
     """Write the layer of a node as its plan; return the builder, None if nothing changes."""
     from npuconv.legalize.fitting.planner import write
 
@@ -104,7 +104,7 @@ def _fit(model: Model, device: Device, log: Log, node: Node) -> Builder | None:
 
 
 def planned(
-    model: Model, device: Device, log: Log, node: Node, layer: Layer | str
+    model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str
 ) -> tuple[Plan, Search] | None:
     """Plan the layer of a node; where there is no layer or no plan, note why."""
     if isinstance(layer, str):
@@ -154,7 +154,7 @@ def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
     return tuple(forms.values())[:_SHOWN]
 
 
-def _note(device: Device, plan: Plan, search: Search) -> str:
+def _note(device: TargetDevice, plan: Plan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
     demand = device.planner.demand
     assert demand is not None

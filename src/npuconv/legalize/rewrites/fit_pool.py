@@ -19,7 +19,7 @@ known. ``--no-fit`` leaves all alone.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -44,7 +44,7 @@ _AROUND = {
     after=("fold-pad", "resolve-auto-pad", "rewrite-average-pool-as-conv"),
     infers=True,
 )
-def fit_pool(model: Model, device: Device, log: Log) -> int:
+def fit_pool(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13 or not device.options.fit:
         return 0
     return sum(
@@ -52,7 +52,7 @@ def fit_pool(model: Model, device: Device, log: Log) -> int:
     )
 
 
-def _fit(model: Model, device: Device, log: Log, node: Node) -> int:
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     from npuconv.legalize.fitting.planner import write
 
     operator = device.target.operator(node.op)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
@@ -20,7 +20,7 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
-def fold_pad(model: Model, device: Device, log: Log) -> int:
+def fold_pad(model: Model, device: TargetDevice, log: Log) -> int:
     fired = 0
     for node in model.nodes("Pad"):
         amounts = _spatial(model, log, node)
@@ -54,7 +54,9 @@ def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:
     return amounts[2:]
 
 
-def _fold(model: Model, device: Device, log: Log, node: Node, reader: Node, amounts: Pairs) -> int:
+def _fold(
+    model: Model, device: TargetDevice, log: Log, node: Node, reader: Node, amounts: Pairs
+) -> int:
     reason = pad_obstacle(node, reader, amounts)
     if reason:
         log.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
@@ -38,7 +38,7 @@ _KNOWN = (
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_activation(model: Model, device: Device, log: Log) -> int:
+def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
     wholes = [whole for whole in _KNOWN if device.target.operator(whole.op) is not None]
     if device.options.format == "tflite" and model.nodes("Erf"):
         wholes.append(SpelledOperator("Gelu", 20))
@@ -50,7 +50,12 @@ def fuse_activation(model: Model, device: Device, log: Log) -> int:
 
 
 def _fuse(
-    model: Model, device: Device, log: Log, node: Node, place: Places, wholes: list[SpelledOperator]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    node: Node,
+    place: Places,
+    wholes: list[SpelledOperator],
 ) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
         match = next((whole for whole in wholes if _is_same(region, source, whole)), None)

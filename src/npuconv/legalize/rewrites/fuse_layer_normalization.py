@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
@@ -34,7 +34,7 @@ _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the ot
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_layer_normalization(model: Model, device: Device, log: Log) -> int:
+def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> int:
     if device.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
     place, fused, count = places(model), set[int](), 0
@@ -45,7 +45,7 @@ def fuse_layer_normalization(model: Model, device: Device, log: Log) -> int:
 
 
 def _fuse(
-    model: Model, device: Device, log: Log, node: Node, place: Places, fused: set[int]
+    model: Model, device: TargetDevice, log: Log, node: Node, place: Places, fused: set[int]
 ) -> int:
     """Write the normalization that ends in a node; its nodes are ``seen`` then."""
     for region, source in growing(node, place, _is_member, _LONGEST):

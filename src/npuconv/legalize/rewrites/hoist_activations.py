@@ -8,7 +8,7 @@ for each input of a Concat.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -34,7 +34,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
     Phase.LEGALIZE,
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
 )
-def hoist_activations(model: Model, device: Device, log: Log) -> int:
+def hoist_activations(model: Model, device: TargetDevice, log: Log) -> int:
     fused = device.target.fused_activations
     names_of_target = fused.values if fused.known else fused.assume
     names = [name for name in ACTIVATIONS if name in names_of_target]

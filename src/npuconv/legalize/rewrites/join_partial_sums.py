@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.legalize.annotations import Annotations, Splits
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -22,7 +22,7 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.ACCUMULATE)
 def join_partial_sums(
-    model: Model, device: Device, log: Log, annotations: Annotations
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
     if not device.accumulates:
         return 0, annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
@@ -41,13 +41,13 @@ _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
-def remove_3d_axis(model: Model, device: Device, log: Log) -> int:
+def remove_3d_axis(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
     return sum(_remove(model, device, log, node) for node in model.nodes(*query.CONVOLUTIONS))
 
 
-def _remove(model: Model, device: Device, log: Log, node: Node) -> int:
+def _remove(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     rank = query.rank(query.input_of(node, 1))
     if rank is not None and rank <= MAX_AXES + 2:
         return 0  # nearly all; the rest takes longer

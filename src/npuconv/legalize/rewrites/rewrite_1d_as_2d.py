@@ -8,7 +8,7 @@ transposed ones; pools where a neighbour is rewritten.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
@@ -32,7 +32,7 @@ _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding"
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
-def rewrite_1d_as_2d(model: Model, device: Device, log: Log) -> int:
+def rewrite_1d_as_2d(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
     convs = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_one_dimensional(n)]
@@ -51,7 +51,7 @@ def _is_one_dimensional(node: Node) -> bool:
     return win is not None and win.axes == 1 and win.kernel is not None
 
 
-def _is_refused(device: Device, node: Node) -> bool:
+def _is_refused(device: TargetDevice, node: Node) -> bool:
     win = window(node)
     if win is None or device.target.operator("Conv") is None:
         return False

@@ -9,7 +9,7 @@ device it would be no cheaper, and rounded once more. ``--no-offload`` leaves al
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
@@ -21,11 +21,11 @@ RANKS = (3, 4)
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-batchnorm-as-conv",), infers=True)
-def rewrite_affine_as_conv(model: Model, device: Device, log: Log) -> int:
+def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     return sum(_rewrite(model, device, log, node) for node in model.nodes(*TWO_SIDED))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     # One that went with the node before it has no outputs any more.
     if not len(node.outputs) or not device.offloads(node):
         return 0

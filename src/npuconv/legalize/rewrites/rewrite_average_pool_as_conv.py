@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -36,11 +36,11 @@ _UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 
 @model_pass(Phase.LEGALIZE, after=("fold-pad", "resolve-auto-pad"), infers=True)
-def rewrite_average_pool_as_conv(model: Model, device: Device, log: Log) -> int:
+def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     return sum(_rewrite(model, device, log, node) for node in model.nodes("AveragePool", GLOBAL))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if not device.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
     form = _convolution(model, device, node)
@@ -55,7 +55,7 @@ def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
     return 1
 
 
-def _convolution(model: Model, device: Device, node: Node) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:
     import numpy as np
 
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])

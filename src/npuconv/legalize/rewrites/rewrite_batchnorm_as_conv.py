@@ -9,7 +9,7 @@ it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
@@ -18,11 +18,11 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_batchnorm_as_conv(model: Model, device: Device, log: Log) -> int:
+def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     return sum(_rewrite(model, device, log, node) for node in model.nodes("BatchNormalization"))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     # One that went with a BatchNormalization before it has no outputs any more.
     if not len(node.outputs) or not device.offloads(node):
         return 0

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
@@ -95,7 +95,7 @@ class Candidate:
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "rewrite-1d-as-2d"), infers=True)
-def rewrite_conv_transpose_as_conv(model: Model, device: Device, log: Log) -> int:
+def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     """Turn transposed convolutions into plain ones.
 
     With stride 1 the kernel is turned around and the pads become ``e - 1 - pad``. With a
@@ -116,7 +116,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: Device, log: Log) -> in
     return sum(_rewrite(model, device, log, node) for node in model.nodes("ConvTranspose"))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     win = window(node)
     reason = _obstacle(node, win)
     if reason or win is None:

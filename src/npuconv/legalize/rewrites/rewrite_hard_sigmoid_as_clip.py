@@ -9,7 +9,7 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 from __future__ import annotations
 
 from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import feeding_convolution, fuse_constants
@@ -21,7 +21,7 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.LEGALIZE, after=("fuse-activation", "rewrite-matmul-as-conv"))
 def rewrite_hard_sigmoid_as_clip(
-    model: Model, device: Device, log: Log, annotations: Annotations
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
 ) -> tuple[int, Annotations]:
     import numpy as np
 

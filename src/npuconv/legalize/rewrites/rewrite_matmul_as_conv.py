@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -47,11 +47,11 @@ class Product:
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_matmul_as_conv(model: Model, device: Device, log: Log) -> int:
+def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     return sum(_rewrite(model, device, log, node) for node in model.nodes("Gemm", "MatMul"))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
     if len(constants) != 1 or not device.offloads(node, listed=True):
         return 0
@@ -126,7 +126,7 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
     return tuple(sorted((rows_as_batch, rows_as_width), key=lambda layout: layout.transposes))
 
 
-def _convolution(model: Model, device: Device, product: Product) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
     import numpy as np
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
         "rewrite-conv-transpose-as-conv",
     ),
 )
-def split_grouped_convolution(model: Model, device: Device, log: Log) -> int:
+def split_grouped_convolution(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
     return sum(_rewrite(model, device, log, node) for node in model.nodes("Conv"))
 
 
-def _rewrite(model: Model, device: Device, log: Log, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if int(query.attribute(node, "group", 1)) < 2:
         return 0
     win = window(node)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
@@ -28,13 +28,13 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
-def split_pad(model: Model, device: Device, log: Log) -> int:
+def split_pad(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < OPSET:
         return 0
     return sum(_split(model, device, log, node) for node in model.nodes("Pad"))
 
 
-def _split(model: Model, device: Device, log: Log, node: Node) -> int:
+def _split(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])
     if amounts is None or (dims is not None and len(dims) != len(amounts)):
@@ -94,7 +94,7 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
 
 def _repeat(
     model: Model,
-    device: Device,
+    device: TargetDevice,
     log: Log,
     node: Node,
     amounts: Pairs,

@@ -8,7 +8,7 @@ front.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import reshape
@@ -25,7 +25,7 @@ _OTHERS = {
 
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
-def write_as_listed(model: Model, device: Device, log: Log) -> int:
+def write_as_listed(model: Model, device: TargetDevice, log: Log) -> int:
     replacements = {
         op: successor
         for op, successor in _OTHERS.items()

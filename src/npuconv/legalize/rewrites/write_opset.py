@@ -8,7 +8,7 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
@@ -16,7 +16,7 @@ from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def write_opset(model: Model, device: Device, log: Log) -> int:
+def write_opset(model: Model, device: TargetDevice, log: Log) -> int:
     from npuconv.legalize.tools import opset as _opset
 
     if not OLDEST_OPSET <= model.opset < device.options.opset:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.annotations import Annotations
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools.conv_forms import (
@@ -268,7 +268,7 @@ def _two_sided_link(node: Node) -> Link | str | None:
     return Link(node, source, factor, offset)
 
 
-def rewrite_chain(model: Model, device: Device, log: Log, link: Link) -> int:
+def rewrite_chain(model: Model, device: TargetDevice, log: Log, link: Link) -> int:
     """Turn the longest chain around a link into one depthwise convolution.
 
     Returns:
@@ -289,7 +289,7 @@ def rewrite_chain(model: Model, device: Device, log: Log, link: Link) -> int:
     return 1
 
 
-def _chain(model: Model, device: Device, link: Link) -> list[Link]:
+def _chain(model: Model, device: TargetDevice, link: Link) -> list[Link]:
     """Return the longest chain with this link whose inner tensors have one consumer each."""
     links = [link]
     while query.sole_consumer(model, links[0].source) is not None:
@@ -305,7 +305,7 @@ def _chain(model: Model, device: Device, link: Link) -> list[Link]:
         links.append(behind)
 
 
-def _adjacent_link(model: Model, device: Device, node: Node | None) -> Link | None:
+def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
@@ -313,7 +313,7 @@ def _adjacent_link(model: Model, device: Device, node: Node | None) -> Link | No
     return joined if isinstance(joined, Link) else None
 
 
-def _convolution(model: Model, device: Device, links: list[Link]) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, links: list[Link]) -> ConvForm | str:
     import numpy as np
 
     source = links[0].source

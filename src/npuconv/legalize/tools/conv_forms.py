@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
@@ -22,7 +22,7 @@ Dims = tuple[int | str | None, ...]
 MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
 
 
-def refuses_rank(device: Device, win: Window) -> bool:
+def refuses_rank(device: TargetDevice, win: Window) -> bool:
     """Return whether a known limit of the target's Conv excludes the rank of this one."""
     conv = device.target.operator("Conv")
     if conv is None or win.axes is None:
@@ -31,7 +31,7 @@ def refuses_rank(device: Device, win: Window) -> bool:
     return rank is not None and rank.allows(win.axes + 2, {}) is False
 
 
-def refuses_group(device: Device, win: Window) -> bool:
+def refuses_group(device: TargetDevice, win: Window) -> bool:
     """Return whether the target refuses the groups of a convolution.
 
     Where it has no Split or no Concat, it also refuses groups whose limits one group would keep.
@@ -49,7 +49,7 @@ def refuses_group(device: Device, win: Window) -> bool:
     return bool(device.objections(win)) and not device.objections(_dense(win))
 
 
-def divides_channels(device: Device, win: Window) -> bool:
+def divides_channels(device: TargetDevice, win: Window) -> bool:
     """Return whether the device splits the channels that a convolution reads, and joins others."""
     split, concat = (device.target.operator(op) for op in ("Split", "Concat"))
     facts = {"rank": (win.axes or 0) + 2, "axis": 1}
@@ -65,7 +65,7 @@ def constants_obstacle(node: Node) -> str:
     return ""
 
 
-def objections(device: Device, win: Window) -> list[str]:
+def objections(device: TargetDevice, win: Window) -> list[str]:
     """Return the objections to a convolution that rewriting its groups does not remove."""
     if win.group < 2 or not refuses_group(device, win):
         return device.lasting_objections(win)
@@ -73,7 +73,7 @@ def objections(device: Device, win: Window) -> list[str]:
     return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
 
 
-def group_forms(device: Device, win: Window) -> list[Form]:
+def group_forms(device: TargetDevice, win: Window) -> list[Form]:
     """Return the forms split (a convolution for each group) and dense (one over all channels).
 
     Each has its cost and the first objection of the target.
@@ -215,7 +215,7 @@ def _extent(
 
 
 def obstacle(
-    model: Model, device: Device, layout: Layout, win: Window, *, fits: bool = False
+    model: Model, device: TargetDevice, layout: Layout, win: Window, *, fits: bool = False
 ) -> str:
     """Return why this convolution is not possible, or ''.
 

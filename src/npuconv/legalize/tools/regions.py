@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.model import edit, facts, query
 from npuconv.model.core import Model
@@ -60,7 +60,7 @@ def values(node: Node) -> list[Tensor]:
 
 def write(
     model: Model,
-    device: Device,
+    device: TargetDevice,
     log: Log,
     region: Sequence[Node],
     inputs: Sequence[Tensor],
@@ -95,7 +95,11 @@ def write(
 
 
 def _obstacle(
-    model: Model, device: Device, region: Sequence[Node], source: Tensor, whole: SpelledOperator
+    model: Model,
+    device: TargetDevice,
+    region: Sequence[Node],
+    source: Tensor,
+    whole: SpelledOperator,
 ) -> str:
     """Return why a region cannot become the operator, or ''."""
     inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.annotations import Splits
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import between
 from npuconv.legalize.registry import Phase, model_pass
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))
 def align_input(
     model: Model,
-    device: Device,
+    device: TargetDevice,
     log: Log,
     splits: Splits,
     plan: Plan,
@@ -60,7 +60,7 @@ def shifted_tensor(splits: Splits, plan: Plan, conv: Node) -> Tensor:
 
 def _align(
     model: Model,
-    device: Device,
+    device: TargetDevice,
     log: Log,
     splits: Splits,
     plan: Plan,

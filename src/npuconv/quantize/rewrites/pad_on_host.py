@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from npuconv.legalize.annotations import Splits
-from npuconv.legalize.device import Device
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -33,7 +33,12 @@ OPSET = 11  # from here on the amounts of a Pad are an input
 
 @model_pass(Phase.HOST_PREP)
 def pad_on_host(
-    model: Model, device: Device, log: Log, splits: Splits, plan: Plan, tensors: Collection[str]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    splits: Splits,
+    plan: Plan,
+    tensors: Collection[str],
 ) -> int:
     if model.opset < OPSET:
         return 0
@@ -64,7 +69,7 @@ def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
 
 
 def _pad(
-    model: Model, device: Device, log: Log, splits: Splits, plan: Plan, convs: list[Node]
+    model: Model, device: TargetDevice, log: Log, splits: Splits, plan: Plan, convs: list[Node]
 ) -> int:
     convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
     if not convs:
