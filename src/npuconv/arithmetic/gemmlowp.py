@@ -77,6 +77,11 @@ def of_factors(factors: NDArray[np.float64]) -> Multipliers:
     return Multipliers(np.where(tiny, 0, found), np.where(tiny, 0, exponents))
 
 
+def nearest(factors: ArrayLike) -> Multipliers:
+    """Return the multipliers of factors; beyond the largest all but 0 saturates, as with it."""
+    return of_factors(np.minimum(np.asarray(factors, np.float64), LARGEST_FACTOR))
+
+
 def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> NDArray[Any]:
     """Requantize accumulators with two roundings, saturated.
 

@@ -18,11 +18,12 @@ from onnx import numpy_helper
 from npuconv import executor, files
 from npuconv.arithmetic import device, gemmlowp
 from npuconv.arithmetic.encoding import quantize
+from npuconv.arithmetic.rescaling import Rescaling
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
 from npuconv.emit.accumulated import with_layers
-from npuconv.emit.int8_operators import attributes_of
+from npuconv.emit.int8_operators import Int8Operator, attributes_of, listed_operators
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
-from npuconv.evaluate.device_operators import DeviceOperator, device_operators, rescaling
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
@@ -118,7 +119,7 @@ def vectors(
     return Vectors({**manifest, **{kind: rows[kind] for kind in kinds}}, folder)
 
 
-def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | DeviceOperator]:
+def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | Int8Operator]:
     """Return the convolutions, then the operators of the device, whose names match the pattern."""
     convolutions = list(device_layers(opened.proto))
     if not convolutions:
@@ -126,9 +127,8 @@ def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | De
             f"{opened.name}: has no int8 convolution with constant scales",
             hint="npuconv convert writes one with --format qoperator or qdq",
         )
-    # TFLite's kernels add and multiply in another arithmetic than ``DeviceOperator``.
     gemmlowp_device = chip.activations.requantize.kind == "gemmlowp"
-    operators = () if gemmlowp_device else device_operators(opened.proto, chip)
+    operators = () if gemmlowp_device else listed_operators(opened.proto, chip)
     steps = [step for step in (*convolutions, *operators) if matches(step.name, pattern)]
     if not steps:
         raise UsageError(f"no layer is called {pattern!r}; the first is {convolutions[0].name!r}")
@@ -147,7 +147,7 @@ def target_of(opened: Opened, name: str | None) -> Target:
 
 
 def _run(
-    opened: Opened, steps: Sequence[DeviceLayer | DeviceOperator], samples: Samples
+    opened: Opened, steps: Sequence[DeviceLayer | Int8Operator], samples: Samples
 ) -> dict[str, Array]:
     """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
@@ -213,11 +213,16 @@ def _write_layer(
     }
 
 
+def rescaling(how: Requantize) -> Rescaling:
+    """Return the requantization of a target file."""
+    return Rescaling(how.kind, how.multiplier_bits, how.max_shift, how.rounding)
+
+
 def _write_operator(
-    operator: DeviceOperator, file: Path, values: Mapping[str, Array], how: Requantize
+    operator: Int8Operator, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
-    y = operator.run(inputs, rescaling(how))
+    y = operator.compute([WholeArray.of(x) for x in inputs], rescaling(how)).values.astype(np.int8)
     arrays = {f"x{k}": x for k, x in enumerate(inputs)} | {"y": y}
     data = npz(arrays)
     files.write(file, data)

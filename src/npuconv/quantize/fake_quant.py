@@ -19,8 +19,8 @@ from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.ops.operator import values_of
 from npuconv.partition import Plan
-from npuconv.partition.operators import values_of
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.samples import Feed
 

@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
-from npuconv.arithmetic.operators import shifted
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, full_range
 from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
 
@@ -61,7 +60,7 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
         zero = carriers.shared(np.float32(layer.x_zero))
         source = carriers.step("Sub", [source, zero], f"{result}/centred")
     total = _accumulate(carriers, layer, source, result, parts)
-    rounded = _REQUANTIZE[carriers.requantize](carriers, layer, total, result)
+    rounded = _REQUANTIZE[carriers.rescaling.kind](carriers, layer, total, result)
     if last:
         rounded = carriers.step("Transpose", [rounded], f"{result}/last", perm=TO_LAST)
     store(carriers, rounded, result, layer.y_zero, layer.y_dtype)
@@ -89,7 +88,7 @@ def _by_shift(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result:
     """Multiply by an integer, shift right."""
     whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
     factor = layer.factors.reshape(layer.column)
-    last = shifted([(WholeNode(carriers, whole, result), factor)], carriers.rescaling).name
+    last = carriers.rescaling.rescaled((WholeNode(carriers, whole, result), factor)).name
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 
@@ -110,7 +109,7 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None
         return None
     channels = weight.shape[0]
     scales = (x_scale, np.broadcast_to(w_scale, channels), y_scale)
-    gemmlowp_device = carriers.requantize == "gemmlowp"
+    gemmlowp_device = carriers.rescaling.kind == "gemmlowp"
     point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
     offsets = np.zeros(channels) if bias is None else bias
     return _IntegerLayer(

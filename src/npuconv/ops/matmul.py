@@ -1,0 +1,33 @@
+"""MatMul of two activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
+from npuconv.arithmetic.whole import W
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+
+
+def _is_defined(node: Node) -> bool:
+    return len(values_of(node)) == 2
+
+
+def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
+    """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy``."""
+    (a, b), (a_at, b_at, y_at) = values, scales
+    factor = how.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
+    return y_at.stored(how.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
+
+
+register(
+    Operator(
+        name="MatMul",
+        data=None,
+        is_defined=_is_defined,
+        kernel=_kernel,
+        integer_form="QLinearMatMul",
+        in_tflite=always,
+    )
+)
