@@ -1,4 +1,4 @@
-"""Add and Sub of two tensors, whose shapes broadcast."""
+"""Add, Sub and Sum, whose shapes broadcast."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale
 from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 
 _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
@@ -50,9 +51,17 @@ def _tflite_kernel(sign: int) -> Kernel:
     return add
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    parts = dict.fromkeys(range(len(at.inputs)), at.dy)
+    if at.op == "Sub":
+        parts[1] = tape.add("Neg", at.dy)
+    return by_input(tape, at, parts)
+
+
 register(
     Operator(
         name="Add",
+        adjoint=_adjoint,
         data=None,
         is_defined=is_binary,
         function=lambda a, b, **_: np.add(a, b),
@@ -63,6 +72,7 @@ register(
     ),
     Operator(
         name="Sub",
+        adjoint=_adjoint,
         data=None,
         is_defined=is_binary,
         function=lambda a, b, **_: np.subtract(a, b),
@@ -70,4 +80,5 @@ register(
         in_tflite=always,
         tflite_kernel=_tflite_kernel(-1),
     ),
+    Operator(name="Sum", data=None, adjoint=_adjoint),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from npuconv.arithmetic.whole import Integers, W, Whole, spatial, window_sums
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
 
 
 def _is_defined(node: Node) -> bool:
@@ -59,9 +61,23 @@ def _tflite_kernel(
     return total.plus(total.sign().times(cells // 2)).over(cells).clipped(LOWEST, HIGHEST)
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Spread each value over its window; pads count as in ``count_include_pad``."""
+    shape, kernel = at.shape(), at.attributes["kernel_shape"]
+    strides = at.attributes.get("strides", [1] * len(kernel))
+    pads = at.attributes.get("pads", [0, 0] * len(kernel))
+    share = np.full((shape[1], 1, *kernel), 1 / math.prod(kernel))
+    padding = cells_behind(at, strides, kernel, pads)
+    if min(padding) < 0:
+        return {}
+    attributes = {"strides": strides, "pads": pads, "group": shape[1], "output_padding": padding}
+    return {0: tape.add("ConvTranspose", at.dy, tape.constant(share), **attributes)}
+
+
 register(
     Operator(
         name="AveragePool",
+        adjoint=_adjoint,
         is_defined=_is_defined,
         kernel=_kernel,
         integer_form="QLinearAveragePool",

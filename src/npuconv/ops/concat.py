@@ -9,6 +9,7 @@ from npuconv.arithmetic.whole import W
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+from npuconv.ops.tape import Gradients, Tape, Visit, sliced
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -38,9 +39,18 @@ def _kernel(
     return first.beside(others, int(attributes.get("axis", 1)))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    axis, start, gradients = at.attributes["axis"], 0, {}
+    for k in range(len(at.inputs)):
+        stop = start + at.shape(k)[axis]
+        gradients[k], start = sliced(tape, at.dy, {axis: (start, stop)}), stop
+    return gradients
+
+
 register(
     Operator(
         name="Concat",
+        adjoint=_adjoint,
         data=None,
         passes=always,
         moves=always,

@@ -6,6 +6,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 
 def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -28,7 +29,17 @@ def _from_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(1, tuple(join(block) for block in blocks))]
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    size, (n, c, h, w) = at.attributes["blocksize"], at.shape()
+    apart = tape.reshape(at.dy, (n, c // size**2, h, size, w, size))
+    channels_first = at.attributes.get("mode", b"DCR") == b"CRD"
+    perm = [0, 1, 3, 5, 2, 4] if channels_first else [0, 3, 5, 1, 2, 4]
+    return {0: tape.reshape(tape.add("Transpose", apart, perm=perm), at.shape())}
+
+
 register(
-    Operator(name="DepthToSpace", passes=always, moves=always, follow=_from_depth),
+    Operator(
+        name="DepthToSpace", adjoint=_adjoint, passes=always, moves=always, follow=_from_depth
+    ),
     Operator(name="SpaceToDepth", passes=always, moves=always, follow=_to_depth),
 )

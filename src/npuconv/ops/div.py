@@ -12,6 +12,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 
 
 def _is_defined(node: Node) -> bool:
@@ -36,9 +37,15 @@ def _kernel(
     return y_at.stored(how.rescaled((signed, factors)))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    first = tape.add("Div", at.dy, at.inputs[1])
+    return by_input(tape, at, {0: first, 1: tape.add("Neg", tape.add("Mul", first, at.y))})
+
+
 register(
     Operator(
         name="Div",
+        adjoint=_adjoint,
         data=None,
         parameters={1: "divisor"},
         takes=lambda attributes: "divisor" in attributes,

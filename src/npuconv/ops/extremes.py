@@ -7,16 +7,19 @@ from functools import reduce
 import numpy as np
 
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import pass_reshaped, pass_selected
 
 register(
     Operator(
         name="Max",
+        adjoint=pass_selected,
         data=None,
         moves=always,
         function=lambda *values, **_: reduce(np.maximum, values),
     ),
     Operator(
         name="Min",
+        adjoint=pass_selected,
         data=None,
         moves=always,
         function=lambda *values, **_: reduce(np.minimum, values),
@@ -24,7 +27,9 @@ register(
     Operator(name="Where", data=(1, 2), moves=always),
     Operator(name="ReduceMax", moves=always),
     Operator(name="ReduceMin", moves=always),
-    Operator(name="Identity", moves=always),
+    Operator(name="Identity", adjoint=pass_reshaped, moves=always),
     Operator(name="Expand", moves=always),
     Operator(name="Tile", moves=always),
+    Operator(name="Dropout", adjoint=pass_reshaped),
+    Operator(name="Cast", adjoint=pass_reshaped),
 )

@@ -17,6 +17,7 @@ from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
 from npuconv.ops.tables import lookup
+from npuconv.ops.tape import Tape, Visit, pointwise
 
 Doubles = NDArray[np.float64]
 
@@ -51,6 +52,25 @@ def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) 
     return kernel
 
 
+def _hard_sigmoid_slope(tape: Tape, at: Visit) -> str:
+    alpha = tape.constant(at.attributes.get("alpha", 0.2))
+    above = tape.add("Greater", at.y, tape.constant(0.0))
+    inside = tape.add("And", above, tape.add("Less", at.y, tape.constant(1.0)))
+    return tape.masked(alpha, inside)
+
+
+def _erf_slope(tape: Tape, at: Visit) -> str:
+    negated = tape.add("Neg", tape.add("Mul", at.x, at.x))
+    return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
+
+
+_SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
+    "Abs": lambda tape, at: tape.add("Sign", at.x),
+    "Exp": lambda _, at: at.y,
+    "Sqrt": lambda tape, at: tape.add("Div", tape.constant(0.5), at.y),
+    "HardSigmoid": _hard_sigmoid_slope,
+    "Erf": _erf_slope,
+}
 # "Swish" is that of opset 24, and SiLU with alpha 1. Attributes are those of ONNX.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Abs": lambda x, **_: np.abs(x),
@@ -69,6 +89,7 @@ for name, function in _FUNCTIONS.items():
     register(
         Operator(
             name=name,
+            adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
             is_defined=is_of_one_value,
             is_table=True,
             function=function,
@@ -78,6 +99,9 @@ for name, function in _FUNCTIONS.items():
 register(
     Operator(
         name="Sigmoid",
+        adjoint=pointwise(
+            lambda tape, at: tape.add("Mul", at.y, tape.add("Sub", tape.constant(1.0), at.y))
+        ),
         is_defined=is_of_one_value,
         is_table=True,
         function=lambda x, **_: 1 / (1 + np.exp(-x)),
@@ -89,6 +113,9 @@ register(
     ),
     Operator(
         name="Tanh",
+        adjoint=pointwise(
+            lambda tape, at: tape.add("Sub", tape.constant(1.0), tape.add("Mul", at.y, at.y))
+        ),
         is_defined=is_of_one_value,
         is_table=True,
         function=lambda x, **_: np.tanh(x),
@@ -97,4 +124,5 @@ register(
         tflite_kernel=_in_float32(np.tanh),
         tflite_scale=TensorScale(1 / 128, 0),
     ),
+    Operator(name="Neg", adjoint=pointwise(lambda tape, _: tape.constant(-1.0))),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -24,8 +27,27 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(slots.axis - (axis < slots.axis), slots.numbers)]
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Gather the copies of every entry, first those that come first, and add them up."""
+    shape, index = at.shape(), tape.value(at.inputs[1])
+    axis = at.attributes.get("axis", 0) % max(len(shape), 1)
+    if index is None or index.ndim != 1 or not index.size:
+        return {}
+    pads = np.zeros((2, len(shape)), np.int64)
+    pads[1, axis] = 1  # an entry of zeros for what was not taken
+    padded, parts = tape.add("Pad", at.dy, tape.integers(pads.ravel())), []
+    left = dict(enumerate((index % shape[axis]).tolist()))
+    while left:
+        places = np.full(shape[axis], index.size)
+        for number, entry in reversed(left.items()):
+            places[entry] = number
+        left = {number: entry for number, entry in left.items() if places[entry] != number}
+        parts.append(tape.add("Gather", padded, tape.integers(places), axis=axis))
+    return {0: tape.total(parts)}
+
+
 register(
-    Operator(name="Gather", passes=always, moves=always, follow=_follow),
+    Operator(name="Gather", adjoint=_adjoint, passes=always, moves=always, follow=_follow),
     Operator(name="GatherElements", moves=always),
     Operator(name="GatherND", moves=always),
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
@@ -13,6 +14,7 @@ from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tables import lookup
+from npuconv.ops.tape import Tape, Visit, pointwise
 
 
 def _tflite_kernel(
@@ -48,9 +50,18 @@ def _short_product(whole: WholeArray, factor: gemmlowp.Multipliers) -> WholeArra
     return whole.times(high).plus(1 << 14).shifted(15)
 
 
+def _slope(tape: Tape, at: Visit) -> str:
+    three = tape.constant(3.0)
+    inner = tape.add("Mul", tape.add("Add", at.x, tape.constant(1.5)), tape.constant(1 / 3))
+    inside = tape.add("Less", tape.add("Abs", at.x), three)
+    beyond = tape.add("Cast", tape.add("Greater", at.x, three), to=onnx.TensorProto.FLOAT)
+    return tape.add("Where", inside, inner, beyond)
+
+
 register(
     Operator(
         name="HardSwish",
+        adjoint=pointwise(_slope),
         is_defined=is_of_one_value,
         is_table=True,
         function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),

@@ -19,6 +19,7 @@ from npuconv.arithmetic.whole import W, shifted_right
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
 _EXACT_BITS = 52  # of a number whose root float64 tells exactly
@@ -113,9 +114,25 @@ def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Resca
     return shifted_right(offset, place, how.rounding)
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Project out the mean and the normalized output."""
+    rank = len(at.shape())
+    axes = list(range(at.attributes.get("axis", -1) % rank, rank))
+    centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
+    variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
+    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
+    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
+    mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
+    along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
+    projected = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    return {0: tape.add("Div", projected, root)}
+
+
 register(
     Operator(
         name="LayerNormalization",
+        adjoint=_adjoint,
         parameters={1: "scale", 2: "bias"},
         takes=lambda attributes: "scale" in attributes,
         is_defined=_is_defined,

@@ -15,6 +15,7 @@ from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 _LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
 
@@ -89,9 +90,17 @@ def _tflite_prelu(
     return y_at.stored(above.plus(below))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    slope = at.inputs[1] if at.op == "PRelu" else ""
+    slope = slope or tape.constant(at.attributes.get("alpha", 0.01))
+    positive = tape.add("Greater", at.x, tape.constant(0.0))
+    return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
+
+
 register(
     Operator(
         name="LeakyRelu",
+        adjoint=_adjoint,
         is_defined=is_of_one_value,
         is_table=True,
         function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
@@ -102,6 +111,7 @@ register(
     ),
     Operator(
         name="PRelu",
+        adjoint=_adjoint,
         parameters={1: "alpha"},
         takes=lambda attributes: "alpha" in attributes,
         is_defined=_has_slopes,

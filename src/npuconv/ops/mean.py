@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 
 def _is_of_images(node: Node) -> bool:
@@ -64,9 +66,29 @@ def _tflite_kernel(
     return y_at.stored(gemmlowp.scaled(total, share))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    shape = at.shape()
+    axes = _axes(tape, at)
+    dims = [1 if k in axes else n for k, n in enumerate(shape)]
+    count = 1 if at.op == "ReduceSum" else math.prod(shape[k] for k in axes)
+    share = tape.add("Mul", tape.reshape(at.dy, dims), tape.constant(1 / max(count, 1)))
+    return {0: tape.add("Expand", share, tape.integers(shape))}
+
+
+def _axes(tape: Tape, at: Visit) -> set[int]:
+    rank = len(at.shape())
+    if at.op == "GlobalAveragePool":
+        return set(range(2, rank))
+    axes = at.attributes.get("axes")
+    if axes is None and len(at.inputs) > 1:
+        axes = tape.value(at.inputs[1])
+    return {int(a) % rank for a in (range(rank) if axes is None else axes)}
+
+
 register(
     Operator(
         name="GlobalAveragePool",
+        adjoint=_adjoint,
         is_defined=_is_of_images,
         kernel=_kernel,
         integer_form="QLinearGlobalAveragePool",
@@ -75,10 +97,12 @@ register(
     ),
     Operator(
         name="ReduceMean",
+        adjoint=_adjoint,
         parameters={1: "axes"},
         is_defined=_is_spatial,
         kernel=_kernel,
         in_tflite=always,
         tflite_kernel=_tflite_kernel,
     ),
+    Operator(name="ReduceSum", adjoint=_adjoint),
 )

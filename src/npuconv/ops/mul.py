@@ -10,6 +10,7 @@ from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
 from npuconv.arithmetic.whole import W
 from npuconv.ops.add import is_binary
 from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 
 
 def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
@@ -19,9 +20,14 @@ def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], h
     return y_at.stored(how.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    return by_input(tape, at, {k: tape.add("Mul", at.dy, at.inputs[1 - k]) for k in (0, 1)})
+
+
 register(
     Operator(
         name="Mul",
+        adjoint=_adjoint,
         data=None,
         is_defined=is_binary,
         function=lambda a, b, **_: np.multiply(a, b),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.rescaling import Rescaling, TensorScale
     from npuconv.arithmetic.whole import W
+    from npuconv.ops.tape import Adjoint
 
 Attributes = Mapping[str, Any]
 Predicate = Callable[[Node], bool]
@@ -48,6 +49,8 @@ class Operator:
     passes: Predicate | None = None  # whether a node passes int8 on
     moves: Callable[[onnx.NodeProto], bool] | None = None  # the same of a written node
     follow: Follower = mixed  # slots of channels of the outputs
+
+    adjoint: Adjoint | None = None  # nodes that compute the gradients of the inputs
 
     # Arithmetic in int8.
     takes: Callable[[Attributes], bool] = always  # whether a kernel computes with attributes

@@ -6,6 +6,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, extent, mixed, resized
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit, sliced
 
 
 def _passes(node: Node) -> bool:
@@ -32,4 +33,17 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(slots.axis, (*first, *slots.numbers, *last))]
 
 
-register(Operator(name="Pad", bounds=(2,), passes=_passes, moves=always, follow=_follow))
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    pads, shape = tape.value(at.inputs[1]), at.shape()
+    mirrored = at.attributes.get("mode", b"constant") != b"constant"
+    if pads is None or pads.size != 2 * len(shape) or pads.min() < 0 or mirrored:
+        return {}
+    spans = {k: (int(p), int(p) + n) for k, (p, n) in enumerate(zip(pads, shape, strict=False))}
+    return {0: sliced(tape, at.dy, spans)}
+
+
+register(
+    Operator(
+        name="Pad", adjoint=_adjoint, bounds=(2,), passes=_passes, moves=always, follow=_follow
+    )
+)

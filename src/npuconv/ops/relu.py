@@ -8,6 +8,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import same
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import pass_selected, pointwise
 
 
 def _has_constant_bounds(node: Node) -> bool:
@@ -20,6 +21,7 @@ def _has_constant_bounds(node: Node) -> bool:
 register(
     Operator(
         name="Relu",
+        adjoint=pointwise(lambda tape, at: tape.add("Sign", at.y)),
         passes=always,
         moves=always,
         follow=same,
@@ -27,6 +29,7 @@ register(
     ),
     Operator(
         name="Clip",
+        adjoint=pass_selected,
         bounds=(1, 2),
         passes=_has_constant_bounds,
         moves=always,

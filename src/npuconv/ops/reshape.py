@@ -9,6 +9,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import pass_reshaped
 
 Dims = Sequence[int | str | None]
 
@@ -58,4 +59,6 @@ def _equal(a: tuple[int, list[str]] | None, b: tuple[int, list[str]] | None) -> 
 
 
 for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
-    register(Operator(name=name, passes=always, moves=always, follow=_follow))
+    register(
+        Operator(name=name, adjoint=pass_reshaped, passes=always, moves=always, follow=_follow)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops import channels
 from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 if TYPE_CHECKING:
     import onnx
@@ -172,9 +174,22 @@ def _tflite_weights(before: int, after: int, mode: str) -> Integers:
     return weights
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Sum the copies of an enlargement by whole factors; approximate for linear ones."""
+    small, large = at.shape(), at.output_shape
+    if len(small) != 4 or small[:2] != large[:2] or 0 in (*small, *large):
+        return {}
+    if any(b % a for a, b in zip(small, large, strict=True)):
+        return {}
+    factors = [b // a for a, b in zip(small[2:], large[2:], strict=True)]
+    mean = tape.add("AveragePool", at.dy, kernel_shape=factors, strides=factors)
+    return {0: tape.add("Mul", mean, tape.constant(float(math.prod(factors))))}
+
+
 register(
     Operator(
         name="Resize",
+        adjoint=_adjoint,
         parameters={2: "scales", 3: "sizes"},
         passes=_passes,
         moves=_moves,

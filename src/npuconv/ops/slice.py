@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -29,4 +32,17 @@ def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
     return start, None if step < 0 and end < -(2**31) else end, step
 
 
-register(Operator(name="Slice", passes=always, moves=always, follow=_follow))
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    values = [v for name in at.inputs[1:] if (v := tape.value(name)) is not None]
+    shape, count = at.shape(), len(at.inputs) - 1
+    if not 3 <= len(values) == count or (count > 3 and np.any(values[3] != 1)):
+        return {}
+    pads = np.zeros((2, len(shape)), np.int64)
+    for start, axis in zip(values[0], values[2], strict=True):
+        n = shape[axis]
+        first = min(max(int(start) + (n if start < 0 else 0), 0), n)
+        pads[:, axis] = first, n - first - at.output_shape[axis]
+    return {0: tape.add("Pad", at.dy, tape.integers(pads.ravel()))}
+
+
+register(Operator(name="Slice", adjoint=_adjoint, passes=always, moves=always, follow=_follow))

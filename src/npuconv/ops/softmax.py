@@ -12,6 +12,7 @@ from npuconv.arithmetic.whole import W
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 _TABLE_STEPS = 2**24  # of 1, in the exponentials of a device that shifts
 _SHARE_BITS = 31  # of an exponential of TFLite
@@ -61,9 +62,17 @@ def _tflite_kernel(
     return y_at.stored(shares.times(2 * 256).plus(total).over(total.times(2)))
 
 
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    weighed = tape.add("Mul", at.dy, at.y)
+    axis = at.attributes.get("axis", -1)
+    total = tape.reduce("ReduceSum", weighed, [axis], keepdims=True)
+    return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
+
+
 register(
     Operator(
         name="Softmax",
+        adjoint=_adjoint,
         is_defined=always,
         kernel=_kernel,
         integer_form="QLinearSoftmax",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -21,4 +24,12 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(axis, slots.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
 
 
-register(Operator(name="Split", passes=always, moves=always, follow=_follow))
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    parts = [
+        gradient or tape.constant(np.zeros(tape.shapes[name]))
+        for gradient, name in zip(at.gradients, at.node.output, strict=True)
+    ]
+    return {0: tape.add("Concat", *parts, axis=at.attributes.get("axis", 0))}
+
+
+register(Operator(name="Split", adjoint=_adjoint, passes=always, moves=always, follow=_follow))

@@ -20,9 +20,9 @@ from onnx import TensorProto, helper, shape_inference
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.calibration.workers import in_order
-from npuconv.quantize.adjoints import ADJOINTS
+from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
-from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
+from npuconv.quantize.gradients import backward
 from npuconv.quantize.state import QuantState
 from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
@@ -160,7 +160,7 @@ def _build(
     if any(at not in shapes for at, _ in errors):
         return None
     first = len(copy.graph.node)
-    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats, ADJOINTS)
+    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats)
     adjoint_nodes = list(copy.graph.node)[first:]
     del copy.graph.node[first:]
     signal = [
