@@ -21,7 +21,7 @@ GOAL = 1.3
 _BARE = """
 import sys, time
 from npuconv.errors import ModelError
-from npuconv.pipeline.check import check
+from npuconv.check_model import check
 
 def seconds(path):
     start = time.perf_counter()

@@ -16,7 +16,7 @@ import yaml
 from recipes.models import Recipe, recipes
 from whole_network import COMPUTED
 
-from npuconv.coverage import Cell, cover
+from npuconv.cli.coverage import Cell, cover
 from npuconv.target import Target
 
 ROOT = Path(__file__).resolve().parent.parent

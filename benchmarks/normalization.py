@@ -28,8 +28,8 @@ from recipes.packages import packaged
 from recipes.variants import Bench, Variant, copy_source
 from recipes.zoo import Entry, read_entries
 
-from npuconv.calibration.builtin import BuiltinData, choose_builtin
 from npuconv.config import Options
+from npuconv.data.builtin import BuiltinData, choose_builtin
 from npuconv.legalize.legal import legalize
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from recipes.zoo import Entry, read_entries
 
+from npuconv import calibration_data as prepare
 from npuconv.config import Options
+from npuconv.data.samples import spread
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
-from npuconv.pipeline import prepare
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import OutputError, QuantPoint, logits, quant_points
@@ -30,7 +31,6 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
-from npuconv.samples.feeds import spread
 
 MODELS = (
     "ppocrv4_det", "mobilenetv2_imagenet_dq", "yunet_n_320", "squeezenet11_fp32", "fastestdet",

@@ -6,8 +6,11 @@ python tools/gendocs.py --check  # say what is stale, exit code 1 if anything is
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from copy import copy
 from inspect import cleandoc
@@ -18,10 +21,8 @@ import click
 from pydantic import BaseModel
 
 import keywords
-import rooms
-from npuconv import catalog
-from npuconv import json_schemas as schemas
-from npuconv.cli import cli
+from npuconv.cli import catalog, cli
+from npuconv.cli import json_schemas as schemas
 from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
@@ -45,10 +46,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "targets.md": _targets(),
         REFERENCE / "glossary.md": _glossary(),
         ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
-        ROOT / "docs" / "architecture.md": _filled(
-            "architecture.md", packages=rooms.package_table(), calls=rooms.calls_of_conversion()
-        ),
-        ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
+        ROOT / "docs" / "architecture.md": _filled("architecture.md", packages=_packages()),
     }
     # Commands keep the flags of help that they first see: those of the command line.
     context = click.Context(cli, info_name="npuconv", **cli.context_settings)
@@ -92,6 +90,20 @@ def _filled(page: str, **tables: str) -> str:
         head, _, rest = text.partition(start)
         text = f"{head}{start}{table}{end}{rest.partition(end)[2]}"
     return text
+
+
+def _packages() -> str:
+    """A table of the packages, from the highest layer down, with their first sentences."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    names = re.findall(r"npuconv\.(\w+)", " ".join(layers))
+    lines = ["| package | holds |", "|---|---|"]
+    for name in names:
+        source = ROOT / "src" / "npuconv" / name / "__init__.py"
+        if source.is_file():
+            docstring = ast.get_docstring(ast.parse(source.read_text("utf-8"))) or ""
+            lines.append(f"| `{name}/` | {docstring.partition(chr(10))[0]} |")
+    return "\n".join(lines) + "\n"
 
 
 def _phases() -> str:

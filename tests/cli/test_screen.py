@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.cli import run, screen
+from npuconv.cli import execute, screen
 
 pty = pytest.importorskip("pty", reason="no terminals on this system")
 
@@ -58,7 +58,7 @@ def on_terminal(monkeypatch):
             ):
                 patch.setattr(sys, stream, shown)
                 patch.setattr(sys, other, no)
-                code = run(list(arguments))
+                code = execute(list(arguments))
         return code, text[0]
 
     return call

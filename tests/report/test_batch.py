@@ -11,8 +11,8 @@ import pytest
 from lxml import etree
 
 from npuconv import __version__
-from npuconv.diagnostics import Severity
 from npuconv.errors import UsageError
+from npuconv.findings import Severity
 from npuconv.report import render_batch, text
 from npuconv.report.groups import batch_row, tally, undocumented
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile

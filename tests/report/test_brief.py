@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import npuconv
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.report import brief
 from npuconv.report.terminal import cells
 from npuconv.schemas.quality import Accuracy, OutputAccuracy

@@ -19,7 +19,7 @@ from npuconv.report.words import size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npuconv.inspection import Comparison, Convolution, Inspection, Match
+    from npuconv.cli.inspection import Comparison, Convolution, Inspection, Match
 
 _LABEL_WIDTH = 12  # columns of the labels of the text
 _DIFF_LABELS_WIDTH = 14  # columns of the labels beside two models, with the gaps
@@ -65,7 +65,7 @@ def inspect(
         raise UsageError("inspect takes one model", hint="--diff BEFORE AFTER compares two")
     shapes = parse_shapes(input_shape)
     if diff:
-        from npuconv.inspection import compare
+        from npuconv.cli.inspection import compare
 
         compared = compare(models[0], models[1], shapes)
         if form == "json":
@@ -73,7 +73,7 @@ def inspect(
         else:
             show_diff(compared, screen.console(no_color))
         return 0
-    from npuconv.inspection import inspect as inspect_model
+    from npuconv.cli.inspection import inspect as inspect_model
 
     found = inspect_model(models[0], shapes)
     if form == "json":

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
+
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shifts
 from npuconv.errors import ModelError
 from npuconv.evaluate.vectors import DeviceLayer
 from npuconv.schemas.split import LayerEntry, Manifest, Packed
 from npuconv.target.description import Requantize
-from numpy.typing import NDArray
 
 ALIGNMENT = 16  # bytes: each array begins at a multiple, as vector loads want
 _FLOAT_BITS = 31  # of the multipliers that stand for float factors

@@ -21,6 +21,8 @@ from npuconv.arithmetic.encoding import quantize
 from npuconv.arithmetic.rescaling import Rescaling
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
+from npuconv.data import Samples, Source
+from npuconv.data.archives import npz
 from npuconv.emit.accumulated import with_layers
 from npuconv.emit.int8_operators import Int8Operator, attributes_of, listed_operators
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
@@ -32,8 +34,6 @@ from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
-from npuconv.samples import Samples, Source
-from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 from npuconv.version import __version__
@@ -299,8 +299,14 @@ class DeviceLayer:
             strict=True,
         ))  # fmt: skip
         parts |= {} if self.bias is None else {"bias": self.bias}
-        window = {"strides": self.strides, "dilations": self.dilations, "group": self.group}
-        node = helper.make_node("QLinearConv", ["x", *parts], ["y"], **window)
+        node = helper.make_node(
+            "QLinearConv",
+            ["x", *parts],
+            ["y"],
+            strides=self.strides,
+            dilations=self.dilations,
+            group=self.group,
+        )
         types = [
             helper.np_dtype_to_tensor_dtype(array.dtype)
             for array in (padded, self.zeros["y_zero_point"])

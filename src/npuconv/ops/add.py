@@ -17,7 +17,7 @@ _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
 
 def is_binary(node: Node) -> bool:
-    """Return whether a node has two inputs, one of which is no constant."""
+    """Return whether a node has two inputs, and at least one is variable."""
     return len(node.inputs) == 2 and len(values_of(node)) > 0
 
 

@@ -23,7 +23,7 @@ Doubles = NDArray[np.float64]
 
 
 def is_of_one_value(node: Node) -> bool:
-    """Return whether the input is no constant."""
+    """Return whether the input is variable."""
     return len(values_of(node)) == 1
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.report import groups, words
 from npuconv.report.groups import Group
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.findings import Finding, Severity, Status
 from npuconv.report.words import (
     change,
     count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from npuconv.report import groups, words
 from npuconv.report.groups import Entry, Group
 from npuconv.report.words import count
