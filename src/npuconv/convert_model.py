@@ -268,7 +268,6 @@ def _quantize(
         *warnings,
         *filter(None, [found.refusal]),
         *notices.still_float(legal.model, legal.options),
-        *steps.seen.notes,
     )
     tflite = write_tflite(model) if form.name == "tflite" else None
     return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
