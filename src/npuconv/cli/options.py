@@ -90,12 +90,12 @@ def sample_options(command: Command) -> Command:
 def output_options(command: Command) -> Command:
     """Add the options for printing and reports to a command."""
     text = "write .json .html .md .sarif .xml .txt; repeatable"
-    report = {"multiple": True, "metavar": "FILE", "help": text, "cls": BriefOption}
+    report: dict[str, Any] = {"multiple": True, "metavar": "FILE", "cls": BriefOption}
     flag = partial(click.option, is_flag=True)
     return _decorate(
         command,
         [
-            click.option("--report", "reports", **report),
+            click.option("--report", "reports", help=text, **report),
             flag("--timings", help="say how long each stage took"),
             flag("-q", "--quiet", help="print nothing but errors"),
             flag("-v", "--verbose", help="print everything, also near misses"),

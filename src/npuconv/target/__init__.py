@@ -37,9 +37,7 @@ _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
 class Target(Description):
     """Description of one NPU: operators, limits, number formats and costs."""
 
-    _document: yamlio.Document = PrivateAttr(
-        default_factory=lambda: yamlio.Document({}, "", "", {})
-    )
+    _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
     _answers: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
@@ -90,7 +88,7 @@ class Target(Description):
             if not equals or not name:
                 raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
             for path, limit in self._open_limits(name, text):
-                part = data
+                part: Any = data
                 for key in path[:-1]:
                     part = part.setdefault(key, {})
                 answer = _parse_answer(str(path[-1]), value, text)
@@ -110,11 +108,9 @@ class Target(Description):
         ]
         if not matches:
             names = list(dict.fromkeys(str(path[-1]) for path, _ in limits))
-            hint = (
-                yamlio.suggest(fact, names) or f"those marked '?' are {', '.join(names) or 'none'}"
-            )
+            marked = f"those marked '?' are {', '.join(names) or 'none'}"
             message = f"--assume {answer!r}: the target has no undocumented limit {name!r}"
-            raise UsageError(message, hint=hint)
+            raise UsageError(message, hint=yamlio.suggest(fact, names) or marked)
         return matches
 
     def assumptions(self) -> list[tuple[str, str]]:

@@ -53,15 +53,9 @@ def semantic_problems(target: Description, document: yamlio.Document) -> list[Lo
     problems = [*_operator_problems(target), *_fused_problems(target)]
     for path, part in target.cited():
         source = part.source
-        if (
-            source
-            and source not in target.sources
-            and source.partition("/")[0] not in target.sources
-        ):
-            message, hint = (
-                f"{source!r} is not one of the `sources`",
-                yamlio.suggest(source, target.sources),
-            )
+        if source and target.sources.keys().isdisjoint((source, source.partition("/")[0])):
+            message = f"{source!r} is not one of the `sources`"
+            hint = yamlio.suggest(source, target.sources)
             problems.append(Problem((*path, "source"), message, hint, 0))
         if isinstance(part, Limit):
             problems += _limit_problems(path, part)
@@ -78,6 +72,7 @@ def semantic_problems(target: Description, document: yamlio.Document) -> list[Lo
 
 
 def _operator_problems(target: Description) -> Iterator[Problem]:
+    groups: dict[KeyPath, dict[str, Limit]]
     groups = {("all_operators", "limits"): target.all_operators.limits}
     for name, operator in target.operators.items():
         path: KeyPath = ("operators", name)
