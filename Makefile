@@ -43,7 +43,7 @@ other-processor: $(STAMP) ## tests of integers where 16-bit sums saturate, as on
 	else \
 	  $(BIN)/pytest --dist load --maxschedchunk 4 --tx '2*popen//python=$(EMULATED)' \
 	    -k 'not test_contracts or changes_no_number' tests/test_contracts.py \
-	    tests/model/test_integer_products.py tests/pipeline/test_quantized_models.py \
+	    tests/model/test_integer_products.py tests/conversion/test_quantized_models.py \
 	    tests/cli/test_verify.py; \
 	fi
 

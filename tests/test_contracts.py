@@ -21,9 +21,8 @@ import onnx
 import pytest
 
 from npuconv.config import Options
-from npuconv.diagnostics import Severity
 from npuconv.emit import lowering
-from npuconv.facts import FACTS
+from npuconv.findings import Severity
 from npuconv.legalize import canonicalize, rewrites
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
@@ -34,6 +33,7 @@ from npuconv.quantize import rewrites as changes
 from npuconv.rules import RULES, SECTIONS, Rule, checks, engine
 from npuconv.rules.context import RuleContext
 from npuconv.target import Target
+from npuconv.target.facts import FACTS
 from support.asserts import context, findings, read, run_pass, same_numbers, unpack
 from support.target_files import chip
 from support.zoo import ZOO

@@ -176,7 +176,7 @@ def _config(data: bytes) -> None:
 
 
 def _jobs(data: bytes) -> None:
-    from npuconv.batch.expand import expand
+    from npuconv.batch.jobs_file import expand
 
     Path("fuzzed.yaml").write_bytes(data)
     Path("model.onnx").touch()
@@ -184,7 +184,7 @@ def _jobs(data: bytes) -> None:
 
 
 def _baseline(data: bytes) -> None:
-    from npuconv import baseline
+    from npuconv.findings import baseline
 
     Path("fuzzed.json").write_bytes(data)
     baseline.read("fuzzed.json")
@@ -195,7 +195,7 @@ def _samples(name: str, shape: tuple[int, ...]) -> Run:
         import numpy as np
 
         from npuconv.config import Preprocess
-        from npuconv.samples import InputSpec, open_samples
+        from npuconv.data import InputSpec, open_samples
 
         Path(name).write_bytes(data)
         spec = InputSpec("x", np.dtype(np.float32), shape)

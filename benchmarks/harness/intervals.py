@@ -32,16 +32,16 @@ import numpy as np
 import npuconv
 from harness.commands import ROOT
 from harness.samples import SAMPLES, Entry, read_entries
+from npuconv import calibration_data as prepare
+from npuconv.calibration_data import HELD_OUT_SHARE
 from npuconv.config import Options
+from npuconv.data.samples import held_out_places
 from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison
 from npuconv.evaluate.interval import Powers, expected, pooled_db
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
-from npuconv.pipeline import prepare
-from npuconv.pipeline.prepare import HELD_OUT_SHARE
 from npuconv.report.builder import notices
-from npuconv.samples.feeds import held_out_places
 
 ROLES = {"score": "new samples", "foreign": "other photographs"}
 

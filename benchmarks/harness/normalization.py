@@ -26,8 +26,8 @@ from harness.models import recipes
 from harness.packages import packaged
 from harness.samples import Entry, read_entries
 from harness.variants import Bench, Variant, copy_source
-from npuconv.calibration.builtin import BuiltinData, choose_builtin
 from npuconv.config import Options
+from npuconv.data.builtin import BuiltinData, choose_builtin
 from npuconv.legalize.legal import legalize
 
 CLOSE = 1.0  # dB within which two normalizations are equal in effect

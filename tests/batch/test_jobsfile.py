@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from batch.test_expand import MY_CHIP
 
 import npuconv
-from batch.test_expand import MY_CHIP
 from npuconv.batch.entry import Batch
-from npuconv.batch.expand import Defaults, JobEntry, JobsFile, expand, read_outside_options
+from npuconv.batch.jobs_file import Defaults, JobEntry, JobsFile, expand, read_outside_options
 from npuconv.config import Options
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 

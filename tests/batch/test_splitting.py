@@ -31,8 +31,8 @@ NOTES = """
 import sys
 if any(one.endswith("batch.worker") for one in sys.orig_argv):
     import os, time
-    import npuconv.calibration.collect as blocks
-    from npuconv.calibration.cache import PartStore
+    import npuconv.data.collect as blocks
+    from npuconv.data.cache import PartStore
     put = PartStore.put
 
     def noted(self, *arguments):

@@ -94,7 +94,7 @@ def test_bugs(folder, said, monkeypatch, error, status):
     def broken(*_arguments):
         raise error
 
-    monkeypatch.setattr("npuconv.pipeline.convert.convert_with", broken)
+    monkeypatch.setattr("npuconv.convert_model.convert_with", broken)
     assert run(job("m"), said).status == status
     assert folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npuconv.config import Options
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.legal import LIMIT_UNKNOWN, SWEEP, LegalModel, Tracker, legalize

@@ -9,14 +9,14 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
-from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
+from npuconv.data import open_samples
+from npuconv.data.model_inputs import first_convolution, sample_inputs
 from npuconv.errors import CalibrationError
 from npuconv.quantize import calibrate as calibration
 from npuconv.quantize.calibrate import Calibration, calibrate, watched
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph
-from npuconv.samples import open_samples
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned

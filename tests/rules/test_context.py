@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.facts import FACTS
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
 from npuconv.rules import context as rule_context
 from npuconv.rules.context import RuleContext
+from npuconv.target.facts import FACTS
 from support.asserts import builtin, context, read
 from support.builders import Net
 from support.zoo import ZOO

@@ -13,8 +13,9 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
-from npuconv.diagnostics import Finding
 from npuconv.emit.context import EmitContext
+from npuconv.emit.emit import form_findings
+from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import legalize
@@ -22,7 +23,6 @@ from npuconv.legalize.registry import PASSES
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
-from npuconv.pipeline.findings import of_form
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
@@ -92,7 +92,7 @@ def findings(
         return [f for f in calibrated(proto, **options) if f.code == code]
     if rule.at == "form":
         legal = legalize(proto, Options(**{"format": "tflite", **options}))
-        return [finding for finding in of_form(legal) if finding.code == code]
+        return [finding for finding in form_findings(legal) if finding.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
     if rule.at == "planned":
         ctx.plan = make_plan(ctx.model, chip, set())

@@ -11,8 +11,8 @@ import pytest
 from npuconv import executor
 from npuconv.batch import local, worker
 from npuconv.batch.job import Event, Job, Place, from_json, to_json
-from npuconv.calibration.collect import share
-from npuconv.samples.images import keep_in
+from npuconv.data.collect import share
+from npuconv.data.images import keep_in
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.collect import collect
+from npuconv.data.collect import collect
 from npuconv.emit.context import EmitContext
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings

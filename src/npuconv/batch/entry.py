@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from npuconv import files
 from npuconv.batch import cluster, local
-from npuconv.batch.expand import Expanded, expand, locate
 from npuconv.batch.job import EXIT_CODES, Job, JobLimits, Outcome, Place, Settings, make_settings
+from npuconv.batch.jobs_file import Expanded, expand, locate
 from npuconv.batch.lock import Locks, portable
 from npuconv.errors import OutputError, UsageError
 from npuconv.evaluate import vela

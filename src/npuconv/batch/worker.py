@@ -67,9 +67,9 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
     Never raises: an error becomes the outcome.
     """
     from npuconv import executor
-    from npuconv.calibration.collect import Block, share
+    from npuconv.data import images
+    from npuconv.data.collect import Block, share
     from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
-    from npuconv.samples import images
 
     def send_step(stage: str, done: int, total: int) -> None:
         send({"stage": stage, "done": done, "total": total})
@@ -90,8 +90,8 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
 
 
 def _convert(job: Job, progress: Progress) -> Outcome:
+    from npuconv.convert_model import convert_with
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.convert import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -106,9 +106,9 @@ def _convert(job: Job, progress: Progress) -> Outcome:
 
 def _calibrate(job: Job, progress: Progress) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
-    from npuconv.calibration.collect import Collected
+    from npuconv.convert_model import convert_with
+    from npuconv.data.collect import Collected
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.convert import convert_with
 
     with contextlib.suppress(Collected, UnsupportedModelError):
         convert_with(job.model, job.options, job.options.calibration, progress)

@@ -15,7 +15,7 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.diagnostics import Finding
+    from npuconv.findings import Finding
 
     LayerEncodings = tuple[Encoding, Encoding]
 

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.diagnostics import Finding
 from npuconv.emit import Format, int8_operators
 from npuconv.emit.context import EmitContext
+from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
+from npuconv.findings import Finding
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
 from npuconv.rules import engine
 from npuconv.version import __version__
+
+
+def form_findings(legal: LegalModel) -> list[Finding]:
+    """Return findings of the rules that look at the form of the output, before any calibration.
+
+    Convolutions that the device refuses have findings of their own.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    if legal.options.format != "tflite" or engine.binding(legal.findings.every):
+        return []
+    every = find_obstacles(save.to_proto(legal.model))
+    obstacles = tuple(o for o in every if o.node not in legal.blocked)
+    # A form holds no node better because it stays float.
+    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
+    return engine.lint(rules, at="form")
+
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
 # The rule on sums of integer weights, which only quantization knows; all else was made to fit.

@@ -19,6 +19,8 @@ from npuconv import executor, files
 from npuconv.arithmetic import device, gemmlowp
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
+from npuconv.data import Samples, Source
+from npuconv.data.archives import npz
 from npuconv.emit.accumulated import with_layers
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
@@ -29,8 +31,6 @@ from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
-from npuconv.samples import Samples, Source
-from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 from npuconv.version import __version__

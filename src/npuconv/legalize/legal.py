@@ -13,8 +13,8 @@ import onnx
 from npuconv import executor
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
+from npuconv.findings import Finding, Severity, Status, sort_key
 from npuconv.legalize import keep_float, manager, selection
 from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Finding, Severity
+from npuconv.findings import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model

@@ -13,6 +13,7 @@ from functools import partial
 
 import onnx
 
+from npuconv.data import Feed, Samples
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
@@ -25,7 +26,6 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.samples import Feed, Samples
 from npuconv.timings import Step
 
 

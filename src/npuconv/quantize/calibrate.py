@@ -12,9 +12,11 @@ import onnx
 
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.collect import collect, collect_shared, shared_cache
-from npuconv.calibration.inputs import first_convolution
-from npuconv.calibration.runner import not_finite
+from npuconv.data import Samples
+from npuconv.data.collect import collect, collect_shared, shared_cache
+from npuconv.data.model_inputs import first_convolution
+from npuconv.data.runner import not_finite
+from npuconv.data.samples import Feed
 from npuconv.errors import CalibrationError
 from npuconv.model import query, shapes
 from npuconv.partition.operators import masked_softmaxes
@@ -24,8 +26,6 @@ from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN, RANGES
 from npuconv.quantize.state import DeviceGraph
 from npuconv.quantize.wholes import assemblies
-from npuconv.samples import Samples
-from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
 
 _SOFTMAX_OF_ONE_AXIS = 13  # opset

@@ -18,6 +18,8 @@ import numpy as np
 
 from npuconv import executor
 from npuconv.arithmetic.grid import Grid
+from npuconv.data import Samples
+from npuconv.data.samples import spread
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import OutputError, logits, quant_points
@@ -25,8 +27,6 @@ from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.samples import Samples
-from npuconv.samples.feeds import spread
 from npuconv.timings import Step
 
 Shares = Mapping[str, float]  # of the largest value of a group, by its name

@@ -15,14 +15,14 @@ from onnx import helper
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, unfolded
-from npuconv.calibration.workers import in_order
+from npuconv.data import Feed
+from npuconv.data.workers import in_order
 from npuconv.model import query, store
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.samples import Feed
 
 _PREFIX = "npuconv/fake_quant"
 Floats = NDArray[np.float32]

@@ -24,7 +24,8 @@ from npuconv import executor
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
-from npuconv.calibration.inputs import apply_affine, path_from_input
+from npuconv.data import Feed, Samples
+from npuconv.data.model_inputs import apply_affine, path_from_input
 from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.model.conv import flat_pads
@@ -43,7 +44,6 @@ from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.samples import Feed, Samples
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
+from npuconv.data import Samples
 from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.model.types import Node
@@ -28,7 +29,6 @@ from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convol
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.samples import Samples
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.grid import Grid
-from npuconv.calibration.workers import in_order
+from npuconv.data.workers import in_order
 from npuconv.partition import Group
 from npuconv.partition.channels import Channels
 from npuconv.quantize import kept

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
-from npuconv.calibration.workers import in_order
+from npuconv.data.workers import in_order
 from npuconv.model import query
 from npuconv.model.store import Store
 from npuconv.model.types import Node

@@ -9,7 +9,7 @@ from typing import Literal
 
 from npuconv import emit
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.placed import GraphRows, choice
