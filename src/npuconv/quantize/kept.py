@@ -21,7 +21,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
-from npuconv.partition.passthrough import passes_int8
+from npuconv.partition.operators import passes_int8
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"

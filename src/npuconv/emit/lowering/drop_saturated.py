@@ -16,7 +16,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition.channels import upper_bound
-from npuconv.partition.passthrough import takes_as
+from npuconv.partition.operators import takes_as
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
