@@ -1,35 +1,85 @@
-"""Runs of samples through the tapped model, and their statistics part by part.
+"""One float pass over the samples: statistics of tensors, channel by channel.
 
-A part is a few adjacent samples: the unit that is joined and stored.
+Samples are run in batches where that gives the same numbers, and joined in parts of 16: the result
+depends on the samples alone, whatever the number of workers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import onnx
 
 from npuconv import executor
-from npuconv.arithmetic.statistics import Floats, Integers, Kept, Statistics, thin
+from npuconv.arithmetic.statistics import Floats, Integers, Kept, Statistics, join, thin
 from npuconv.data import taps
 from npuconv.data.samples import Feed
 from npuconv.data.taps import UNKNOWN_SHAPE, Layout, Selection, make_layout, select
-from npuconv.data.workers import OrderedWorkers
+from npuconv.data.workers import OrderedWorkers, read_ahead
 from npuconv.errors import CalibrationError
 
-PART = 16  # samples; a multiple of every size of a batch
+PART = 16  # samples of a part; a multiple of every size of a batch
 MAX_BATCH = 8  # samples of a run
-BATCH_TRIAL_RUNS = 6  # runs that it takes to find out how many samples a run may take
-MAX_BATCH_VALUES = 2**20  # of the tensors of a run; beyond, they leave the processor's cache
-MAX_LAYOUTS = 32  # remembered, one for each shape of samples
+BATCH_TRIAL_RUNS = 6  # runs that the choice of the batch costs
+MAX_BATCH_VALUES = 2**20  # of the tensors of a run; more do not fit into the processor's cache
+MAX_LAYOUTS = 32  # layouts in memory, one for each shape of samples
 _SUM_MAY_OVERFLOW = 1e30  # values whose sum may be beyond float32
-_LARGEST_FLOAT = np.finfo(np.float32).max  # finite, for the cache
+_LARGEST_FLOAT = np.finfo(np.float32).max
+
+
+def collect(
+    model: onnx.ModelProto,
+    tensors: Mapping[str, int | None],
+    feeds: Iterable[Feed],
+    *,
+    progress: Callable[[], None] = lambda: None,
+    runner: Runner | None = None,
+) -> dict[str, Statistics]:
+    """Run the samples once through the float model and observe tensors.
+
+    The samples are read while the model runs, and dropped after it: memory does not grow with
+    them. The result is the same to the bit for the same samples.
+
+    Args:
+        model: the legalized float model; not changed.
+        tensors: name -> channel axis, None: all channels together. Model inputs included.
+        feeds: complete inputs, one dict per sample. With a length, each sample gives at
+            once only the values that are kept in the end.
+        progress: called after each sample.
+        runner: of the same model and tensors, so that it is not loaded again.
+
+    Raises:
+        CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
+            that are not finite, or there are no samples.
+    """
+    if not tensors:
+        return {}
+    total = len(feeds) if isinstance(feeds, Sized) else None
+    runner = runner or Runner(model, tensors, total)
+    statistics: dict[str, Statistics] = {}
+    first = 0
+    with contextlib.closing(read_ahead(feeds)) as samples:
+        try:
+            while part := _run_part(runner, islice(samples, PART), first, progress):
+                first += next(iter(part.values())).samples
+                for name in list(part):  # one by one, so that not all of them are there twice
+                    before, after = statistics.pop(name, None), part.pop(name)
+                    if before is not None and before.channels != after.channels:
+                        raise _channels_differ(name)
+                    statistics[name] = after if before is None else join([before, after])
+        except executor.RuntimeRefusedError as error:
+            text = f"the float model does not run on the samples: {error}"
+            raise CalibrationError(text) from None
+    if not statistics:
+        raise CalibrationError("there are no samples to calibrate on")
+    return statistics
 
 
 @dataclass(frozen=True)
@@ -119,7 +169,7 @@ class Runner:
 
     @cached_property
     def _session(self) -> executor.Session:
-        """The loaded model; never used where all parts are in the cache."""
+        """The loaded model."""
         tapped = taps.insert_taps(self._model, list(self.tensors))
         return executor.Session(tapped, threads=1, eager=True)
 
@@ -189,67 +239,57 @@ def _agree(both: RunResult, one: RunResult, other: RunResult) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-class Part:
-    """A few adjacent samples, run together where that is possible.
+def _run_part(
+    runner: Runner, samples: Iterable[Feed], first: int, progress: Callable[[], None]
+) -> dict[str, Statistics]:
+    """Return the statistics of adjacent samples, {} if there are none.
 
-    How they are grouped depends on nothing but the part, so the numbers do not either.
+    How they are batched depends on the part alone, so the numbers do not depend on other parts.
+
+    Raises:
+        CalibrationError: a tensor holds values that are not finite, or its number of channels
+            differs between samples.
+        RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
     """
+    workers = OrderedWorkers[tuple[list[Feed], int], RunResult](lambda each: runner.run(*each))
+    results: list[RunResult] = []
+    values: list[list[Kept]] = [[] for _ in runner.tensors]
+    batch: list[Feed] = []
+    number = first
 
-    def __init__(self, runner: Runner, first: int) -> None:
-        self._runner, self._first = runner, first
-        self._waiting: list[Feed] = []
-        self._workers = OrderedWorkers[tuple[list[Feed], int], RunResult](
-            lambda each: runner.run(*each)
-        )
-        self._results: list[RunResult] = []
-        self._selected: list[list[Kept]] = [[] for _ in runner.tensors]
-        self._taken = 0
+    def take(finished: Iterable[RunResult]) -> None:
+        for result in finished:
+            for rows, selected in zip(values, result.selection.cut(result.values), strict=True):
+                rows.append(selected)
+            results.append(replace(result, values=result.values[:0].copy()))
 
-    def add(self, feed: Feed) -> None:
-        """Take one more sample.
+    try:
+        for feed in samples:
+            runner.choose_batch(feed)
+            if batch and _shapes(batch[0]) != _shapes(feed):
+                take(workers.put((batch, number)))
+                number, batch = number + len(batch), []
+            batch.append(feed)
+            if len(batch) == runner.batch:
+                take(workers.put((batch, number)))
+                number, batch = number + len(batch), []
+            progress()
+        if batch:
+            take(workers.put((batch, number)))
+        take(workers.rest())
+    finally:
+        workers.abandon()  # after an error; else there is nothing left
+    if not results:
+        return {}
+    channels = np.asarray([result.selection.layout.channels for result in results])
+    changing = np.flatnonzero((channels != channels[0]).any(axis=0))
+    if changing.size:
+        raise _channels_differ(list(runner.tensors)[changing[0]])
+    return _summarize(results, runner.tensors, values, first)
 
-        Raises:
-            CalibrationError: a tensor holds values that are not finite.
-            RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
-        """
-        self._runner.choose_batch(feed)
-        shapes = [{name: x.shape for name, x in f.items()} for f in (*self._waiting[:1], feed)]
-        if shapes[0] != shapes[-1]:
-            self._flush()
-        self._waiting.append(feed)
-        if len(self._waiting) == self._runner.batch:
-            self._flush()
 
-    def finish(self) -> dict[str, Statistics]:
-        """Return the statistics of the tensors.
-
-        Raises:
-            CalibrationError: also where the number of channels of a tensor differs between samples.
-        """
-        self._flush()
-        self._keep(self._workers.rest())
-        channels = np.asarray([result.selection.layout.channels for result in self._results])
-        changing = np.flatnonzero((channels != channels[0]).any(axis=0))
-        if changing.size:
-            raise channels_differ(list(self._runner.tensors)[changing[0]])
-        return _summarize(self._results, self._runner.tensors, self._selected, self._first)
-
-    def abandon(self) -> None:
-        """Cancel the runs of this part and drop their results."""
-        self._workers.abandon()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._keep(self._workers.put((self._waiting, self._first + self._taken)))
-            self._taken += len(self._waiting)
-            self._waiting = []
-
-    def _keep(self, results: Iterable[RunResult]) -> None:
-        for result in results:
-            tensors = result.selection.cut(result.values)
-            for own, selected in zip(self._selected, tensors, strict=True):
-                own.append(selected)
-            self._results.append(replace(result, values=result.values[:0].copy()))
+def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in feed.items()}
 
 
 def not_finite(number: int, name: str) -> CalibrationError:
@@ -262,7 +302,7 @@ def not_finite(number: int, name: str) -> CalibrationError:
     )
 
 
-def channels_differ(name: str) -> CalibrationError:
+def _channels_differ(name: str) -> CalibrationError:
     """Return the error for a tensor whose number of channels differs between samples."""
     return CalibrationError(
         f"tensor {name!r} has not as many channels in every sample",
