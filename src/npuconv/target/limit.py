@@ -97,10 +97,10 @@ class Limit(Cited):
 
     @model_validator(mode="after")
     def _one_predicate(self) -> Limit:
-        given = [name for name in PREDICATES if getattr(self, name) is not None]
-        if len(given) != 1:
+        names = [name for name in PREDICATES if getattr(self, name) is not None]
+        if len(names) != 1:
             raise ValueError(
-                f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(given) or 'none'}"
+                f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(names) or 'none'}"
             )
         if self.assume and self.known:
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
@@ -231,8 +231,8 @@ class Relation(Cited):
         """Return the text: ``stride_h == 1 when dilation_h > 1 (dilation_h=2, stride_h=2)``."""
         sentence = f"{self.then} when {self.if_}" if self.if_ else self.then
         known = {name: lookup(facts or {}, name) for name in self.facts}
-        shown = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
-        return f"{sentence} ({shown})" if shown else sentence
+        values = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+        return f"{sentence} ({values})" if values else sentence
 
     @property
     def facts(self) -> list[str]:
@@ -304,10 +304,10 @@ def check_cel(source: str) -> None:
 
 
 def _syntax_fault(text: str) -> CelError:
-    found = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)", text)
-    if not found:
+    match = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)", text)
+    if not match:
         return CelError(f"not a CEL expression: {text.splitlines()[0]}")
-    line, column, reason = found.groups()
+    line, column, reason = match.groups()
     reason = reason.partition(" expecting {")[0]
     return CelError(f"not a CEL expression: {reason}", int(column) - 1 if line == "1" else 0)
 
