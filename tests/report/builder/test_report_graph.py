@@ -8,7 +8,7 @@ import pytest
 import npuconv
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.report.builder.quantized import _steps, _weight_row
+from npuconv.report.builder.quantization_rows import _steps, _weight_row
 from support.builders import digits
 
 

@@ -12,7 +12,7 @@ from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report.builder.placed import GraphRows, choice
+from npuconv.report.builder.placement_rows import GraphRows, choice
 from npuconv.report.groups import kind
 from npuconv.report.words import total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate

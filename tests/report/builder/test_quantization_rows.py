@@ -15,7 +15,7 @@ from npuconv.quantize.budget import BudgetResult, ChannelSet
 from npuconv.quantize.fake_quant import Error, QuantPoint
 from npuconv.quantize.oversampling import Oversampled, Repeats
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.report.builder.quantized import (
+from npuconv.report.builder.quantization_rows import (
     MAX_CHANNELS,
     MAX_VALUES,
     budget_report,
