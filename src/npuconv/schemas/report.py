@@ -236,7 +236,7 @@ class MacShare(Part):
     total: int | None
 
 
-class Kept(Part):
+class FloatPattern(Part):
     """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
@@ -247,7 +247,7 @@ class Kept(Part):
 class KeptFloat(Part):
     """Cost of all `keep_float` patterns, compared with the same conversion without them."""
 
-    patterns: tuple[Kept, ...]
+    patterns: tuple[FloatPattern, ...]
     transitions_without: int
     bytes_without: int | None = Field(description="that would cross; null: not known")
 

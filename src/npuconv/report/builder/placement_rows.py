@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from npuconv import partition
@@ -14,7 +13,7 @@ from npuconv.legalize.source import by_label, describe, form_of, operators, tens
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import Cost, cost
+from npuconv.partition import cost
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
@@ -33,119 +32,101 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
 
     ``before`` are rows of the graph before steps for accuracy changed it.
     """
-    subgraphs = partition.subgraphs(legal.model, legal.plan)
-    number = {id(node): at for at, one in enumerate(subgraphs, 1) for node in one.nodes}
-    nodes = tuple(_node(legal, n, number.get(id(n))) for n in legal.model.nodes())
-    rewritten = rewritten_rows(legal) if before is None else before.rewritten
-    on_device = total(node.macs for node in nodes if node.placement == "device")
-    crossing = partition.crossings(legal.model, legal.plan)
-    macs: dict[int | None, list[int | None]] = {}
-    for node in nodes:
-        macs.setdefault(node.subgraph, []).append(node.macs)
-    costs, taken = legal.source.costs, legal.source.taken
+    model, plan, source = legal.model, legal.plan, legal.source
+    subgraphs = partition.subgraphs(model, plan)
+    numbers = {id(node): number for number, part in enumerate(subgraphs, 1) for node in part.nodes}
+    nodes = tuple(
+        schema.NodeInfo(
+            name=model.label(node),
+            op=query.qualified(node),
+            placement=plan.placement[id(node)],
+            reason=plan.reason[id(node)],
+            macs=partition.macs(node),
+            parameters=partition.parameters(node),
+            subgraph=numbers.get(id(node)),
+            form=form_of(node),
+            inputs=tensors(node.inputs),
+            outputs=tuple(tensor.name for tensor in node.outputs if tensor.name),
+            shape=query.shape(node.outputs[0]) if node.outputs else None,
+        )
+        for node in model.nodes()
+    )
+    crossing = partition.crossings(model, plan)
     device = schema.Device(
         macs_before=schema.MacShare(
-            device=total(cost.macs for label, cost in costs.items() if label in taken),
-            total=total(cost.macs for cost in costs.values()),
+            device=total(c.macs for label, c in source.costs.items() if label in source.taken),
+            total=total(cost.macs for cost in source.costs.values()),
         ),
-        macs_after=schema.MacShare(device=on_device, total=total(node.macs for node in nodes)),
+        macs_after=schema.MacShare(
+            device=total(node.macs for node in nodes if node.placement == "device"),
+            total=total(node.macs for node in nodes),
+        ),
         to_device=_traffic(crossing.to_device),
         to_host=_traffic(crossing.to_host),
         subgraphs=tuple(
             schema.Subgraph(
-                number=at,
+                number=number,
                 nodes=len(subgraph.nodes),
-                first=legal.model.label(subgraph.nodes[0]),
-                last=legal.model.label(subgraph.nodes[-1]),
-                macs=total(macs[at]),
-                inputs=_ports(subgraph.inputs),
-                outputs=_ports(subgraph.outputs),
+                first=model.label(subgraph.nodes[0]),
+                last=model.label(subgraph.nodes[-1]),
+                macs=total(node.macs for node in nodes if node.subgraph == number),
+                inputs=tuple(schema.Port(name=p.name, bytes=p.bytes) for p in subgraph.inputs),
+                outputs=tuple(schema.Port(name=p.name, bytes=p.bytes) for p in subgraph.outputs),
             )
-            for at, subgraph in enumerate(subgraphs, 1)
+            for number, subgraph in enumerate(subgraphs, 1)
         ),
-        kept_float=_kept_float(legal),
+        kept_float=_kept_float(legal) if legal.kept else None,
     )
-    return GraphRows(rewritten, nodes, device)
+    return GraphRows(rewritten_rows(legal) if before is None else before.rewritten, nodes, device)
 
 
 def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
     return schema.Traffic(tensors=len(ports), bytes=partition.bytes_of(ports))
 
 
-def _ports(ports: tuple[partition.Port, ...]) -> tuple[schema.Port, ...]:
-    return tuple(schema.Port(name=port.name, bytes=port.bytes) for port in ports)
-
-
-def _node(legal: LegalModel, node: Node, subgraph: int | None) -> schema.NodeInfo:
-    return schema.NodeInfo(
-        name=legal.model.label(node),
-        op=query.qualified(node),
-        placement=legal.plan.placement[id(node)],
-        reason=legal.plan.reason[id(node)],
-        macs=partition.macs(node),
-        parameters=partition.parameters(node),
-        subgraph=subgraph,
-        form=form_of(node),
-        inputs=tensors(node.inputs),
-        outputs=tuple(t.name for t in node.outputs if t.name),
-        shape=query.shape(node.outputs[0]) if node.outputs else None,
-    )
-
-
-def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
-    """Return the cost of nodes that the user keeps float; None if there are none."""
-    if not legal.kept:
-        return None
+def _kept_float(legal: LegalModel) -> schema.KeptFloat:
+    """Compare with the plan in which no node is kept float."""
     free = replace(legal, kept={}, operators=None).make_plan()
     crossing = partition.crossings(legal.model, free)
-    kept = keep_float.names(legal.model, legal.kept)
-    moved = [(kept[node.name], partition.macs(node)) for node in free.device if node.name in kept]
+    pattern_of = keep_float.names(legal.model, legal.kept)
+    rows = []
+    for pattern in dict.fromkeys(legal.kept.values()):
+        macs = [
+            partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
+        ]
+        nodes = sum(kept_by == pattern for kept_by in legal.kept.values())
+        rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
-        patterns=tuple(_patterns(legal, moved)),
+        patterns=tuple(rows),
         transitions_without=partition.transitions(legal.model, free),
         bytes_without=partition.bytes_of((*crossing.to_device, *crossing.to_host)),
     )
 
 
-def _patterns(legal: LegalModel, moved: list[tuple[str, int | None]]) -> Iterator[schema.Kept]:
-    for pattern in dict.fromkeys(legal.kept.values()):
-        macs = [count for by, count in moved if by == pattern]
-        nodes = sum(by == pattern for by in legal.kept.values())
-        yield schema.Kept(pattern=pattern, nodes=nodes, macs=total(macs))
-
-
 def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     """Return a row for every source node that becomes something else."""
-    graph = _Graph(legal.model)
-    found = [
-        _row(legal, graph, label, records)
-        for label, records in _records(legal, graph).items()
-        if label in legal.source.costs
-    ]
-    return tuple(row for row in found if row is not None)
-
-
-def _records(legal: LegalModel, graph: _Graph) -> dict[str, list[RewriteRecord]]:
-    """Return rewrites by source node, without those of names, defaults, constants, fusions."""
-    found: dict[str, list[RewriteRecord]] = {label: [] for label in legal.source.forms}
+    source, graph = legal.source, _Graph(legal.model)
+    records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
     for record in legal.ctx.rewrites:
-        for label in record.origin:
-            replaced = graph.replaces(label, legal.source.ops.get(label, frozenset()))
-            if label in found and (replaced or _is_for_target(record)):
-                found[label].append(record)
-    return {label: records for label, records in found.items() if records}
-
-
-def _is_for_target(record: RewriteRecord) -> bool:
-    item = PASSES.get(record.pass_name)
-    return item is not None and item.phase == Phase.LEGALIZE
+        rewrite = PASSES.get(record.pass_name)
+        is_for_target = rewrite is not None and rewrite.phase == Phase.LEGALIZE
+        for label in record.origin:  # without rewrites of names, defaults, constants, fusions
+            replaced = graph.replaces(label, source.ops.get(label, frozenset()))
+            if label in records and (replaced or is_for_target):
+                records[label].append(record)
+    rows = (
+        _row(legal, graph, label, listed)
+        for label, listed in records.items()
+        if listed and label in source.costs
+    )
+    return tuple(row for row in rows if row is not None)
 
 
 class _Graph:
-    """Nodes of the rewritten graph by the source nodes they stand for."""
+    """Nodes of the rewritten graph by the source nodes that they come from."""
 
     def __init__(self, model: Model) -> None:
-        self.made = by_label(model)
+        self.nodes = by_label(model)
         self.merged: dict[str, list[Node]] = {}
         for node in model.nodes():
             for label in model.origin(node)[1:]:
@@ -153,12 +134,12 @@ class _Graph:
 
     def replaces(self, label: str, ops: frozenset[str]) -> bool:
         """Return whether a source node became operators of other types only."""
-        return label in self.made and not ops & operators(self.made[label])
+        return label in self.nodes and not ops & operators(self.nodes[label])
 
     def describe(self, label: str) -> str:
         """Describe the nodes that replace a source node."""
-        if label in self.made:
-            return describe(self.made[label])
+        if label in self.nodes:
+            return describe(self.nodes[label])
         merged = self.merged.get(label, [])
         working = [node for node in merged if node.op in query.CONVOLUTIONS] or merged
         return f"part of {describe(working)}" if working else "nothing"
@@ -167,38 +148,29 @@ class _Graph:
 def _row(
     legal: LegalModel, graph: _Graph, label: str, records: list[RewriteRecord]
 ) -> schema.RewriteRow | None:
+    """Return the row of a source node; None if it is as before, or only moved."""
     was, becomes = legal.source.forms[label], graph.describe(label)
-    nodes = graph.made.get(label, [])
+    nodes = graph.nodes.get(label, [])
     before, after = legal.source.costs[label], cost(nodes)
-    if _is_idle(before, after) and legal.source.ops[label] <= operators(nodes):
+    is_idle = all(each.macs == 0 and not each.convolutions for each in (before, after))
+    if is_idle and legal.source.ops[label] <= operators(nodes):
         return None  # moved, or given a Squeeze of a neighbour that has a row
-    if was == becomes:
-        own = [r for r in records if r.node == label]
-        if not own and before == after:
-            return None
-        was, becomes = _with_details(own, was)
+    of_node = [record for record in records if record.node == label]
+    if was == becomes and not of_node and before == after:
+        return None
+    if was == becomes and of_node:
+        was, becomes = f"{was}, {of_node[0].before}", f"{was}, {of_node[-1].after}"
     return schema.RewriteRow(
         node=label,
-        passes=tuple(dict.fromkeys(r.pass_name for r in records)),
+        passes=tuple(dict.fromkeys(record.pass_name for record in records)),
         was=was,
         becomes=becomes,
         macs_before=before.macs,
         macs_after=after.macs,
         weight_bytes_before=before.weight_bytes,
         weight_bytes_after=after.weight_bytes,
-        choices=tuple(choice(legal, r) for r in records if r.forms and r.node == label),
+        choices=tuple(choice(legal, record) for record in of_node if record.forms),
     )
-
-
-def _is_idle(*costs: Cost) -> bool:
-    return all(one.macs == 0 and not one.convolutions for one in costs)
-
-
-def _with_details(records: list[RewriteRecord], text: str) -> tuple[str, str]:
-    """Add the details of the first and last record to descriptions that are the same otherwise."""
-    if not records:
-        return text, text
-    return f"{text}, {records[0].before}", f"{text}, {records[-1].after}"
 
 
 def choice(legal: LegalModel, record: RewriteRecord) -> schema.Choice:
