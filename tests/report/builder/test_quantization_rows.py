@@ -24,7 +24,7 @@ from npuconv.report.builder.quantization_rows import (
     level_histogram,
     tensor_levels,
 )
-from npuconv.schemas.quality import SourceScales
+from npuconv.schemas.quality import KeptScales
 from support.builders import Net, images
 from support.loud_nets import CHANNELS, loud
 from support.quantized_nets import Quantized, operators
@@ -127,7 +127,7 @@ def padded(count: int = 1):
     return net.model()
 
 
-def found(proto, **options) -> SourceScales | None:
+def found(proto, **options) -> KeptScales | None:
     made = npuconv.convert(proto, verify=False, without=["host-padding"], **options).report
     return made.quantization.source_scales
 

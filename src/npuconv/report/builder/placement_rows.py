@@ -64,14 +64,18 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
         to_device=_traffic(crossing.to_device),
         to_host=_traffic(crossing.to_host),
         subgraphs=tuple(
-            schema.Subgraph(
+            schema.DeviceSubgraph(
                 number=number,
                 nodes=len(subgraph.nodes),
                 first=model.label(subgraph.nodes[0]),
                 last=model.label(subgraph.nodes[-1]),
                 macs=total(node.macs for node in nodes if node.subgraph == number),
-                inputs=tuple(schema.Port(name=p.name, bytes=p.bytes) for p in subgraph.inputs),
-                outputs=tuple(schema.Port(name=p.name, bytes=p.bytes) for p in subgraph.outputs),
+                inputs=tuple(
+                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.inputs
+                ),
+                outputs=tuple(
+                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
+                ),
             )
             for number, subgraph in enumerate(subgraphs, 1)
         ),
@@ -173,7 +177,7 @@ def _row(
     )
 
 
-def choice(legal: LegalModel, record: RewriteRecord) -> schema.Choice:
+def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
     """Return the forms that a pass chose from."""
     alternatives = tuple(
         schema.Alternative(
@@ -187,4 +191,4 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.Choice:
         )
         for form in record.forms
     )
-    return schema.Choice(pass_name=record.pass_name, alternatives=alternatives)
+    return schema.FormChoice(pass_name=record.pass_name, alternatives=alternatives)

@@ -220,7 +220,7 @@ _WHY = {
 }
 
 
-def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
+def source_scales(graph: DeviceGraph, state: QuantState) -> quality.KeptScales | None:
     """Return the scales of a quantized source that are kept, and reasons; None for a float model.
 
     A later reason on the same tensor or layer replaces an earlier one.
@@ -248,7 +248,7 @@ def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales
             reasons[graph.model.label(conv)] = change
         elif conv.name in state.lost:
             reasons[graph.model.label(conv)] = state.lost[conv.name]
-    return quality.SourceScales(
+    return quality.KeptScales(
         tensors=tensors,
         all_tensors=all_tensors,
         layers=layers,
@@ -302,14 +302,14 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
         simulated_db=_db(spent.after),
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
-            quality.Repeated(
+            quality.RepeatedLayer(
                 node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
             if name in spent.repeats.layers
         ),
         channels=tuple(
-            quality.Channels(
+            quality.DuplicatedChannels(
                 tensor=channels.tensor,
                 layers=tuple(dict.fromkeys(labels[name] for name in channels.layers)),
                 channels=channels.count,
