@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from npuconv import partition
 from npuconv.legalize import keep_float
-from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
@@ -79,7 +79,7 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
             )
             for number, subgraph in enumerate(subgraphs, 1)
         ),
-        kept_float=_kept_float(legal) if legal.kept else None,
+        kept_float=_kept_float(legal) if legal.device.keep_float else None,
     )
     return GraphRows(rewritten_rows(legal) if before is None else before.rewritten, nodes, device)
 
@@ -90,15 +90,17 @@ def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
 
 def _kept_float(legal: LegalModel) -> schema.KeptFloat:
     """Compare with the plan in which no node is kept float."""
-    free = replace(legal, kept={}, operators=None).make_plan()
+    kept = legal.device.keep_float  # pattern by node
+    device = replace(legal.device, keep_float={})
+    free = replace(legal, device=device, operators=None).make_plan()
     crossing = partition.crossings(legal.model, free)
-    pattern_of = keep_float.names(legal.model, legal.kept)
+    pattern_of = keep_float.names(legal.model, kept)
     rows = []
-    for pattern in dict.fromkeys(legal.kept.values()):
+    for pattern in dict.fromkeys(kept.values()):
         macs = [
             partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
         ]
-        nodes = sum(kept_by == pattern for kept_by in legal.kept.values())
+        nodes = sum(kept_by == pattern for kept_by in kept.values())
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
@@ -111,7 +113,7 @@ def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     """Return a row for every source node that becomes something else."""
     source, graph = legal.source, _Graph(legal.model)
     records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
-    for record in legal.ctx.rewrites:
+    for record in legal.log.rewrites:
         rewrite = PASSES.get(record.pass_name)
         is_for_target = rewrite is not None and rewrite.phase == Phase.LEGALIZE
         for label in record.origin:  # without rewrites of names, defaults, constants, fusions

@@ -23,7 +23,7 @@ from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.schemas import quality
 
 
@@ -220,7 +220,7 @@ _WHY = {
 }
 
 
-def source_scales(graph: DeviceGraph, state: QuantState) -> quality.KeptScales | None:
+def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | None:
     """Return the scales of a quantized source that are kept, and reasons; None for a float model.
 
     A later reason on the same tensor or layer replaces an earlier one.
@@ -228,7 +228,7 @@ def source_scales(graph: DeviceGraph, state: QuantState) -> quality.KeptScales |
     source = graph.source_scales
     if not source:
         return None
-    matches = kept.match_groups(graph.model, graph.plan, source)
+    matches = source.match_groups(graph.model, graph.plan)
     reasons = {}
     tensors = all_tensors = layers = 0
     for group in graph.plan.groups:
@@ -276,7 +276,7 @@ class Crossing:
     power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
-    def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
+    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> Crossing:
         """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
@@ -341,9 +341,9 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
     )
 
 
-def partial_sums(graph: DeviceGraph, errors: Sensitivity | None) -> quality.PartialSums | None:
+def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
-    layers, known = dict[str, set[str]](), graph.ctx.fragments
+    layers, known = dict[str, set[str]](), graph.splits.fragments
     for conv in graph.plan.device:
         if conv.name in known and known[conv.name].summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)

@@ -142,11 +142,11 @@ def build_report(
                 weight_bytes_after=record.cost_after.weight_bytes,
                 alternatives=choice(legal, record).alternatives,
             )
-            for record in legal.ctx.rewrites
+            for record in legal.log.rewrites
         ),
         refusals=tuple(
             schema.Refusal(pass_name=refusal.pass_name, node=refusal.node, reason=refusal.reason)
-            for refusal in legal.ctx.refusals
+            for refusal in legal.log.refusals
         ),
         nodes=rows.nodes,
         source_nodes=source.nodes if removed or rows.rewritten else (),
