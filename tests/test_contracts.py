@@ -41,7 +41,7 @@ from support.zoo import ZOO
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RTOL = 1e-4
-FLOAT = (Phase.CANONICALIZE, Phase.LEGALIZE)
+FLOAT = (Phase.CANONICALIZE, Phase.LEGALIZE, Phase.SPLIT)
 TARGETS = (
     Target.load("npu-int8"),
     Target.load(ROOT / "configs/targets/my_chip.yaml"),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.diagnostics import Finding
+    from npuconv.legalize.fitting.builder import BiasChannels
+    from npuconv.model.partial_sums import Part
 
     LayerEncodings = tuple[Encoding, Encoding]
 
@@ -28,6 +30,8 @@ class EmitContext(PassContext):
         plan: of the float model; nodes that are taken out leave it.
         encodings: by tensor; empty where only weights are quantized.
         rounded: integer weights and biases by node; the others are rounded to nearest.
+        terms: in which the device runs a convolution, adding them in int32, by its name.
+        bias_channels: with which the device runs a convolution that adds no bias, by its name.
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor, by the float tensor that it stands for.
         notes: what the report says of a layer, by node label.
@@ -37,6 +41,8 @@ class EmitContext(PassContext):
     plan: Plan = field(default_factory=Plan)
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
+    terms: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)

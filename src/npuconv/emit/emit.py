@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
 
@@ -13,6 +13,7 @@ from npuconv.emit import Format, int8_operators
 from npuconv.emit.context import EmitContext
 from npuconv.errors import InternalError
 from npuconv.legalize import manager
+from npuconv.legalize.fitting.builder import WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
@@ -30,6 +31,7 @@ def emit(
     form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+    convs: Sequence[WrittenConv] = (),
 ) -> tuple[onnx.ModelProto, EmitContext]:
     """Write the legal float model in a form.
 
@@ -38,6 +40,7 @@ def emit(
         form: float, weights, qdq or qoperator.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
+        convs: convolutions of layers that were split, and how the device runs them.
 
     Returns:
         The model, and the context of the passes, with the names of its int8 tensors and with
@@ -48,8 +51,9 @@ def emit(
     """
     # int8 is compared as a whole: it is not meant to be equal.
     ctx = EmitContext(
-        legal.target, legal.options, verify=False, kept=legal.ctx.kept, parts=legal.ctx.parts,
-        bias_channels=legal.ctx.bias_channels,
+        legal.target, legal.options, verify=False, kept=legal.ctx.kept,
+        terms={conv.node: conv.terms for conv in convs if conv.terms},
+        bias_channels={c.node: c.bias_channels for c in convs if c.bias_channels is not None},
     )  # fmt: skip
     ctx.use(legal.plan, encodings, weights)
     for phase in form.phases:

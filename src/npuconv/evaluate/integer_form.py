@@ -46,7 +46,7 @@ def in_integers(opened: Opened) -> Opened:
         return opened
     plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
     options = Options()  # nothing of them, or of the target, is asked for
-    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan, parts=parts)
+    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan, terms=parts)
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
         manager.run_pass(model, item, ctx)
     return replace(opened, proto=save.to_proto(model))

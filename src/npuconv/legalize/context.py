@@ -23,9 +23,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.builder import BiasChannels, Fragment
-    from npuconv.legalize.fitting.planner import Planner
-    from npuconv.model.partial_sums import Part
+    from npuconv.legalize.fitting.planner import Plan, Planner
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
@@ -81,12 +79,6 @@ class PassContext:
     expected: dict[str, Expected] = field(default_factory=dict)
     # Of a model that was quantized before.
     source_scales: SourceScales = field(default_factory=SourceScales)
-    # Convolutions that have weights of one that was fitted, by node.
-    fragments: dict[str, Fragment] = field(default_factory=dict)
-    # Convolutions whose bias constant input channels make up, by node.
-    bias_channels: dict[str, BiasChannels] = field(default_factory=dict)
-    # Parts in which the device runs a convolution, adding them in int32, by node.
-    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once
@@ -111,14 +103,39 @@ class PassContext:
         is_exact = self.target.activations.accumulate == "int32"
         return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
 
-    def windows(self, conv: Node) -> list[Window]:
-        """Return the windows that the device runs for a Conv: its own, or those of its parts."""
-        win, parts = window(conv), self.parts.get(conv.name, ())
-        if win is None:
-            return []
-        if (more := self.bias_channels.get(conv.name)) is not None:
-            return [wider(win, more.count)]
-        return [part.window(win) for part in parts] or [win]
+    def split_plan(self, conv: Node) -> Plan | None:
+        """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.
+
+        None if the device takes it as it is.
+        """
+        win = window(conv)
+        if win is None or not self.options.fit or not self.breaks(win, conv):
+            return None
+        if not all(map(query.is_constant, conv.inputs[1:])):
+            return None
+        layer = layer_of(win, bias=query.input_of(conv, 2) is not None)
+        plan = None if layer is None else self.planner.exact_plan(layer)
+        return None if plan is None or plan.proposal is None else plan
+
+    def is_biasless(self, conv: Node) -> bool:
+        """Return whether the device can add no bias to a Conv, or only a small one."""
+        win, plan = window(conv), self.split_plan(conv)
+        if plan is not None and plan.biasless:
+            return True
+        if win is None or query.input_of(conv, 2) is not None:
+            return False
+        if plan is None:
+            return bool(self.objections(win))
+        demand = self.planner.demand
+        return demand is not None and not all(
+            demand.fits(replace(leaf, bias=True)) for leaf in plan.leaves
+        )
+
+    def change_objections(self, conv: Node, changed: Window) -> list[str]:
+        """Return the objections to a change of a Conv; one that is split may stay so."""
+        objections = self.objections(changed)
+        layer = layer_of(changed, bias=True) if objections and self.split_plan(conv) else None
+        return [] if layer is not None and self.planner.exact_plan(layer) else objections
 
     def refuse(self, model: Model, node: Node, reason: str) -> None:
         """Say why a pass that nearly fired did not; the report shows it."""
@@ -220,12 +237,3 @@ class PassContext:
         if watch and record.old is not None and record.new is None:
             record.new = _region.trace(model, record.old, results, record.made)
         self.rewrites.append(record)
-
-
-def wider(win: Window, count: int) -> Window:
-    """Return a dense convolution with so many more input channels."""
-    if win.weight is None or win.input is None:
-        return win
-    outputs, inputs, *kernel = win.weight
-    dims = (win.input[0], inputs + count, *win.input[2:])
-    return replace(win, weight=(outputs, inputs + count, *kernel), input=dims)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -16,8 +17,9 @@ from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, RewriteRecord
+from npuconv.legalize.context import PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel, SourceScales
@@ -31,6 +33,10 @@ from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
 
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.builder import Builder, Mode
+
+CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 
@@ -51,6 +57,9 @@ class LegalModel:
     # Names of those that the device computes beside convolutions, as the first plan chose them:
     # later rewrites change what crosses, but not this choice.
     operators: frozenset[str] | None = None
+    # The graph before layers were split that have the integers of the whole; None: it is ``model``.
+    unsplit: Model | None = None
+    summed: frozenset[str] = frozenset()  # names of convolutions whose int8 results are added
     needs: tuple[Need, ...] = ()  # values that the model needs of undocumented limits
     # What rules have measured of nodes, for the next lint.
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
@@ -112,21 +121,14 @@ class LegalModel:
 
     @property
     def padded_tensors(self) -> set[str]:
-        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        padded, fragments = set[str](), self.ctx.fragments
-        for conv in self.plan.device:
-            pads = any(query.attribute(conv, "pads", ()) or ())
-            if pads or (conv.name in fragments and fragments[conv.name].needs_zero):
-                padded.add(conv.inputs[0].name)
-        return padded
+        """Tensors that a convolution pads with stored zeros."""
+        convs = (c for c in self.plan.device if any(query.attribute(c, "pads", ()) or ()))
+        return {conv.inputs[0].name for conv in convs}
 
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
-        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
-        more = self.ctx.bias_channels
-        broken = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset((*(conv.name for conv in broken), *more))
+        return frozenset(c.name for c in self.plan.device if self.ctx.is_biasless(c))
 
     @property
     def symmetric_tensors(self) -> set[str]:
@@ -141,9 +143,14 @@ class LegalModel:
     @property
     def partial_sums(self) -> set[str]:
         """Tensors of convolutions in parts, whose sum is activated later."""
-        parts = self.ctx.fragments
-        convs = (c for c in self.plan.device if c.name in parts and parts[c.name].summed)
-        return {conv.outputs[0].name for conv in convs}
+        return {c.outputs[0].name for c in self.plan.device if c.name in self.summed}
+
+    def with_whole_layers(self) -> LegalModel:
+        """Return the model as it is calibrated: layers that are split exactly are whole."""
+        if self.unsplit is None:
+            return self
+        whole = replace(self, model=self.unsplit, unsplit=None)
+        return replace(whole, plan=whole.make_plan())
 
     def with_findings(self, found: Iterable[Finding]) -> LegalModel:
         """Return the model with more findings."""
@@ -187,14 +194,14 @@ def legalize(
     # with others, rewrites may mend.
     if malformed := engine.lint_malformed(rules):
         legal.source.record_costs(legal.model, legal.target, malformed)
-        return _conclude(legal, Tracker(malformed), malformed, rules, timings)
+        return _conclude(legal, Tracker(malformed), malformed, rules)
     before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(legal.model, contradiction)
     tracker = Tracker(before)
-    _rewrite(legal, tracker, timings)
+    legal = _split(_rewrite(legal, tracker, timings), tracker, timings)
     rules = legal.rules()
-    return _conclude(legal, tracker, engine.lint(rules), rules, timings)
+    return _conclude(legal, tracker, engine.lint(rules), rules)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
@@ -218,22 +225,21 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
 
 
 def _conclude(
-    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext, timings: Timings
+    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext
 ) -> LegalModel:
     """Partition the graph, and add up the findings."""
-    model = legal.model
     legal = replace(legal, needs=tuple(needs(rules)))
-
-    def after_pass(item: Pass, seconds: float) -> None:
-        timings.add(item.name, seconds)
-
-    joined = legal.options.format in INTEGER_FORMS
-    if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx, after_pass):
-        # The device runs the convolutions as they were, but none of what cut and added them.
+    if legal.unsplit is not None and _has_integer_forms(legal):
+        # The device adds in int32 and reads a bias as channels: no nodes are around these parts.
+        model = legal.unsplit.copy()
+        split_layers(model, legal.ctx.planner, splittable(model, legal.ctx))
+        core.sweep(model)
+        legal = replace(legal, model=model)
         rules = legal.rules()
         beside = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
         after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + beside, key=sort_key)
-    legal = replace(legal, blocked=_blocked(model, after))
+    model, graphs = legal.model, [m for m in (legal.model, legal.unsplit) if m is not None]
+    legal = replace(legal, blocked=frozenset().union(*(_blocked(m, after) for m in graphs)))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
     device = {
@@ -259,7 +265,7 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
 
 
-def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> None:
+def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> LegalModel:
     """Run the float phases; the tracker notes which finding went with which pass."""
 
     def after_pass(item: Pass, seconds: float) -> None:
@@ -273,6 +279,39 @@ def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> None:
     manager.run_phase(legal.model, Phase.LEGALIZE, legal.ctx, after_pass)
     if core.sweep(legal.model):
         tracker.step(SWEEP, legal.rules())
+    return legal
+
+
+def _split(legal: LegalModel, tracker: Tracker, timings: Timings) -> LegalModel:
+    """Write convolutions beyond a limit as several; keep the graph with whole layers for int8."""
+    model, ctx = legal.model, legal.ctx
+
+    def after_pass(item: Pass, seconds: float) -> None:
+        timings.add(item.name, seconds)
+        tracker.step(item.name, legal.rules())
+
+    def write(mode: Mode) -> list[Builder]:
+        start = time.perf_counter()
+        builders: list[Builder] = manager.apply(model, fit_convolution, ctx, mode)
+        if builders:
+            after_pass(fit_convolution, time.perf_counter() - start)
+            manager.run_phase(model, Phase.LEGALIZE, ctx, after_pass)
+        return builders
+
+    if legal.options.format not in CALIBRATED_FORMS:
+        write("float")
+        return legal
+    convs = [conv for builder in write("rounding") for conv in builder.convs]
+    unsplit = model.copy() if splittable(model, ctx) else None
+    write("exact")
+    summed = frozenset(conv.node for conv in convs if conv.summed)
+    return replace(legal, unsplit=unsplit, summed=summed)
+
+
+def _has_integer_forms(legal: LegalModel) -> bool:
+    """Return whether a split layer has sums in int32, or a bias as input channels."""
+    plans = (legal.ctx.split_plan(n) for n in legal.unsplit.nodes("Conv")) if legal.unsplit else ()
+    return any(plan.biasless or plan.accumulates for plan in plans if plan is not None)
 
 
 def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:

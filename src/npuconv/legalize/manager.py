@@ -74,10 +74,10 @@ def run_pass(
 ) -> int:
     """Run one pass once; sweep, verify and measure its changes."""
     start = time.perf_counter()
-    fired = int(apply(model, item, ctx))
+    fired = apply(model, item, ctx)
     if fired:
         after_pass(item, time.perf_counter() - start)
-    return fired
+    return int(fired) if isinstance(fired, int) else len(fired)
 
 
 def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:

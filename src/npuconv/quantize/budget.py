@@ -81,8 +81,7 @@ def spend_budget(
             unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
         )
         terms = [] if powers is None else _terms(graph, points, powers)
-    # A layer in parts is as large as the device takes it, and its copies would be whole.
-    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.ctx.parts}
+    free = {k: n for k, n in sizes.items() if k in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
@@ -115,8 +114,7 @@ def _copy(graph: DeviceGraph) -> DeviceGraph:
     for node in model.nodes():
         if (meta := metas.get(node.name)) is not None:
             model.register(node, replace(meta))
-    fragments = dict(graph.ctx.fragments)
-    ctx = replace(graph.ctx, verify=False, fragments=fragments, rewrites=[], refusals={})
+    ctx = replace(graph.ctx, verify=False, rewrites=[], refusals={})
     return graph.replanned(model, ctx)
 
 
@@ -200,16 +198,16 @@ def channel_sets(
 
 def _limits(graph: DeviceGraph) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
-    windows = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
+    windows = {conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.device}
     verdicts: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
         """Return whether the target takes the layer; checked once for each size."""
         key = (layer, rows, columns)
         if key not in verdicts:
-            win, apart = windows[layer]
+            conv, win, apart = windows[layer]
             larger = None if win is None else _larger(win, rows, columns, apart=apart)
-            verdicts[key] = larger is not None and not graph.ctx.objections(larger)
+            verdicts[key] = larger is not None and not graph.ctx.change_objections(conv, larger)
         return verdicts[key]
 
     return fits

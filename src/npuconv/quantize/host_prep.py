@@ -27,7 +27,6 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
 from npuconv.legalize import manager
 from npuconv.model import query
-from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS
@@ -69,11 +68,11 @@ def prepare_host(
         graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
     free = {
         name: convs
-        for name, convs in shifted_together(graph.ctx, graph.plan).items()
+        for name, convs in shifted_together(graph.plan).items()
         if convs[0].name in grids
-        and not any(pads(graph, conv) or conv.name in graph.biasless for conv in convs)
+        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
         # Parts of its channels that the host has padded are not.
-        and extent(shifted_tensor(graph.ctx, graph.plan, convs[0]), CHANNELS)
+        and extent(shifted_tensor(graph.plan, convs[0]), CHANNELS)
         == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
@@ -85,15 +84,8 @@ def prepare_host(
     return graph, found
 
 
-def pads(graph: DeviceGraph, conv: Node) -> tuple[int, ...]:
-    """Return the pads of a convolution, or of what it is a fragment of; () where all are 0."""
-    fragment = graph.ctx.fragments.get(conv.name)
-    if fragment is not None and fragment.needs_zero:
-        return tuple(flat_pads(fragment.whole.layer.pads))
-    return _own_pads(conv)
-
-
-def _own_pads(conv: Node) -> tuple[int, ...]:
+def pads(conv: Node) -> tuple[int, ...]:
+    """Return the pads of a convolution; () where all are 0."""
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
@@ -101,20 +93,16 @@ def _own_pads(conv: Node) -> tuple[int, ...]:
 def _pad(
     graph: DeviceGraph, tensors: Mapping[str, Sequence[Node]]
 ) -> tuple[DeviceGraph, list[Node]]:
-    """Let the host pad the inputs of these convolutions; fitted ones are padded already.
+    """Let the host pad the inputs of these convolutions.
 
     Returns:
         The graph planned anew, and the convolutions that need no zero point of 0 any more.
     """
     padded_convs = [conv for convs in tensors.values() for conv in convs]
-    names = {conv.inputs[0].name for conv in padded_convs if _own_pads(conv)}
+    names = {conv.inputs[0].name for conv in padded_convs}
     if names and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, names):
         graph = graph.replanned()
-    freed = [conv for conv in padded_convs if not _own_pads(conv)]
-    for conv in freed:
-        if (fragment := graph.ctx.fragments.get(conv.name)) is not None:
-            graph.ctx.fragments[conv.name] = replace(fragment, host_padded=True)
-    return graph, freed
+    return graph, [conv for conv in padded_convs if not pads(conv)]
 
 
 def _choose_inputs(
@@ -146,7 +134,7 @@ def _choose_inputs(
             or convs[0].name in grids
             or not off_centre.isdisjoint((name, source))
         )
-        if gains and growth(shape, pads(graph, convs[0])) <= HOST_PADDING.largest_growth:
+        if gains and growth(shape, pads(convs[0])) <= HOST_PADDING.largest_growth:
             chosen[name] = convs
     return chosen
 
@@ -168,13 +156,12 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    With ``internal`` those that the device makes and that would have to cross. Fragments of a
-    convolution pad what that has read: all of them or none.
+    With ``internal`` those that the device makes and that would have to cross.
     """
     tensors = {}
     for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
-        padded = [conv for conv in convs if pads(graph, conv)]  # the others read it as it is
-        if len({pads(graph, conv) for conv in padded}) != 1:
+        padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
+        if len({pads(conv) for conv in padded}) != 1:
             continue
         if _is_internal(graph, padded[0]) != internal or not _may_pad(graph, padded[0]):
             continue
@@ -261,8 +248,8 @@ def _find_grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
     # Without a host, or with integer inputs, no offset can be added.
     if not graph.has_host or graph.options.io == "int8":
         return grids
-    for convs in shifted_together(graph.ctx, graph.plan).values():
-        name, path = path_from_input(shifted_tensor(graph.ctx, graph.plan, convs[0]))
+    for convs in shifted_together(graph.plan).values():
+        name, path = path_from_input(shifted_tensor(graph.plan, convs[0]))
         rows = []
         for feed in (feed for feed in feeds if name in feed):
             array = apply_affine(np.asarray(feed[name]), path)
@@ -358,7 +345,7 @@ def _crossing_sizes(
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         if stats.lows.min() < 0:
             continue
-        larger = growth(dims, pads(graph, convs[0]))
+        larger = growth(dims, pads(convs[0]))
         if larger > HOST_PADDING.largest_growth:
             continue
         if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:

@@ -86,9 +86,7 @@ class ConstraintsOf:
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        known = graph.ctx.fragments
-        parts = (c for c in plan.device if c.name in known and known[c.name].summed)
-        self._sums = {conv.outputs[0].name for conv in parts}
+        self._sums = graph.partial_sums
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
         self._functions = functions_of(graph.model, plan) if plan.operators else {}
         self._masked = masks_of(graph.model, plan)

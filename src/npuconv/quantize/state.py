@@ -21,8 +21,6 @@ from npuconv.model.types import Tensor
 from npuconv.partition.channels import Channels, trace
 from npuconv.quantize import kept
 
-# With which the host puts together what the fragments of a convolution make.
-_TOGETHER = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 Offsets = NDArray[np.float64]  # one for each channel
 
 
@@ -70,42 +68,19 @@ class DeviceGraph(LegalModel):
 
     @property
     def filled_tensors(self) -> set[str]:
-        """Tensors that a passthrough Pad pads with one integer for all channels.
-
-        Not where it fills up the tiles or phases of a convolution without pads: weights of zero
-        read that, or outputs that are cut off.
-        """
-        counts = dict[int, bool]()
-        for conv in self.plan.device:
-            fragment = self.ctx.fragments.get(conv.name)
-            padded = fragment is None or fragment.whole.layer.padded
-            maker = query.producer(conv.inputs[0])
-            while maker is not None and self.plan.is_cut(maker):
-                counts[id(maker)] = padded or counts.get(id(maker), False)
-                maker = query.producer(maker.inputs[0])
-        every = (node for node in self.plan.passthrough if node.op == "Pad")
-        pads = [node for node in every if counts.get(id(node), True)]
+        """Tensors that a passthrough Pad pads with one integer for all channels."""
+        pads = [node for node in self.plan.passthrough if node.op == "Pad"]
         return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
     def comes_from_device(self, tensor: Tensor) -> bool:
-        """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
-
-        The host puts those together, but would not have the tensor if there were one.
-        """
+        """Return whether the device makes a tensor."""
         maker = query.producer(tensor)
         if maker is None or self.plan.placement[id(maker)] == "device":
             return maker is not None
         fused = self.target.fused_activations
         names = fused.values if fused.known else fused.assume
         activation = self.plan.is_passthrough(maker) and maker.op in names
-        together = maker.op in _TOGETHER and self._fitted.issuperset(self.model.origin(maker))
-        return (activation or together) and self.comes_from_device(maker.inputs[0])
-
-    @cached_property
-    def _fitted(self) -> frozenset[str]:
-        """Labels of the convolutions that were fitted."""
-        known = (conv for conv in self.plan.device if conv.name in self.ctx.fragments)
-        return frozenset(label for conv in known for label in self.model.origin(conv))
+        return activation and self.comes_from_device(maker.inputs[0])
 
     @cached_property
     def channels(self) -> Channels:

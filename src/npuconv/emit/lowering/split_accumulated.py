@@ -25,10 +25,10 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
 def split_accumulated(model: Model, ctx: EmitContext) -> int:
-    convs = [c for c in ctx.plan.device if c.name in ctx.parts and len(c.outputs)]
+    convs = [c for c in ctx.plan.device if c.name in ctx.terms and len(c.outputs)]
     writer = _Writer(model, integers=ctx.options.format != "qdq")
     for conv in convs:
-        parts = ctx.parts[conv.name]
+        parts = ctx.terms[conv.name]
         writer.split(conv, parts)
         ctx.notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
     return len(convs)
@@ -85,7 +85,7 @@ class _Writer:
 
     def _slice(self, conv: Node, part: Part, source: Tensor) -> Tensor:
         """Return the integers that a part reads."""
-        bounds = part.bounds()
+        bounds = part.bounds
         key = (source.name, *bounds)
         if not bounds:
             return source
@@ -96,7 +96,9 @@ class _Writer:
             )
             inner = self._insert(conv, "Slice", [source, starts, stops, axes, steps], source)
             for axis, *cells in bounds if inner.shape is not None else ():
-                inner.shape[axis] = len(range(*cells))
+                extent = inner.shape[axis]
+                length = len(range(extent)[slice(*cells)]) if isinstance(extent, int) else None
+                inner.shape[axis] = length
             self._slices[key] = inner
         return self._slices[key]
 

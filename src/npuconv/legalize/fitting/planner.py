@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 
-from npuconv.legalize.fitting.builder import Builder, Piece, Whole
+from npuconv.legalize.fitting.builder import Builder, Mode, Piece, is_whole
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
+from npuconv.model.partial_sums import Part as SumTerm
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
@@ -92,14 +94,70 @@ class Plan:
         adds = self.proposal is not None and self.proposal.adds_bias
         return adds or any(part.adds_bias for part in self.parts)
 
+    @cached_property
+    def rounds(self) -> bool:
+        """Return whether int8 rounds something that it does not round in the layer itself."""
+        form = self.proposal
+        if form is None:
+            return False
+        # Channels of a constant are exact in int8 beside the whole input.
+        split_channels = form.bias_channels and self.parts[0].proposal is not None
+        rounds = form.summed > 0 or form.cascaded or split_channels
+        return rounds or any(part.rounds for part in self.parts)
+
+    @property
+    def is_accumulated(self) -> bool:
+        """Return whether it is a sum that the device adds in int32."""
+        return self.proposal is not None and self.proposal.accumulated
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds sums within it in int32."""
+        return self.is_accumulated or any(part.accumulates for part in self.parts)
+
+    @property
+    def biasless(self) -> bool:
+        """Return whether constant input channels stand for a bias."""
+        channels = self.proposal is not None and self.proposal.bias_channels
+        return channels or any(part.biasless for part in self.parts)
+
+    @property
+    def leaves(self) -> Iterator[Layer]:
+        """The layers that the device runs, each kind once."""
+        if self.proposal is None:
+            yield self.layer
+        for part in self.parts:
+            yield from part.leaves
+
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
-        if self.proposal is None:
+        if self.proposal is None or (builder.mode == "rounding" and not self.rounds):
             return builder.layer(piece)
+        if builder.mode == "int8" and self.is_accumulated:
+            return builder.layer(piece, terms=tuple(self.terms()))
         by_layer = {part.layer: part for part in self.parts}
         return self.proposal.build(
             builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
         )
+
+    def terms(self) -> Iterator[SumTerm]:
+        """Yield the convolutions of a sum, of sums of sums as well."""
+        assert self.proposal is not None
+        assert self.proposal.terms is not None
+        layer, by_layer = self.layer, {part.layer: part for part in self.parts}
+        for number, term in enumerate(self.proposal.terms(layer)):
+            inner = by_layer[replace(term.layer, bias=layer.bias and number == 0)]
+            extents = zip(term.bounds, (layer.source[b[0]] for b in term.bounds), strict=True)
+            bounds = tuple(bound for bound, extent in extents if not is_whole(bound, extent))
+            if inner.proposal is None or inner.proposal.terms is None:
+                yield SumTerm(bounds, term.index, term.layer.strides, term.layer.dilations)
+                continue
+            for part in inner.terms():
+                ranges = [range(n) for n in layer.weight]
+                both = zip(ranges, term.index, part.index, strict=True)
+                cells = [whole[first][second] for whole, first, second in both]
+                index = tuple(slice(r.start, r.stop, r.step) for r in cells)
+                yield replace(part, bounds=(*bounds, *part.bounds), index=index)
 
 
 @dataclass
@@ -122,6 +180,7 @@ class Planner:
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the form can say so, where the target lists Concat
     _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
+    _exact: dict[Layer, Plan | None] = field(default_factory=dict, init=False)
     _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
     @property
@@ -150,6 +209,15 @@ class Planner:
             self._found[layer] = self._search(layer)
         return self._found[layer]
 
+    def exact_plan(self, layer: Layer) -> Plan | None:
+        """Return the cheapest plan that has the integers of the layer, or None."""
+        if layer not in self._exact:
+            plan = self.plan(layer)[0]
+            if plan is not None and plan.rounds:
+                plan = self._search(layer, exact=True)[0]
+            self._exact[layer] = plan
+        return self._exact[layer]
+
     def objections(self, layer: Layer) -> list[str]:
         """Return the faults of a layer that no rewrite removes; none if a plan exists."""
         if self.demand is None:
@@ -159,7 +227,7 @@ class Planner:
             return []
         return [fault.text for fault in faults]
 
-    def _search(self, layer: Layer) -> tuple[Plan | None, Search]:
+    def _search(self, layer: Layer, *, exact: bool = False) -> tuple[Plan | None, Search]:
         search, demand = Search(), self.demand_on(layer.op)
         if demand is None:
             return None, search
@@ -167,8 +235,8 @@ class Planner:
             return _Descent(self, demand, search, POOLS).best(layer, 0), search
         best = None
         if self.exact_sums:
-            best = _Descent(self, demand, search, SUMS_LAST).best(layer, 0)
-        return best or _Descent(self, demand, search).best(layer, 0), search
+            best = _Descent(self, demand, search, SUMS_LAST, exact).best(layer, 0)
+        return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
 
     def leaf(self, layer: Layer) -> Plan:
         """The plan of a layer that fits as it is."""
@@ -191,6 +259,7 @@ class _Descent:
     demand: Demand
     search: Search
     splits: tuple[Split, ...] = SPLITS
+    exact: bool = False  # whether int8 must round nothing more than the layer does
     plans: dict[tuple[Layer, int], Plan | None] = field(default_factory=dict)
 
     def best(self, layer: Layer, first: int) -> Plan | None:
@@ -245,14 +314,15 @@ class _Descent:
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
         if self.splits is SUMS_LAST and not proposal.adds_bias:
-            proposal = replace(proposal, summed=0)
+            proposal = replace(proposal, summed=0, accumulated=proposal.summed > 0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
             settings = self.planner.settings
             share = settings.sum_share + settings.sum_part * (number - 1)
             share = settings.added_bias if proposal.adds_bias else share
             price = price.plus(Price(penalty=layer.macs() * share))
-        return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        plan = Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        return None if self.exact and plan.rounds else plan
 
     def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
         """Return whether these are not too many; note of the whole how many they would be."""
@@ -264,10 +334,10 @@ class _Descent:
         return False
 
 
-def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
+def write(model: Model, node: Node, plan: Plan, mode: Mode = "float") -> tuple[Tensor, Builder]:
     """Write a plan for a node of the graph; return the result and the builder."""
     source, pools = node.inputs[0], plan.layer.op != "Conv"
     weight = source if pools else node.inputs[1]
-    builder = Builder(model, node, Whole(node.name, source.name, plan.layer))
+    builder = Builder(model, node, plan.layer, mode)
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder

@@ -22,10 +22,13 @@ In int8 all of them are exact but those that add sums or a bias: each sum is rou
 are taken only where the others cost more than twice the MACs. Where the target says
 ``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
 refuses such convolutions instead.
+
+A layer that is split exactly is calibrated and quantized whole: its parts have its integers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
@@ -38,52 +41,77 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
+    from npuconv.legalize.fitting.builder import Builder, Mode
     from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.planner import Plan, Search
+    from npuconv.legalize.fitting.planner import Plan, Planner, Search
 
 _SHOWN = 4  # forms that the report compares
 
 
-@model_pass(
-    Phase.LEGALIZE,
-    after=(
-        "resolve-auto-pad",
-        "fold-pad",
-        "remove-3d-axis",
-        "rewrite-1d-as-2d",
-        "rewrite-average-pool-as-conv",
-        "rewrite-conv-transpose-as-conv",
-        "split-grouped-convolution",
-    ),
-    infers=True,
-)
-def fit_convolution(model: Model, ctx: PassContext) -> int:
+@model_pass(Phase.SPLIT, infers=True)
+def fit_convolution(model: Model, ctx: PassContext, mode: Mode = "float") -> list[Builder]:
+    """Write the plans of convolutions.
+
+    With the mode ``rounding`` those that round once more in int8, without what is exact between;
+    with ``exact`` those that do not.
+    """
     if model.opset < 13 or not ctx.options.fit or ctx.target.operator("Conv") is None:
-        return 0
-    return sum(_fit(model, ctx, node) for node in model.nodes("Conv"))
+        return []
+    found = (_fit(model, ctx, node, mode) for node in model.nodes("Conv"))
+    return [builder for builder in found if builder is not None]
 
 
-def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+def _fit(model: Model, ctx: PassContext, node: Node, mode: Mode) -> Builder | None:
     from npuconv.legalize.fitting.planner import write
 
     win = window(node)
     if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
-        return 0
+        return None
     planning = planned(model, ctx, node, layer_of(node))
     if planning is None or planning[0].proposal is None:
-        return 0
+        return None
     plan, search = planning
+    if mode == "rounding" and not plan.rounds:
+        return None
+    if mode == "exact":
+        plan = ctx.planner.exact_plan(plan.layer) or plan
     before, after = plan.layer.text(), " + ".join(plan.texts)
     with ctx.rewrite(model, [node], before, after, modulus=None) as record:
-        result, builder = write(model, node, plan)
-        ctx.fragments |= builder.fragments
-        ctx.bias_channels |= builder.bias_channels
+        result, builder = write(model, node, plan, mode)
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
         record.note = _note(ctx, plan, search)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
-    return 1
+    return builder
+
+
+def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+    """Write layers beyond a limit in the parts that have their integers; no limit is known then.
+
+    Raises:
+        InternalError: no exact plan, which what has changed the layer should have looked for.
+    """
+    from npuconv.legalize.fitting.planner import write
+
+    builders = []
+    for node in layers:
+        layer = layer_of(node)
+        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
+        if plan is None or plan.proposal is None:
+            continue
+        result, builder = write(model, node, plan, "int8")
+        builders.append(builder)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return builders
+
+
+def splittable(model: Model, ctx: PassContext) -> list[Node]:
+    """Return the convolutions beyond a limit whose parts have their integers."""
+    if model.opset < 13 or ctx.target.operator("Conv") is None:
+        return []
+    return [n for n in model.nodes("Conv") if n.name not in ctx.kept and ctx.split_plan(n)]
 
 
 def planned(

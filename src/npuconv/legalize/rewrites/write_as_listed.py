@@ -23,7 +23,7 @@ _OTHERS = {
 }
 
 
-@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
+@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "hoist-activations"))
 def write_as_listed(model: Model, ctx: PassContext) -> int:
     replacements = {
         op: successor

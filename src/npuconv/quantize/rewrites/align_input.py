@@ -20,7 +20,9 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
-from npuconv.partition.placement import CUTS, PIECES
+from npuconv.partition.channels import CHANNELS
+from npuconv.partition.passthrough import extent
+from npuconv.partition.placement import PIECES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,23 +32,22 @@ if TYPE_CHECKING:
 def align_input(
     model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
 ) -> int:
-    convs = shifted_together(ctx, plan)
+    convs = shifted_together(plan)
     return sum(_align(model, ctx, plan, convs[name], by) for name, by in offsets.items())
 
 
-def shifted_together(ctx: PassContext, plan: Plan) -> dict[str, list[Node]]:
+def shifted_together(plan: Plan) -> dict[str, list[Node]]:
     """Return the convolutions of the device by the tensor that is moved for them."""
     found: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(shifted_tensor(ctx, plan, conv).name, []).append(conv)
+        found.setdefault(shifted_tensor(plan, conv).name, []).append(conv)
     return found
 
 
-def shifted_tensor(ctx: PassContext, plan: Plan, conv: Node) -> Tensor:
-    """Return what a convolution reads, or what that is cut from behind any pads that count."""
-    fragment = ctx.fragments.get(conv.name)
-    counts = fragment is None or fragment.whole.layer.padded
-    return plan.uncut(conv.inputs[0], PIECES if counts else CUTS)
+def shifted_tensor(plan: Plan, conv: Node) -> Tensor:
+    """Return what a convolution reads, or what that is cut from with all of its channels."""
+    tensor, whole = conv.inputs[0], plan.uncut(conv.inputs[0], PIECES)
+    return whole if extent(whole, CHANNELS) == extent(tensor, CHANNELS) else tensor
 
 
 def _align(
@@ -57,12 +58,10 @@ def _align(
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0
-    biasless = [conv for conv in convs if query.input_of(conv, 2) is None]
-    windows = [win for conv in biasless for win in ctx.windows(conv)]
-    if objections := [text for win in windows for text in ctx.objections(win)]:
-        ctx.refuse(model, convs[0], objections[0])
+    if any(map(ctx.is_biasless, convs)):
+        ctx.refuse(model, convs[0], "the device adds no bias to it")
         return 0
-    source = shifted_tensor(ctx, plan, convs[0])
+    source = shifted_tensor(plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
     replaced = between({source.name}, [conv.outputs[0] for conv in convs])
     whole = len(replaced) == len(convs)  # else places of cuts are those of one extent only
@@ -78,7 +77,7 @@ def _align(
         for conv, weight in zip(convs, weights, strict=True):
             assert weight is not None
             bias = query.constant_input(conv, 2)
-            made = _added(ctx, conv, weight, offsets) + (0.0 if bias is None else bias)
+            made = _added(conv, weight, offsets) + (0.0 if bias is None else bias)
             label = f"{model.label(conv)}/bias"
             edit.set_input(conv, 2, edit.constant(model, label, made.astype(weight.dtype)))
         for node in reading.values():
@@ -87,13 +86,9 @@ def _align(
     return 1
 
 
-def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _added(conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
-    fragment = ctx.fragments.get(conv.name)
-    if fragment is not None and len(offsets) == fragment.whole.layer.in_channels:
-        each = weight * offsets[fragment.channels()]  # where it has zeros, any offset will do
-    else:
-        each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
+    each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
     return each.reshape(len(weight), -1).sum(axis=1)

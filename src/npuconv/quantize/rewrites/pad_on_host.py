@@ -67,10 +67,12 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
     if win is None or len(alike) > 1:
         return 0
-    for layer in (layer for conv in convs for layer in ctx.windows(conv)):
+    for conv in convs:
+        layer = window(conv)
+        assert layer is not None
         larger = None if layer.input is None else _padded(layer.input, layer.pads)
         without_pads = replace(layer, pads=tuple((0, 0) for _ in layer.pads), input=larger)
-        if objections := ctx.objections(without_pads):
+        if objections := ctx.change_objections(conv, without_pads):
             ctx.refuse(model, convs[0], objections[0])
             return 0
     cuts = {id(cut): cut for conv in convs for cut in _cuts(plan, conv.inputs[0])}
