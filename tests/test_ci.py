@@ -95,7 +95,7 @@ def here(
 
     def call(*arguments: str) -> Done:
         capsys.readouterr()
-        code = cli.run(list(arguments))
+        code = cli.execute(list(arguments))
         return Done(code, *capsys.readouterr())
 
     return call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.cli import run
+from npuconv.cli import execute
 from npuconv.config import Options, Preprocess, make_options
 from npuconv.config_files import read_config
 from support.jobs import in_process  # noqa: F401 a fixture
@@ -52,7 +52,7 @@ def test_the_configuration_of_convert_says_what_is_default():
 
 def test_check_with_its_configuration(capsys: pytest.CaptureFixture[str]):
     """The sample passes, and what the file ignores is not shown."""
-    assert run(["check", "samples/digits", "--config", "configs/check.yaml"]) == 0
+    assert execute(["check", "samples/digits", "--config", "configs/check.yaml"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("OK")
     assert "OPS001" not in shown
@@ -61,13 +61,13 @@ def test_check_with_its_configuration(capsys: pytest.CaptureFixture[str]):
 def test_a_flag_wins_over_the_configuration():
     """Every file says that a flag wins."""
     flags = ["--config", "configs/check.yaml", "--unknown", "fail", "-q"]
-    assert run(["check", "samples/digits", *flags]) == 1
+    assert execute(["check", "samples/digits", *flags]) == 1
 
 
 def test_convert_with_its_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The conversion calibrates with the sample's own images."""
     out = tmp_path / "out.npu.onnx"
-    assert run(["convert", MODEL, "--config", "configs/convert.yaml", "-o", str(out)]) == 0
+    assert execute(["convert", MODEL, "--config", "configs/convert.yaml", "-o", str(out)]) == 0
     assert out.is_file()
     assert "samples (calibration.npz)" in capsys.readouterr().out
 
@@ -80,8 +80,8 @@ def test_batch_with_its_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     text = (ROOT / "configs/batch.yaml").read_text("utf-8").replace("../build", "build")
     jobs = tmp_path / "batch.yaml"
     jobs.write_text(text.replace("../samples", "samples"))
-    assert run(["batch", str(jobs), "-q"]) == 0
-    assert run(["batch", str(jobs), "--verify-lock"]) == 0
+    assert execute(["batch", str(jobs), "-q"]) == 0
+    assert execute(["batch", str(jobs), "--verify-lock"]) == 0
     assert capsys.readouterr().err == "npuconv: 7 of 7 jobs are as locked\n"
     assert (tmp_path / "build/batch/upscale.npu.onnx").is_file()
     assert (tmp_path / "build/batch/rknn/qdq/model.npu.onnx").is_file()
@@ -90,6 +90,6 @@ def test_batch_with_its_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("path", TARGETS)
 def test_a_target_is_clean_and_of_use(path: str, capsys: pytest.CaptureFixture[str]):
     """Lint says nothing, and a model can be judged by it."""
-    assert run(["target", "lint", path]) == 0
+    assert execute(["target", "lint", path]) == 0
     assert capsys.readouterr().out == f"{path}: ok\n"
-    assert run(["check", MODEL, "--target", path, "-q"]) in (0, 1)
+    assert execute(["check", MODEL, "--target", path, "-q"]) in (0, 1)

@@ -21,16 +21,15 @@ import click
 from pydantic import BaseModel
 
 import keywords
-from npuconv import catalog
-from npuconv import json_schemas as schemas
-from npuconv.cli import cli
+from npuconv.cli import catalog, cli
+from npuconv.cli import json_schemas as schemas
 from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit, Relation
-from npuconv.yamlio.check import dotted
+from npuconv.yamlio.messages import dotted
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"

@@ -18,6 +18,9 @@ from npuconv.version import __version__
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import run_batch
+    from npuconv.check_model import check
+    from npuconv.conversion import Conversion
+    from npuconv.convert_model import convert
     from npuconv.errors import (
         CalibrationError,
         ConfigError,
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from npuconv.evaluate.entry import verify
-    from npuconv.pipeline.check import check
-    from npuconv.pipeline.conversion import Conversion
-    from npuconv.pipeline.convert import convert
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
     from npuconv.schemas.verify import VerifyReport
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BatchReport": "npuconv.schemas.batch",
-    "Conversion": "npuconv.pipeline.conversion",
-    "check": "npuconv.pipeline.check",
-    "convert": "npuconv.pipeline.convert",
+    "Conversion": "npuconv.conversion",
+    "check": "npuconv.check_model",
+    "convert": "npuconv.convert_model",
     "Report": "npuconv.schemas.report",
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",

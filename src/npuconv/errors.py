@@ -56,6 +56,12 @@ class UsageError(NpuconvError):
     """A flag or argument that cannot be used as given."""
 
 
+class UnknownInputError(UsageError):
+    """A shape for an input that a model does not have."""
+
+    name = ""  # of the input
+
+
 class LocatedError(NpuconvError):
     """An error in a YAML file: knows the file, line and column."""
 

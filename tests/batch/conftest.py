@@ -23,7 +23,7 @@ import sys
 if any(one.endswith("batch.worker") for one in sys.orig_argv):
     import os, time
     from pathlib import Path
-    import npuconv.pipeline.convert as entry
+    import npuconv.convert_model as entry
     convert = entry.convert_with
 
     def mischief(model, *arguments, **keywords):

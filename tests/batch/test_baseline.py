@@ -9,7 +9,7 @@ import pytest
 
 import npuconv
 from npuconv.batch.entry import Batch
-from npuconv.cli import run
+from npuconv.cli import execute
 from npuconv.report import render_batch
 from support.jobs import run_in_process
 
@@ -27,7 +27,7 @@ def jobs(models, write):
     """Write one job with a baseline, in a folder of its own, and one without."""
     (models / "lists").mkdir()
     flags = ["--fail-on", "warning", "--baseline", "lists/accepted.json", "--write-baseline", "-q"]
-    assert run(["check", "models/good.onnx", *flags]) == 0
+    assert execute(["check", "models/good.onnx", *flags]) == 0
     return write(JOBS)
 
 

@@ -122,7 +122,7 @@ def test_a_worker_dies(mischief, write, cluster):
 MURDER = """
 import os, psutil, sys
 if any(one.endswith("batch.worker") for one in sys.orig_argv):
-    import npuconv.pipeline.convert as entry
+    import npuconv.convert_model as entry
     convert = entry.convert_with
 
     def murder(model, *arguments, **keywords):

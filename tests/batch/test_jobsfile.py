@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import npuconv
-from batch.test_expand import MY_CHIP
+from batch.test_expansion import MY_CHIP
 from npuconv.batch.entry import Batch
-from npuconv.batch.expand import Defaults, JobEntry, JobsFile, expand, read_outside_options
+from npuconv.batch.jobs_file import Defaults, JobEntry, JobsFile, expand, read_outside_options
 from npuconv.config import Options
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 

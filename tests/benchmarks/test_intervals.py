@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from intervals import Case, kept, measure, rotated, show
-from recipes.zoo import SAMPLES, Entry
+from harness.intervals import Case, kept, measure, rotated, show
+from harness.samples import SAMPLES, Entry
 from small_models import parse
 
 import npuconv
+from npuconv.data.samples import held_out_places
 from npuconv.evaluate.interval import Powers, expected
-from npuconv.samples.feeds import held_out_places
 
 
 def test_every_sample_is_held_out_once(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from npuconv.cli import run
+from npuconv.cli import execute
 from support.builders import Net, digits
 from support.jobs import in_process  # noqa: F401 a fixture
 
@@ -55,7 +55,7 @@ def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 
     def call(*arguments: object) -> Done:
         capsys.readouterr()
-        code = run([str(a) for a in arguments])
+        code = execute([str(a) for a in arguments])
         return Done(code, *capsys.readouterr())
 
     return call

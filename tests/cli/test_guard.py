@@ -28,7 +28,7 @@ import click
 from npuconv import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 work = lambda: (os.kill(os.getpid(), {number}), time.sleep(900))
-cli.LazyGroup.get_command = lambda *_: click.Command("explain", callback=work)
+cli.cli.get_command = lambda *_: click.Command("explain", callback=work)
 sys.argv = ["npuconv", "explain"]
 cli.main()
 """
@@ -90,8 +90,8 @@ def test_memory_by_other_names(cli, model, monkeypatch, text):
     def no_room(*_):
         raise RuntimeError(text)
 
-    monkeypatch.setattr("npuconv.calibration.workers.ThreadPoolExecutor.submit", no_room)
-    monkeypatch.setattr("npuconv.calibration.workers._pool", no_room)
+    monkeypatch.setattr("npuconv.data.workers.ThreadPoolExecutor.submit", no_room)
+    monkeypatch.setattr("npuconv.data.workers._pool", no_room)
     done = cli("convert", model)
     assert (done.code, "--max-memory" in done.error) == (2, True)
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from npuconv import __version__
-from npuconv.cli import COMMANDS, main, run
+from npuconv.cli import COMMANDS, execute, main
 from npuconv.cli import cli as group
 from npuconv.errors import InternalError
 from npuconv.legalize.registry import PASSES, Pass, Phase
@@ -120,9 +120,9 @@ def test_starts_without(cli):
         ["--help"], ["explain", "SHP002"], ["explain"], ["schema", "report"], ["target", "list"],
     )  # fmt: skip
     code = (
-        "import sys; from npuconv.cli import run\n"
+        "import sys; from npuconv.cli import execute\n"
         f"for arguments in {commands!r}:\n"
-        f"    print(run(arguments), *({LARGE!r} & set(sys.modules)), file=sys.stderr)"
+        f"    print(execute(arguments), *({LARGE!r} & set(sys.modules)), file=sys.stderr)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
@@ -204,9 +204,9 @@ def test_traceback_on_demand(cli, model, monkeypatch):
     add_pass(monkeypatch, ZeroDivisionError("division by zero"))
     monkeypatch.setenv("NPUCONV_TRACEBACK", "1")
     with pytest.raises(RuntimeError, match="all is lost"):
-        run(["boom"])
+        execute(["boom"])
     with pytest.raises(InternalError, match="division by zero"):
-        run(["check", model])
+        execute(["check", model])
     assert cli("check", "nothing.onnx").code == 2
 
 

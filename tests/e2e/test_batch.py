@@ -40,7 +40,7 @@ ABORT = """
 import sys
 if any(one.endswith("batch.worker") for one in sys.orig_argv):
     import os
-    import npuconv.pipeline.convert as entry
+    import npuconv.convert_model as entry
     convert = entry.convert_with
 
     def converted(model, *arguments, **keywords):

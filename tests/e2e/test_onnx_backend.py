@@ -14,7 +14,7 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
-from npuconv.diagnostics import Finding
+from npuconv.findings import Finding
 from support.onnx_cases import OnnxCase, onnx_cases
 
 pytestmark = pytest.mark.e2e

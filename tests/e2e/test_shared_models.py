@@ -147,7 +147,7 @@ def test_check_fits_a_screen(capsys):
     path = SHARED / "models" / "ppocrv4_det" / "model.onnx"
     if not path.exists():
         pytest.skip("no real model beside the project")
-    assert cli.run(["check", str(path)]) == 0
+    assert cli.execute(["check", str(path)]) == 0
     lines = "".join(capsys.readouterr()).splitlines()
     assert 10 < len(lines) <= 40
     assert max(map(len, lines)) <= 80

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.cli import run
+from npuconv.cli import execute
 
 pytestmark = pytest.mark.e2e
 
@@ -66,7 +66,7 @@ def output(head: str) -> str:
     out, beside = io.StringIO(), io.StringIO()
     err = beside if rest and plain == own else out
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        run(shlex.split(plain)[1:])
+        execute(shlex.split(plain)[1:])
     return beside.getvalue() + shell(rest, out.getvalue()) if rest else out.getvalue()
 
 

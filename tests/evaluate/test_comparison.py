@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from npuconv.arithmetic.encoding import quantize
+from npuconv.data import Samples
 from npuconv.errors import ModelError
 from npuconv.evaluate.comparison import (
     MAX_PARTS,
@@ -21,7 +22,6 @@ from npuconv.evaluate.comparison import (
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.executor import RuntimeRefusedError
 from npuconv.quantize.fake_quant import index_outputs
-from npuconv.samples import Samples
 from support.builders import Net, images
 
 X = (1, 4, 4, 4)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from npuconv.data.arrays import IGNORED
 from npuconv.errors import CalibrationError
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
-from npuconv.samples.arrays import IGNORED
 
 
 @pytest.fixture

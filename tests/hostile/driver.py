@@ -56,9 +56,10 @@ def preload() -> None:
     import npuconv.cli.batch
     import npuconv.cli.check
     import npuconv.cli.convert
+    import npuconv.cli.run
     import npuconv.cli.split
     import npuconv.cli.verify
-    import npuconv.pipeline.convert
+    import npuconv.convert_model
     import npuconv.report.html
     import npuconv.report.junit
     import npuconv.report.sarif
@@ -161,9 +162,9 @@ def _work(arguments: list[str], folder: Path, home: Path) -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         warnings.simplefilter("ignore")  # as npuconv.cli.main does
-        from npuconv.cli import run
+        from npuconv.cli import execute
 
-        code = run(arguments)
+        code = execute(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:

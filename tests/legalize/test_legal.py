@@ -6,8 +6,8 @@ import pytest
 
 import npuconv
 from npuconv.config import Options
-from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
+from npuconv.findings import Severity, Status
 from npuconv.legalize.legal import legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import load
@@ -193,7 +193,7 @@ def test_fail_on(level, model, ok, code):
 
 def test_fail_on_counts_severities_and_statuses():
     """Rewritten findings never fail; unknown limits fail on request."""
-    from npuconv.diagnostics import Finding
+    from npuconv.findings import Finding
 
     def finding(severity, status=Status.REMAINING):
         return Finding(code="SHP001", name="n", severity=severity, status=status, message="m")

@@ -8,8 +8,8 @@ import pytest
 
 import npuconv
 from npuconv.config import make_options
-from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.errors import UnsupportedModelError
+from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize import selection
 from npuconv.legalize.selection import for_model, stale, waived, wanted
 from support.builders import Net, digits, images

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.facts import FACTS
 from npuconv.model import facts
 from npuconv.model.facts import measure
+from npuconv.target.facts import FACTS
 from support.asserts import read
 from support.builders import Net
 

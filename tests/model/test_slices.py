@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import npuconv
-from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
+from npuconv.findings import Severity
 from npuconv.model import load, query, shapes
 from support.builders import Net
 

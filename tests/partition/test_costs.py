@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.inspection import read
+from npuconv.cli.inspection import read
 from npuconv.partition import cost, macs, parameters, peak, weight_bytes
 from npuconv.partition.costs import Cost, Form, choose, chosen
 from support.asserts import context

@@ -1,4 +1,4 @@
-"""check and convert are one engine: a few of the cases of ``tools/odd_cases.py models``."""
+"""check and convert are one engine: a few of the cases of ``benchmarks/robustness.py models``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_how_it_ends(options: dict[str, Any], code: int) -> None:
 
 def test_a_promise_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison sees it."""
-    monkeypatch.setattr("npuconv.pipeline.prepare.try_sample", lambda *_: None)
+    monkeypatch.setattr("npuconv.check_model.try_sample", lambda *_: None)
     model = Net(x=(1, 3, 8, 8)).conv().op("Log").conv("", (4, 4, 1, 1)).model()
     _, text = disagreement(OddCase(model, {"calibration": {"x": images(2, 3, 8, 8)}}))
     assert text.startswith("check 0 ")

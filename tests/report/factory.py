@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.schemas.quality import (
     Accuracy,
     LayerQuant,

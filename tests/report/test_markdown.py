@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from npuconv.report import markdown
 from npuconv.schemas.report import FindingInfo, Report
 from report.plan_factory import planned

@@ -11,7 +11,7 @@ from jsonschema import Draft4Validator
 from lxml import etree
 
 import npuconv
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.report import junit, sarif
 from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 from support.builders import Net, digits

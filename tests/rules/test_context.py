@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.facts import FACTS
-from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
 from npuconv.rules import context as rule_context
 from npuconv.rules.context import RuleContext
+from npuconv.target.facts import FACTS
 from support.asserts import builtin, context, read
 from support.builders import Net
 from support.zoo import ZOO
@@ -35,7 +34,7 @@ def test_cached_facts_are_those_of_a_new_measurement():
             for node in model.nodes():
                 looked += 1
                 assert known(ctx, node) == known(RuleContext(model, builtin(), Options()), node)
-            _manager.run_phase(model, phase, context())
+            context().run_phase(model, phase)
     assert 0 < len(cache) < looked
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from npuconv.config import Options
-from npuconv.diagnostics import Severity, sort_key
 from npuconv.errors import InternalError, ModelError
+from npuconv.findings import Severity, sort_key
 from npuconv.rules import RULES, Violation, engine, find, rule
 from npuconv.rules.context import RuleContext
 from support.asserts import context, read

@@ -11,8 +11,7 @@ import pytest
 from npuconv import executor
 from npuconv.batch import local, worker
 from npuconv.batch.job import Event, Job, Place, from_json, to_json
-from npuconv.calibration.collect import share
-from npuconv.samples.images import keep_in
+from npuconv.data.images import keep_in
 
 
 @contextlib.contextmanager
@@ -23,7 +22,6 @@ def settings_of_worker() -> Iterator[None]:
     finally:
         executor.limit_threads(0)
         keep_in("")
-        share(None)
 
 
 def _run(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.errors import TargetError
-from npuconv.facts import FACTS
+from npuconv.target.facts import FACTS
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
 from support.target_files import described, limit
 

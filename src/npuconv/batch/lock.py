@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from npuconv import files
-from npuconv.batch.expand import locate
 from npuconv.batch.job import FINISHED, Job, Outcome
+from npuconv.batch.jobs_file import locate
 from npuconv.errors import NpuconvError
 from npuconv.limits import DEFAULT
 from npuconv.target import Target

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import gc
-import importlib
 import io
 import os
 import re
@@ -20,12 +19,12 @@ import click
 
 from npuconv import files
 from npuconv.cli import guard, screen
+from npuconv.cli.help import LazyGroup
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 from npuconv.report import FORMATS
 from npuconv.version import __version__
 
-# Help of each command, by its name; the module of that name holds a function of that name,
-# except where this package has something else of the name.
+# Help of each command, by its name: that of a function and of its module.
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
@@ -41,44 +40,10 @@ COMMANDS = {
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
 
-_MODULES = {"run": "split"}
 
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of their use."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command of that name."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"npuconv.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; refuse a misspelt one and name the nearest."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"no such command: {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, without importing one of them."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Convert float ONNX models for int8 accelerators, and say what it takes.
@@ -99,7 +64,7 @@ def main() -> None:
     _speak_utf8()
     if not sys.warnoptions:  # warnings of libraries are not for the user
         warnings.simplefilter("ignore")
-    code = run(sys.argv[1:])
+    code = execute(sys.argv[1:])
     gc.freeze()  # no collection among them at exit either
     sys.exit(code)
 
@@ -119,7 +84,7 @@ def _terminate(_number: int, _frame: object) -> None:
     raise guard.Terminated
 
 
-def run(arguments: list[str]) -> int:
+def execute(arguments: list[str]) -> int:
     """Run the command line.
 
     Returns:

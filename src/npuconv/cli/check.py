@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from npuconv import files
-from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import BriefOption, GroupedCommand
+from npuconv.cli.models import expand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.config import Options
@@ -114,8 +112,8 @@ def _check_all(
     Of several models, that includes one without the input or node that a flag names, and one
     that the samples do not fit: they may fit another.
     """
+    from npuconv.check_model import check_with
     from npuconv.model.load import display_name
-    from npuconv.pipeline.check import check_with
 
     expected: tuple[type[Exception], ...] = (ModelError,)
     if len(paths) > 1:
@@ -132,30 +130,6 @@ def _check_all(
             failures.append(Unreadable(path, message if named else f"{name}: {message}"))
         bar(name, number + 1, len(paths))
     return by_path
-
-
-def expand(models: tuple[str, ...]) -> list[str]:
-    """Return files as given and the models in directories, each once.
-
-    In a directory, files named as ``convert`` names its results are left out.
-
-    Raises:
-        UsageError: a directory without models.
-    """
-    found: dict[str, None] = {}
-    for model in models:
-        path = Path(model)
-        if not model:
-            raise UsageError("the name of a model is empty", hint="'.' is the current folder")
-        every = [model]
-        if os.path.isdir(path):  # noqa: PTH112 never raises
-            every = sorted(one.as_posix() for one in path.rglob("*.onnx") if one.is_file())
-        inside = [p for p in every if p == model or not p.endswith(SUFFIX)]
-        if not inside:
-            made = f", but for what convert has written (*{SUFFIX})" if every else ""
-            raise UsageError(f"{model}: no .onnx file in this directory{made}")
-        found.update(dict.fromkeys(inside))
-    return list(found)
 
 
 def _prepare_options(

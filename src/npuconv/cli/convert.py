@@ -23,7 +23,7 @@ from npuconv.schemas.report import Report
 from npuconv.target import builtin_names
 
 if TYPE_CHECKING:
-    from npuconv.pipeline.conversion import Conversion
+    from npuconv.conversion import Conversion
 
 
 @click.command(cls=GroupedCommand)
@@ -52,8 +52,8 @@ def convert(
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
-    from npuconv.pipeline.convert import convert_with
-    from npuconv.pipeline.prepare import with_form
+    from npuconv.calibration_data import with_form
+    from npuconv.convert_model import convert_with
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))

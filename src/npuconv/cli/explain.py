@@ -18,8 +18,7 @@ def explain(code: str | None, everything: bool, form: str) -> int:
     (fuse-batchnorm). The beginning of several (SHP, fuse) lists these; without it, all
     are listed.
     """
-    from npuconv import catalog
-    from npuconv.cli import screen
+    from npuconv.cli import catalog, screen
 
     if code:
         click.echo(catalog.explain(code, form, screen.terminal()), nl=False)

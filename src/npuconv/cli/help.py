@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -99,6 +101,48 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
         names = [f"{one} (default)" if one == default else str(one) for one in kind.choices]
         return f"{first}: {', '.join(names)}"
     return f"{first}  [{default}]" if default else first
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported from modules of their names when they are used.
+
+    Args:
+        modules: help of these commands by name; others are added as to any group.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands; those with modules in the order of their use."""
+        return [*super().list_commands(ctx), *self.modules]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name."""
+        if cmd_name not in self.modules:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"npuconv.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command; refuse a misspelt one and name the nearest."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"no such command: {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, without importing their modules."""
+        del ctx
+        rows = [(name, self.commands[name].get_short_help_str(100)) for name in self.commands]
+        with formatter.section("Commands"):
+            formatter.write_dl([*sorted(rows), *self.modules.items()])
 
 
 class GroupedCommand(click.Command):

@@ -30,7 +30,7 @@ def init(folder: str, force: bool, quiet: bool) -> None:
     check, convert and verify read the file by themselves, here and in folders below. Every key
     begins as a comment with its default.
     """
-    from npuconv import json_schemas
+    from npuconv.cli import json_schemas
     from npuconv.config_files import OWN_FILE
 
     path, schema = Path(folder, OWN_FILE), Path(folder, _SCHEMA)

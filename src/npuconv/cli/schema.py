@@ -6,7 +6,7 @@ import json
 
 import click
 
-from npuconv import json_schemas as schemas
+from npuconv.cli import json_schemas as schemas
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,16 +16,20 @@ from onnx import numpy_helper
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
-from npuconv.calibration.workers import in_order
+from npuconv.data import Feed, Samples
+from npuconv.data.samples import count, spread
+from npuconv.data.workers import in_order
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
+from npuconv.findings import Finding
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import count, spread
+from npuconv.rules import engine
+from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
 
 Array = NDArray[Any]
@@ -424,3 +428,30 @@ def summed_up(
         else None,
         notes=(*sentences(measured.powers, measured.unsaturated), *measured.left_out),
     )
+
+
+def accuracy_findings(
+    legal: LegalModel, accuracy: quality.Accuracy, broken: tuple[str, ...] = ()
+) -> list[Finding]:
+    """Return findings of the rules that look at the measured int8 model.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
+        return []
+    exact = accuracy.sqnr_db is None and accuracy.cosine is not None
+    shown = tuple(_shown(accuracy))
+    measured = MeasuredError(
+        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, shown, broken
+    )
+    return engine.lint(legal.rules(measured=measured), at="measured")
+
+
+def _shown(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:
+    for output in accuracy.outputs:
+        if output.sqnr_db is not None:
+            yield OutputSqnr(output.name, output.sqnr_db)
+        for part in output.parts:
+            if part.sqnr_db is not None:
+                yield OutputSqnr(part.name, part.sqnr_db, output.name)

@@ -15,6 +15,8 @@ import onnx
 from npuconv import executor
 from npuconv.arithmetic.metrics import rounded
 from npuconv.config import make_options
+from npuconv.data import Feed, Samples, Source
+from npuconv.data.pictures import UNKNOWN_NORMALIZATION
 from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
@@ -30,8 +32,6 @@ from npuconv.evaluate.pairs import (
     rows,
 )
 from npuconv.keywords import SampleKeywords
-from npuconv.samples import Feed, Samples, Source
-from npuconv.samples.pictures import UNKNOWN_NORMALIZATION
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
 from npuconv.version import __version__

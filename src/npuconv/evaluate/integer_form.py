@@ -8,19 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, Splits, dequantizer, quantizer, same_scale
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
 from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
 from npuconv.model.partial_sums import Part, PartialSum, partial_sum
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import EXACT_ON_INT8, Plan, data_inputs
-from npuconv.partition.passthrough import passes_int8
+from npuconv.ops.operator import data_inputs
+from npuconv.partition import Plan
+from npuconv.partition.operators import passes_int8
 from npuconv.target import Target
 
 _TYPES = ("int8", "int8", "int32")  # of input, weights and bias of a QLinearConv
@@ -44,11 +47,12 @@ def in_integers(opened: Opened) -> Opened:
     plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
     if not plan.device:
         return opened
-    plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
-    options = Options()  # nothing of them, or of the target, is asked for
-    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan, terms=parts)
+    plan.passthrough = [node for node in model.nodes() if _only_moves(node)]
+    options = Options()  # these passes ask for the format alone
+    device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
+    emission = Emission(plan, splits=Splits(parts=parts))
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
-        manager.run_pass(model, item, ctx)
+        _, emission = manager.run_pass(model, item, device, log, emission)
     return replace(opened, proto=save.to_proto(model))
 
 
@@ -152,10 +156,11 @@ def _is_integer(model: Model, conv: Node) -> bool:
 
 def _only_moves(node: Node) -> bool:
     """Return whether a node passes on int8 of one scale, were it not for the conversions."""
+    if not passes_int8(node, {id(tensor) for tensor in node.inputs}):
+        return False
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
     scaled = all(node is not None and _has_one_scale(node, "int8") for node in sources)
-    centred = scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
-    return centred and passes_int8(node, {id(tensor) for tensor in data_inputs(node)})
+    return scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
 
 
 def _has_one_scale(conversion: Node, dtype: str) -> bool:

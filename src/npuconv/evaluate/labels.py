@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.data.arrays import IGNORED, UNNAMED
+from npuconv.data.sample_files import IMAGES, list_directory, read_file, read_list, read_text
 from npuconv.errors import CalibrationError
-from npuconv.samples.arrays import IGNORED, UNNAMED
-from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
 
 Labels = NDArray[np.int64]
 _KEYS = ("y", "labels")  # of an .npz

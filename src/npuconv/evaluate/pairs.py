@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Options
+from npuconv.data import Samples, Source, open_samples, takes_images
+from npuconv.data.model_inputs import sample_inputs
+from npuconv.data.pictures import reads_images
+from npuconv.data.samples import spread
 from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.evaluate import preparation
 from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
 from npuconv.model import external_data, load, query, shapes
-from npuconv.samples import Samples, Source, open_samples, takes_images
-from npuconv.samples.feeds import spread
-from npuconv.samples.pictures import reads_images
 
 TFLITE = ".tflite"
 SAMPLES = 64  # unless more are asked for, or there are labels

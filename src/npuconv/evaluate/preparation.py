@@ -10,8 +10,8 @@ import onnx
 from pydantic import Field, ValidationError
 
 from npuconv.config import Preprocess, Strict
+from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
-from npuconv.samples.normalizations import PRESETS, asked_for
 
 KEY = "npuconv.preprocess"  # of the metadata of a model
 _WORDS = {

@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
+from npuconv.data import Feed, Source
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate import preparation
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
-from npuconv.samples import Feed, Source
 from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
 
 Array = NDArray[Any]

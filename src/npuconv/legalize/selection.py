@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from npuconv import baseline
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status, sort_key
+from npuconv.findings import Finding, Severity, Status, baseline, sort_key
 from npuconv.rules import RULES, engine
 from npuconv.schemas.report import FindingInfo, Report
 

@@ -1,14 +1,14 @@
-"""Properties of a node that a target can limit, named as in ``npuconv.facts``."""
+"""Properties of a node that a target can limit, named as in ``npuconv.target.facts``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
-from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.types import Node, Tensor
+from npuconv.target.facts import DECIDED_LATER, FactValue
 
 Measured = dict[str, FactValue | None]
 

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import onnx
 
-from npuconv.errors import UsageError
-from npuconv.fleet import UnknownInputError
+from npuconv.errors import UnknownInputError, UsageError
 from npuconv.model import query, value_info
 from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner

@@ -1,6 +1,6 @@
 """Quantization: from a legal float model and samples to integers for every tensor and weight.
 
-The steps, in the order in which ``pipeline.convert`` takes them; each takes values and returns
+The steps, in the order in which ``convert_model`` takes them; each takes values and returns
 values:
 
 ``host_prep``    padding and offsets on the host, decided on a few samples

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from npuconv import executor
-from npuconv.calibration.workers import in_order
+from npuconv.data.samples import Feed
+from npuconv.data.workers import in_order
 from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
-from npuconv.samples.feeds import Feed
 
 _PREFIX = "npuconv/im2col"
 _LARGEST = 1e9  # value, in units, whose products with many others are in float32

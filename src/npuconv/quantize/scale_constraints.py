@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.grid import Grid
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, evaluate
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.ops.operator import OPERATORS, values_of
+from npuconv.ops.tables import SOURCE, Step, evaluate
 from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, upper_bound
-from npuconv.partition.operators import softmax_behind, values_of
+from npuconv.partition.operators import softmax_behind
 from npuconv.quantize.settings import MARGIN, RANGES
-from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Extremes = tuple[Doubles, Doubles]
@@ -64,6 +65,12 @@ class ScaleConstraints:
         self.values = np.clip(self.values, np.float32(low), np.float32(high))
 
 
+def _filled_tensors(graph: LegalModel) -> set[str]:
+    """Return tensors that a passthrough Pad pads with one integer for all channels."""
+    pads = [node for node in graph.plan.passthrough if node.op == "Pad"]
+    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
+
+
 class ConstraintsOf:
     """Function from a group to its constraints.
 
@@ -72,7 +79,7 @@ class ConstraintsOf:
 
     def __init__(
         self,
-        graph: DeviceGraph,
+        graph: LegalModel,
         stats: Mapping[str, Statistics],
         grids: Mapping[str, Grid],
         without: Collection[str] = (),
@@ -81,7 +88,7 @@ class ConstraintsOf:
         zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*zeros, *graph.padded_tensors}, graph.filled_tensors
+        self._padded, self._filled = {*zeros, *graph.padded_tensors}, _filled_tensors(graph)
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
@@ -352,17 +359,15 @@ def _step(node: Node, source: str) -> Step | None:
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     if any(c is None or c.size != 1 for c in constants):
         return None
-    if node.op not in {*FUNCTIONS, *ARITHMETIC}:
+    operator = OPERATORS.get(node.op)
+    if operator is None or operator.function is None:
         return None
     given: list[str | float] = []
     for tensor in node.inputs:
         value = query.value(tensor) if query.is_constant(tensor) else None
         name = SOURCE if tensor.name == source else str(tensor.name)
         given.append(name if value is None else float(value.reshape(-1)[0]))
-    attributes = dict(node.attrs)
-    if node.op == "PRelu":
-        given, attributes = given[:1], {"slope": given[1]}
-    return Step(node.op, tuple(given), str(node.outputs[0].name), attributes)
+    return Step(node.op, tuple(given), str(node.outputs[0].name), node.attrs)
 
 
 def within_tables(

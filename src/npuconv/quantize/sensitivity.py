@@ -19,13 +19,13 @@ from onnx import TensorProto, helper, shape_inference
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.calibration.workers import in_order
-from npuconv.quantize.adjoints import ADJOINTS
+from npuconv.data import Feed, Samples
+from npuconv.data.samples import spread
+from npuconv.data.workers import in_order
+from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
-from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
+from npuconv.quantize.gradients import backward
 from npuconv.quantize.state import QuantState
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import spread
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
@@ -160,7 +160,7 @@ def _build(
     if any(at not in shapes for at, _ in errors):
         return None
     first = len(copy.graph.node)
-    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats, ADJOINTS)
+    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats)
     adjoint_nodes = list(copy.graph.node)[first:]
     del copy.graph.node[first:]
     signal = [

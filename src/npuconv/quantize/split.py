@@ -15,33 +15,35 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager
 from npuconv.legalize.fitting.builder import TensorPart, WrittenConv
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import Log
 from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
 from npuconv.model import core, shapes
 from npuconv.partition.channels import CUTTING
 from npuconv.partition.saturation import ABSORBED
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 
 
 @dataclass(frozen=True)
 class SplitGraph:
     """A graph whose convolutions are those of the device."""
 
-    graph: DeviceGraph
+    graph: LegalModel
     state: QuantState  # with the encodings and integer weights of the parts
     convs: tuple[WrittenConv, ...] = ()  # parts, and how the device runs them
 
 
-def split(graph: DeviceGraph, state: QuantState) -> SplitGraph:
+def split(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts; the graph is changed in place."""
-    layers = [conv for conv in splittable(graph.model, graph.ctx) if graph.plan.on_device(conv)]
+    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
     if not layers:
         return SplitGraph(graph, state)
     ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     whole, nodes = graph.plan, graph.model.nodes()  # holding the nodes keeps their ids from reuse
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()
-    for builder in split_layers(graph.model, graph.ctx.planner, layers):
+    for builder in split_layers(graph.model, graph.device.planner, layers):
         source, result = (state.encodings[name] for name in ends[builder.node.name])
         for name, part in builder.tensors.items():
             encodings[name] = _encoding_of(part, source if part.of_input else result)
@@ -52,8 +54,8 @@ def split(graph: DeviceGraph, state: QuantState) -> SplitGraph:
         convs += builder.convs
     core.sweep(graph.model)
     shapes.infer_unknown(graph.model)
-    quiet = replace(graph.ctx, verify=False, rewrites=[], refusals={})
-    manager.apply(graph.model, fuse_reshapes, quiet)  # what is left has its encoding
+    # The Reshapes that are left keep their results, which have encodings.
+    manager.apply(graph.model, fuse_reshapes, graph.device, Log(measures=False))
     graph = graph.replanned()
     ids = {id(node) for node in nodes}
     for node in graph.plan.passthrough:  # what int8 saturates to follows from scales chosen before

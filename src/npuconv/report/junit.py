@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
 from npuconv.report.groups import group_by, verdict

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from npuconv.diagnostics import fingerprint
+from npuconv.findings import fingerprint
 from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
 from npuconv.report.groups import accepted, kind, standing

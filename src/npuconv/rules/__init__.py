@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from npuconv.diagnostics import Severity, Status
-from npuconv.facts import FACTS
+from npuconv.findings import Severity, Status
 from npuconv.model.types import Node
 from npuconv.registry import Registry, described
+from npuconv.target.facts import FACTS
 
 Stage = Literal["source", "float", "planned", "form", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")

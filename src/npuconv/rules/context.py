@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.config import Options
-from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import facts as measuring
 from npuconv.model import query
 from npuconv.model.core import Model
@@ -16,15 +15,13 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 from npuconv.rules import Violation, is_convolution
 from npuconv.target import Operator, Target, value_text
+from npuconv.target.facts import DECIDED_LATER, lookup
 from npuconv.target.limit import Limit
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.rules.normalization import NormalizationTrials
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,17 @@ class MeasuredError:
 
 
 @dataclass(frozen=True)
+class NormalizationMismatch:
+    """Samples that seem normalized otherwise than those of training."""
+
+    first: Node  # the convolution that reads the input of the model
+    claim: str  # the fault, with the normalizations that would fit, if known
+    evidence: str
+    value: str  # normalization or statistics of the samples
+    limit: str  # normalization or statistics of training
+
+
+@dataclass(frozen=True)
 class CalibrationEvidence:
     """Results of one calibration."""
 
@@ -59,15 +67,9 @@ class CalibrationEvidence:
     encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
     kept: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
-    # True if the user has normalized the samples, or has said how that is to be done.
-    is_normalized: bool = True
-    # Mean and standard deviation of channels in training, where a folded BatchNormalization holds
-    # them, by tensor.
-    expected: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     # Weights that were rounded on the samples (GPTQ), by node.
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
-    first: Node | None = None  # the convolution that reads the input of the model, if there is one
-    trials: NormalizationTrials | None = None  # other normalizations, where the input is an image
+    mismatch: NormalizationMismatch | None = None
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from npuconv.diagnostics import Finding, sort_key
 from npuconv.errors import bugs_in
+from npuconv.findings import Finding, sort_key
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import RULES, Rule, Stage, Violation

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
 from npuconv.model.core import Model
@@ -19,6 +18,7 @@ from npuconv.model.types import Node
 from npuconv.rules import Violation
 from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
+from npuconv.target.facts import DECIDED_LATER, lookup
 from npuconv.target.limit import Limit
 
 EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # extents that a model may leave open

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.schemas import Part
 from npuconv.schemas.report import Report, Tool
 

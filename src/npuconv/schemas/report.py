@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from npuconv import files
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.schemas import Part
 from npuconv.schemas.quality import Accuracy, Assumed, Quantization
 

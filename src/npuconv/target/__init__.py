@@ -20,8 +20,8 @@ from pydantic import PrivateAttr
 
 from npuconv import yamlio
 from npuconv.errors import TargetError, UsageError, raise_together
-from npuconv.facts import FACTS
 from npuconv.target.description import Description, Operator, value_text
+from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit, Place
 from npuconv.target.semantics import lint, semantic_problems
 from npuconv.yamlio import KeyPath, dotted

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.facts import FACTS, Facts, Mode, lookup
+from npuconv.target.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET
 from npuconv.yamlio import KeyPath, dotted

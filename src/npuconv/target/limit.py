@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from npuconv.facts import FACTS, Fact, Facts, FactValue, lookup
+from npuconv.target.facts import FACTS, Fact, Facts, FactValue, lookup
 
 Value = StrictBool | StrictInt | StrictStr
 PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
-from npuconv.facts import FACTS, Fact
 from npuconv.target.description import Description, Operator, canonical_domain
+from npuconv.target.facts import FACTS, Fact
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
 from npuconv.yamlio import KeyPath
 

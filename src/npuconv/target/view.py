@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuconv.errors import TargetError
-from npuconv.facts import FACTS
 from npuconv.target import Operator, Target, builtin_names, read, value_text
 from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands
+from npuconv.target.facts import FACTS
 from npuconv.target.limit import Cited, Limit
 from npuconv.target.semantics import lint
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.builder import Builder
+from npuconv.legalize.log import Log
 from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
 from npuconv.model.core import Model, sweep
 from npuconv.target import Target
@@ -27,8 +28,8 @@ def net(weight=(6, 8, 5, 5), x=(1, 8, 12, 12), **attrs: Any) -> Net:
 
 def split(one: Net, target: Target) -> tuple[Model, list[Builder]]:
     """The model as it is written in int8, in float."""
-    model, ctx = read(one.model()), PassContext(target, Options())
-    builders = split_layers(model, ctx.planner, splittable(model, ctx))
+    model, device = read(one.model()), TargetDevice(target, Options())
+    builders = split_layers(model, device.planner, splittable(model, device))
     sweep(model)
     return model, builders
 
@@ -81,20 +82,20 @@ def test_what_rounds_is_written_before_calibration():
     """The sums of a layer, and the tiles of each of its parts later."""
     one = net((6, 8, 3, 3), (1, 8, 16, 16))
     target = chip(in_c={"max": 4}, in_h={"max": 9})
-    model, ctx = read(one.model()), PassContext(target, Options())
-    (builder,) = fit_convolution.function(model, ctx, "rounding")
+    model, device, log = read(one.model()), TargetDevice(target, Options()), Log()
+    (builder,) = fit_convolution.function(model, device, log, "rounding")
     assert [conv.summed for conv in builder.convs] == [True] * 2
-    assert splittable(model, ctx)
-    fit_convolution.function(model, ctx, "exact")
+    assert splittable(model, device)
+    fit_convolution.function(model, device, log, "exact")
     sweep(model)
-    assert not splittable(model, ctx)
+    assert not splittable(model, device)
     same_numbers(one.model(), model)
 
 
 def test_an_exact_plan_where_a_sum_is_cheaper():
     """It is found for layers that have been calibrated whole."""
     target = chip(in_c={"max": 4}, kernel_h={"max": 2}, kernel_w={"max": 2})
-    planner = PassContext(target, Options()).planner
+    planner = TargetDevice(target, Options()).planner
     one = layer((4, 8, 3, 3), 16, bias=True)
     plan, exact = planner.plan(one)[0], planner.exact_plan(one)
     assert plan is not None

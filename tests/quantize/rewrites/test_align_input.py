@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.target import Target
-from support.asserts import apply_pass, context, read, same_numbers
+from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
 NAME = "align-input"
@@ -39,13 +38,13 @@ SILENT = [
 ]
 
 
-def aligned(proto, target: Target | None = None) -> tuple[Model, PassContext, int]:
+def aligned(proto, target: Target | None = None) -> tuple[Model, Passes, int]:
     """The model after the pass, with the offsets of x."""
     model, ctx = read(proto), context()
     ctx.target = target or ctx.target
     plan = make_plan(model, ctx.target)
     assert plan.device
-    return model, ctx, apply_pass(NAME, model, ctx, plan, {"x": OFFSETS})
+    return model, ctx, apply_pass(NAME, model, ctx, plan=plan, offsets={"x": OFFSETS})
 
 
 @pytest.mark.parametrize("example", FIRES)
@@ -64,7 +63,7 @@ def test_it_moves(example):
 def test_only_what_is_named():
     """Samples decide; the pass does not."""
     model, ctx = read(one().model()), context()
-    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {}) == 0
+    assert apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), offsets={}) == 0
     assert not model.nodes("Sub")
 
 

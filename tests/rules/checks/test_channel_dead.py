@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from support.asserts import finding
 from support.builders import Net
 

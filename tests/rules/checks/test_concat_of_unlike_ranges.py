@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import edit
 from npuconv.rules.checks.concat_of_unlike_ranges import range_of
 from support.asserts import finding, findings, read

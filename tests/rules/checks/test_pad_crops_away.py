@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.cli import run
+from npuconv.cli import execute
 from support.asserts import finding
 from support.builders import Net
 
@@ -29,6 +29,6 @@ def test_nothing_is_run(tmp_path, capfd):
     """The runtime would end the process: the model is refused first, also if told not to."""
     path = tmp_path / "model.onnx"
     path.write_bytes(FIRES[1]().SerializeToString())
-    assert run(["convert", str(path), "-q"]) == 1
-    assert run(["convert", str(path), "-q", "--ignore", "SHP015"]) == 1
+    assert execute(["convert", str(path), "-q"]) == 1
+    assert execute(["convert", str(path), "-q", "--ignore", "SHP015"]) == 1
     assert "Traceback" not in capfd.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from npuconv import check
-from npuconv.diagnostics import Status
+from npuconv.findings import Status
 from support.asserts import finding, findings
 from support.builders import Net
 from support.target_files import NUMBERS, WEIGHTS, chip

@@ -6,18 +6,18 @@ only move or compare numbers. Bounds and fill values are rounded to the same sca
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import data_inputs
+from npuconv.ops.operator import OPERATORS, data_inputs
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
-def lower_passthrough(model: Model, ctx: EmitContext) -> int:
-    fired = sum(_lower(model, node) for node in ctx.plan.passthrough)
-    for node in ctx.plan.passthrough:
+def lower_passthrough(model: Model, emission: Emission) -> int:
+    fired = sum(_lower(model, node) for node in emission.plan.passthrough)
+    for node in emission.plan.passthrough:
         _prevent_fusion(model, node)
     return fired
 
@@ -71,7 +71,8 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
 
     assert source is not None
     scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
-    for index in {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ()):
+    operator = OPERATORS.get(node.op)
+    for index in operator.bounds if operator is not None else ():
         value = query.constant_input(node, index)
         if value is None and node.op == "Pad" and zero is not None and zero.any():
             value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here

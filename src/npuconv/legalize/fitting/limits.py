@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from npuconv.facts import FACTS, Facts, lookup
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.model.facts import of_window
 from npuconv.target import Operator, value_text
+from npuconv.target.facts import FACTS, Facts, lookup
 from npuconv.target.limit import Limit, Relation
 
 BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"

@@ -55,14 +55,14 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """A layer and the form it takes: itself, or a proposal whose parts have plans."""
 
     layer: Layer
     price: Price
     total: float
     proposal: Proposal | None = None
-    parts: tuple[Plan, ...] = ()
+    parts: tuple[SplitPlan, ...] = ()
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:
@@ -164,7 +164,7 @@ class Plan:
 class Search:
     """Result of a search: the alternatives, or the nearest form if nothing fits."""
 
-    alternatives: list[Plan] = field(default_factory=list)
+    alternatives: list[SplitPlan] = field(default_factory=list)
     nearest: Layer | None = None
     looked: int = 0
     too_many: int = 0  # the fewest convolutions that one would become, where those are too many
@@ -179,8 +179,8 @@ class Planner:
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the form can say so, where the target lists Concat
-    _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
-    _exact: dict[Layer, Plan | None] = field(default_factory=dict, init=False)
+    _found: dict[Layer, tuple[SplitPlan | None, Search]] = field(default_factory=dict, init=False)
+    _exact: dict[Layer, SplitPlan | None] = field(default_factory=dict, init=False)
     _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
     @property
@@ -203,13 +203,13 @@ class Planner:
             )  # fmt: skip
         return self._demands[op]
 
-    def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
+    def plan(self, layer: Layer) -> tuple[SplitPlan | None, Search]:
         """Return the cheapest plan, or None, and the search that found it."""
         if layer not in self._found:
             self._found[layer] = self._search(layer)
         return self._found[layer]
 
-    def exact_plan(self, layer: Layer) -> Plan | None:
+    def exact_plan(self, layer: Layer) -> SplitPlan | None:
         """Return the cheapest plan that has the integers of the layer, or None."""
         if layer not in self._exact:
             plan = self.plan(layer)[0]
@@ -227,7 +227,7 @@ class Planner:
             return []
         return [fault.text for fault in faults]
 
-    def _search(self, layer: Layer, *, exact: bool = False) -> tuple[Plan | None, Search]:
+    def _search(self, layer: Layer, *, exact: bool = False) -> tuple[SplitPlan | None, Search]:
         search, demand = Search(), self.demand_on(layer.op)
         if demand is None:
             return None, search
@@ -238,10 +238,10 @@ class Planner:
             best = _Descent(self, demand, search, SUMS_LAST, exact).best(layer, 0)
         return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
 
-    def leaf(self, layer: Layer) -> Plan:
+    def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits as it is."""
         price = Price(layer.macs(), layer.parameters(), 1)
-        return Plan(layer, price, self.total(price))
+        return SplitPlan(layer, price, self.total(price))
 
     def total(self, price: Price) -> float:
         """The cost that is compared."""
@@ -260,9 +260,9 @@ class _Descent:
     search: Search
     splits: tuple[Split, ...] = SPLITS
     exact: bool = False  # whether int8 must round nothing more than the layer does
-    plans: dict[tuple[Layer, int], Plan | None] = field(default_factory=dict)
+    plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
 
-    def best(self, layer: Layer, first: int) -> Plan | None:
+    def best(self, layer: Layer, first: int) -> SplitPlan | None:
         """The cheapest plan that uses the rewrites from ``first`` on."""
         key = (layer, first)
         if key not in self.plans:
@@ -270,7 +270,7 @@ class _Descent:
             self.plans[key] = self._best(layer, first)
         return self.plans[key]
 
-    def _best(self, layer: Layer, first: int) -> Plan | None:
+    def _best(self, layer: Layer, first: int) -> SplitPlan | None:
         if layer.empty:
             return None
         if self.demand.fits(layer):
@@ -279,7 +279,7 @@ class _Descent:
         settings = self.planner.settings
         if self.search.looked > 4 * settings.most_layers:
             return None
-        plans: list[Plan] = []
+        plans: list[SplitPlan] = []
         for proposal, following in self._proposals(layer, first):
             counted = not first and all(self.demand.fits(part.layer) for part in proposal.parts)
             if not self._is_bounded(sum(part.count for part in proposal.parts), first=counted):
@@ -303,7 +303,7 @@ class _Descent:
             for proposal in split(layer, self.demand, self.planner.settings):
                 yield proposal, at if split is _AGAIN else at + 1
 
-    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
+    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> SplitPlan | None:
         price, parts = Price(moved=proposal.moved), []
         if proposal.summed and not self.demand.adds:
             return None
@@ -321,7 +321,7 @@ class _Descent:
             share = settings.sum_share + settings.sum_part * (number - 1)
             share = settings.added_bias if proposal.adds_bias else share
             price = price.plus(Price(penalty=layer.macs() * share))
-        plan = Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        plan = SplitPlan(layer, price, self.planner.total(price), proposal, tuple(parts))
         return None if self.exact and plan.rounds else plan
 
     def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
@@ -334,7 +334,9 @@ class _Descent:
         return False
 
 
-def write(model: Model, node: Node, plan: Plan, mode: Mode = "float") -> tuple[Tensor, Builder]:
+def write(
+    model: Model, node: Node, plan: SplitPlan, mode: Mode = "float"
+) -> tuple[Tensor, Builder]:
     """Write a plan for a node of the graph; return the result and the builder."""
     source, pools = node.inputs[0], plan.layer.op != "Conv"
     weight = source if pools else node.inputs[1]

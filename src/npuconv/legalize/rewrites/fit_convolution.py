@@ -31,8 +31,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer, of_window
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import window
@@ -43,44 +44,46 @@ from npuconv.partition.costs import Form
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.builder import Builder, Mode
     from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.planner import Plan, Planner, Search
+    from npuconv.legalize.fitting.planner import Planner, Search, SplitPlan
 
 _SHOWN = 4  # forms that the report compares
 
 
 @model_pass(Phase.SPLIT, infers=True)
-def fit_convolution(model: Model, ctx: PassContext, mode: Mode = "float") -> list[Builder]:
+def fit_convolution(
+    model: Model, device: TargetDevice, log: Log, mode: Mode = "float"
+) -> list[Builder]:
     """Write the plans of convolutions.
 
     With the mode ``rounding`` those that round once more in int8, without what is exact between;
     with ``exact`` those that do not.
     """
-    if model.opset < 13 or not ctx.options.fit or ctx.target.operator("Conv") is None:
+    if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
         return []
-    found = (_fit(model, ctx, node, mode) for node in model.nodes("Conv"))
+    found = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))
     return [builder for builder in found if builder is not None]
 
 
-def _fit(model: Model, ctx: PassContext, node: Node, mode: Mode) -> Builder | None:
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -> Builder | None:
     from npuconv.legalize.fitting.planner import write
 
     win = window(node)
-    if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
+    if win is None or node.name in device.keep_float or not device.breaks(win, node):
         return None
-    planning = planned(model, ctx, node, layer_of(node))
+    planning = planned(model, device, log, node, layer_of(node))
     if planning is None or planning[0].proposal is None:
         return None
     plan, search = planning
     if mode == "rounding" and not plan.rounds:
         return None
     if mode == "exact":
-        plan = ctx.planner.exact_plan(plan.layer) or plan
+        plan = device.planner.exact_plan(plan.layer) or plan
     before, after = plan.layer.text(), " + ".join(plan.texts)
-    with ctx.rewrite(model, [node], before, after, modulus=None) as record:
+    with log.rewrite(model, [node], before, after, modulus=None) as record:
         result, builder = write(model, node, plan, mode)
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
-        record.note = _note(ctx, plan, search)
+        record.note = _note(device, plan, search)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
     return builder
@@ -107,26 +110,28 @@ def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list
     return builders
 
 
-def splittable(model: Model, ctx: PassContext) -> list[Node]:
+def splittable(model: Model, device: TargetDevice) -> list[Node]:
     """Return the convolutions beyond a limit whose parts have their integers."""
-    if model.opset < 13 or ctx.target.operator("Conv") is None:
+    if model.opset < 13 or device.target.operator("Conv") is None:
         return []
-    return [n for n in model.nodes("Conv") if n.name not in ctx.kept and ctx.split_plan(n)]
+    return [
+        n for n in model.nodes("Conv") if n.name not in device.keep_float and device.split_plan(n)
+    ]
 
 
 def planned(
-    model: Model, ctx: PassContext, node: Node, layer: Layer | str
-) -> tuple[Plan, Search] | None:
+    model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str
+) -> tuple[SplitPlan, Search] | None:
     """Plan the layer of a node; where there is no layer or no plan, note why."""
     if isinstance(layer, str):
-        ctx.refuse(model, node, layer)
+        log.refuse(model, node, layer)
         return None
-    plan, search = ctx.planner.plan(layer)
+    plan, search = device.planner.plan(layer)
     if plan is not None:
         return plan, search
-    demand = ctx.planner.demand_on(layer.op)
+    demand = device.planner.demand_on(layer.op)
     if demand is not None and not demand.fits(layer):
-        ctx.refuse(model, node, nothing_fits(demand, layer, search))
+        log.refuse(model, node, nothing_fits(demand, layer, search))
     return None
 
 
@@ -154,7 +159,7 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     return f"the nearest form is {nearest.text()}, where {faults}"
 
 
-def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
+def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
     """The forms that were weighed, one for each sequence of rewrites."""
     if len(search.alternatives) < 2:
         return ()
@@ -165,9 +170,9 @@ def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
     return tuple(forms.values())[:_SHOWN]
 
 
-def _note(ctx: PassContext, plan: Plan, search: Search) -> str:
+def _note(device: TargetDevice, plan: SplitPlan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
-    demand = ctx.planner.demand
+    demand = device.planner.demand
     assert demand is not None
     because = "; ".join(fault.text for fault in demand.faults(plan.layer))
     text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"

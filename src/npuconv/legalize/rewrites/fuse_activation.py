@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.operator import operator_of
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.tables import Step
+    from npuconv.ops.tables import Step
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
@@ -37,41 +39,45 @@ _KNOWN = (
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_activation(model: Model, ctx: PassContext) -> int:
-    wholes = [whole for whole in _KNOWN if ctx.target.operator(whole.op) is not None]
-    if ctx.options.format == "tflite" and model.nodes("Erf"):
+def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
+    wholes = [whole for whole in _KNOWN if device.target.operator(whole.op) is not None]
+    if device.options.format == "tflite" and model.nodes("Erf"):
         wholes.append(SpelledOperator("Gelu", 20))
     if not wholes:
         return 0
     place = places(model)
     ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, ctx, node, place, wholes) for node in ends if len(node.outputs))
+    return sum(_fuse(model, device, log, node, place, wholes) for node in ends if len(node.outputs))
 
 
 def _fuse(
-    model: Model, ctx: PassContext, node: Node, place: Places, wholes: list[SpelledOperator]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    node: Node,
+    place: Places,
+    wholes: list[SpelledOperator],
 ) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
         match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
         if match is not None:
-            return write(model, ctx, region, [source], match)
+            return write(model, device, log, region, [source], match)
     return 0
 
 
 def _is_pointwise(node: Node) -> bool:
     """Return whether each value follows from one of each input; constants are single numbers."""
-    from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
-
-    is_listed = (node.op in FUNCTIONS or node.op in ARITHMETIC) and query.is_standard(node)
+    operator = operator_of(node)
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     single = all(array is not None and array.size == 1 for array in constants)
     inputs = values(node)
     floats = all(query.dtype_name(t) == "float32" for t in (*inputs, *node.outputs))
-    return is_listed and single and bool(inputs) and floats and len(node.outputs) == 1
+    is_function = operator is not None and operator.function is not None
+    return is_function and single and bool(inputs) and floats and len(node.outputs) == 1
 
 
 def _steps(region: list[Node], source: Tensor) -> list[Step]:
-    from npuconv.arithmetic.tables import SOURCE, Step
+    from npuconv.ops.tables import SOURCE, Step
 
     def read(tensor: Tensor) -> str | float:
         array = query.value(tensor)
@@ -91,7 +97,7 @@ def _is_same(region: list[Node], source: Tensor, activation: SpelledOperator) ->
     """Return whether a region has the values of an activation, near 0 and far from it."""
     import numpy as np
 
-    from npuconv.arithmetic.tables import Step, evaluate
+    from npuconv.ops.tables import Step, evaluate
 
     far = np.geomspace(_REACH, 1e4, 16)
     x = np.concatenate([-far, np.linspace(-_REACH, _REACH, 1601), far])

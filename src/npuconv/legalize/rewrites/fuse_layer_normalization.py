@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import edit, query
@@ -26,24 +27,28 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
 
 OP, OPSET = "LayerNormalization", 17
-_ROOTS = ("Sqrt", "Reciprocal")
+_POINTWISE = (
+    "Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Reciprocal", "Relu", "Clip", "Max", "Min",
+)  # fmt: skip
 _LONGEST = 14  # operators; TensorFlow's has 12
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |y|: constants are float32
 _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_layer_normalization(model: Model, ctx: PassContext) -> int:
-    if ctx.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
+def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> int:
+    if device.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
     place, fused, count = places(model), set[int](), 0
     for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
         if id(node) not in fused and _is_member(node):
-            count += _fuse(model, ctx, node, place, fused)
+            count += _fuse(model, device, log, node, place, fused)
     return count
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[int]) -> int:
+def _fuse(
+    model: Model, device: TargetDevice, log: Log, node: Node, place: Places, fused: set[int]
+) -> int:
     """Write the normalization that ends in a node; its nodes are ``seen`` then."""
     for region, source in growing(node, place, _is_member, _LONGEST):
         ends = _normalized_axes(region, source)
@@ -58,20 +63,18 @@ def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[
         ]
         whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
         fused.update(map(id, region))
-        return write(model, ctx, region, [source, *constants], whole)
+        return write(model, device, log, region, [source, *constants], whole)
     return 0
 
 
 def _is_member(node: Node) -> bool:
     """Return whether a node computes value by value, or a mean that keeps its axes."""
-    from npuconv.arithmetic.tables import ARITHMETIC
-
     floats = all(query.dtype_name(t) == "float32" for t in (*values(node), *node.outputs))
     if not floats or not query.is_standard(node) or len(node.outputs) != 1 or not values(node):
         return False
     if node.op == "ReduceMean":
         return query.reduced_axes(node) is not None and bool(query.attribute(node, "keepdims", 1))
-    return node.op in ARITHMETIC or node.op in _ROOTS
+    return node.op in _POINTWISE
 
 
 def _normalized_axes(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
@@ -136,7 +139,7 @@ def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
     """Return the result of the region for one input, float64."""
     import numpy as np
 
-    from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
+    from npuconv.ops.operator import OPERATORS
 
     arrays = {id(source): x}
     for node in region:
@@ -148,9 +151,10 @@ def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
         ]
         if node.op == "ReduceMean":
             result = operands[0].mean(axis=query.reduced_axes(node), keepdims=True)
-        elif node.op in FUNCTIONS:
-            result = FUNCTIONS[node.op](operands[0], node.attrs)
         else:
-            result = ARITHMETIC[node.op](*operands)
+            operator = OPERATORS.get(node.op)
+            function = None if operator is None else operator.function
+            assert function is not None, "members of a region are pointwise"
+            result = function(*operands, **node.attrs)
         arrays[id(node.outputs[0])] = np.asarray(result, np.float64)
     return arrays[id(region[-1].outputs[0])]

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.region import between
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.channels import extent
 from npuconv.partition import Plan
 from npuconv.partition.channels import CHANNELS
-from npuconv.partition.passthrough import extent
 from npuconv.partition.placement import PIECES
 
 if TYPE_CHECKING:
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))
 def align_input(
-    model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    plan: Plan,
+    offsets: Mapping[str, np.ndarray],
 ) -> int:
     convs = shifted_together(plan)
-    return sum(_align(model, ctx, plan, convs[name], by) for name, by in offsets.items())
+    return sum(_align(model, device, log, plan, convs[name], by) for name, by in offsets.items())
 
 
 def shifted_together(plan: Plan) -> dict[str, list[Node]]:
@@ -51,15 +56,20 @@ def shifted_tensor(plan: Plan, conv: Node) -> Tensor:
 
 
 def _align(
-    model: Model, ctx: PassContext, plan: Plan, convs: list[Node], offsets: np.ndarray
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    plan: Plan,
+    convs: list[Node],
+    offsets: np.ndarray,
 ) -> int:
     import numpy as np
 
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0
-    if any(map(ctx.is_biasless, convs)):
-        ctx.refuse(model, convs[0], "the device adds no bias to it")
+    if any(map(device.is_biasless, convs)):
+        log.refuse(model, convs[0], "the device adds no bias to it")
         return 0
     source = shifted_tensor(plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
@@ -68,7 +78,7 @@ def _align(
     numbers = list(dict.fromkeys(f"{value:.4g}" for value in offsets))
     listed = ", ".join([*numbers[:4], *(["..."] if len(numbers) > 4 else [])])
     after = f"Sub of {listed} on the host + Conv with another bias"
-    with ctx.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
+    with log.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
         values = np.asarray(offsets, weights[0].dtype).reshape(1, -1, 1, 1)  # type: ignore[union-attr]
         constant = edit.constant(model, f"{source.name}/offset", values)
         moved = edit.insert(

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from npuconv import emit
-from npuconv.calibration.builtin import BuiltinData
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity
+from npuconv.data import Feed, Samples
+from npuconv.data.builtin import BuiltinData
+from npuconv.data.samples import HELD_OUT_LEAST
 from npuconv.evaluate.interval import INTERVAL
+from npuconv.findings import Finding, Severity
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
@@ -21,8 +23,6 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
-from npuconv.samples import Feed, Samples
-from npuconv.samples.feeds import HELD_OUT_LEAST
 from npuconv.schemas import quality
 from npuconv.target import Target
 

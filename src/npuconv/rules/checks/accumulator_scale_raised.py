@@ -16,7 +16,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node

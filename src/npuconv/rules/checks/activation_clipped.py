@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node

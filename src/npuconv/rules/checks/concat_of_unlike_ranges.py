@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.rules import Example, Violation, Violations, rule

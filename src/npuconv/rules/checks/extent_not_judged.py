@@ -14,14 +14,14 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.diagnostics import Severity
-from npuconv.facts import lookup
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
+from npuconv.target.facts import lookup
 from npuconv.target.limit import Limit
 
 

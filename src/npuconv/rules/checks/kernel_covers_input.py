@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext

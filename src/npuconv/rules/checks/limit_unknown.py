@@ -15,7 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.findings import Severity, Status
 from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext

@@ -15,7 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
 from npuconv.rules.context import RuleContext

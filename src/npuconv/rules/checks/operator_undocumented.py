@@ -14,7 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.conv import Pairs
 from npuconv.model.types import Node

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Severity
+from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, conv, rule

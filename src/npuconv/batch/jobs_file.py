@@ -1,0 +1,374 @@
+"""The jobs file, the options given beside it, and their expansion to jobs.
+
+The keys and their validation are those of ``npuconv.config.Options``; this module adds those of
+a batch. Flags win over the file, a configuration is below it. Their paths are relative to the
+current folder, as for ``convert``; jobs have theirs relative to the jobs file, so that locks and
+reports are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product, takewhile
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+
+from npuconv import yamlio
+from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
+from npuconv.config import Format, Options, make_options, merge
+from npuconv.config_files import is_file, read_config, with_paths
+from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
+from npuconv.findings import baseline
+from npuconv.legalize.rule_codes import check_codes, unknown_codes
+from npuconv.target import Target
+from npuconv.yamlio import KeyPath
+
+MULTIPLIED = ("target", "format")  # lists of these give a job of each pair
+_MAX_NAME_BYTES = 255  # of one part of a path, on most file systems
+_MODELS = (".onnx", ".tflite")  # suffixes of an output that is a file, not a folder
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+def _as_tuple(value: Any) -> Any:
+    if not isinstance(value, (str, list, tuple)):
+        raise ValueError(f"must be text or a list of texts, not {value!r}")
+    return (value,) if isinstance(value, str) else value
+
+
+def _schema_of_texts(choices: tuple[str, ...] = ()) -> WithJsonSchema:
+    item: dict[str, Any] = {"type": "string", **({"enum": list(choices)} if choices else {})}
+    several = {"type": "array", "items": item, "minItems": 1}
+    return WithJsonSchema({"anyOf": [item, several]})
+
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(_as_tuple), Field(min_length=1), _schema_of_texts()
+]
+Formats = Annotated[
+    tuple[Format, ...],
+    BeforeValidator(_as_tuple),
+    Field(min_length=1),
+    _schema_of_texts(typing.get_args(Format)),
+]
+_QUANTITY = WithJsonSchema({"type": ["string", "number"]})
+Size = Annotated[int, BeforeValidator(LIMIT_PARSERS["memory"]), _QUANTITY]
+Seconds = Annotated[float, BeforeValidator(LIMIT_PARSERS["timeout"]), _QUANTITY]
+
+
+class _LimitKeys(BaseModel):
+    """Limits of a job; one that exceeds them is ended, and the others go on."""
+
+    timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
+    memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
+
+
+def _describe(name: str) -> str:
+    return f"{Options.model_fields[name].description}; a list makes a job of each"
+
+
+Defaults = create_model(
+    "Defaults",
+    __base__=(Options, _LimitKeys),
+    __doc__="What holds for every job that does not say otherwise.",
+    target=(Names, Field(("npu-int8",), description=_describe("target"))),
+    format=(Formats, Field(("qoperator",), description=_describe("format"))),
+)
+JobEntry = create_model(
+    "JobEntry",
+    __base__=Defaults,
+    __doc__="Models, and what is different for them.",
+    model=(Names, Field(description="file, folder or glob, or a list; relative to this file")),
+    exclude=(
+        Names | None,
+        Field(None, description="file or glob, or a list: not these of the models"),
+    ),
+    output=(
+        str | None,
+        Field(None, description="folder, or for one model a file .onnx; relative to this file"),
+    ),
+)
+
+
+class JobsFile(BaseModel):
+    """Models to convert, their targets and options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = Field(description="of this format")
+    defaults: Defaults = Field(
+        default_factory=lambda: Defaults.model_validate({}),
+        description="what holds for every job that does not say otherwise",
+    )
+    jobs: tuple[JobEntry, ...] = Field(min_length=1, description="what to convert")
+    output: str = Field("build", description="folder of the results; relative to this file")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A model that a pattern matches."""
+
+    path: str  # as the jobs file could have named it
+    inner: str  # its folder, below the part of the pattern that has no wildcard
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """Jobs of a jobs file, and the folders they use."""
+
+    file: Path
+    root: Path  # its folder, which all paths in it are relative to
+    output: str  # folder of the results, relative to the root
+    # In the order of the file; of one entry by model, then target, then format.
+    jobs: tuple[Job, ...]
+
+
+def expand(
+    path: str | Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    config: str | Path | None = None,
+) -> Expanded:
+    """Read a jobs file and return its jobs; nothing is run and nothing written.
+
+    ``options`` hold for every job, whatever the file says, with paths from the current folder;
+    ``config`` holds where the file says nothing.
+
+    Raises:
+        UsageError: an option cannot be used.
+        TargetError: a target that is an option cannot be read.
+        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read, no
+            rule has a code, or two jobs would write the same file; all of it is named, with
+            line and column.
+    """
+    document = yamlio.load(path, error=ConfigError)
+    content = yamlio.validate(document, JobsFile, error=ConfigError)
+    root, output = Path(path).resolve().parent, normpath(content.output)
+    flags, below = read_outside_options(root, options, config)
+    defaults = merge(below, content.defaults.model_dump(exclude_unset=True))
+    expansion = _Expansion(document, root, output, defaults, flags)
+    errors = expansion.errors
+    errors += unknown_codes(document, ("defaults",), document.data.get("defaults", {}))
+    for number, entry in enumerate(content.jobs):
+        errors += unknown_codes(document, ("jobs", number), document.data["jobs"][number])
+        expansion.add(("jobs", number), entry.model_dump(exclude_unset=True))
+    jobs = expansion.claim_outputs()
+    raise_together(errors, ConfigError)
+    return Expanded(Path(path), root, output, jobs)
+
+
+def read_outside_options(
+    root: Path, options: Mapping[str, Any], config: str | Path | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read and check the options that do not stand in the jobs file.
+
+    Returns:
+        Options that win over the file, and options of the configuration, as keys of the file.
+
+    Raises:
+        UsageError: an option is unknown, or has a value or names a file that cannot be used.
+        TargetError: the target cannot be read.
+        ConfigError: the same of the configuration, with line and column; or the baseline.
+    """
+    texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
+    checked = make_options(texts)
+    flags = checked.model_dump(exclude_unset=True)
+    check_codes(checked)
+    for key, value in flags.items():
+        _check_file(key, value)
+    config_keys: dict[str, Any] = {}
+    if config is not None:
+        values = read_config(config, unknown_codes, _unusable_files)
+        config_keys = Options.model_validate(values).model_dump(exclude_unset=True)
+    above, below = (
+        {
+            key: (value,) if key in MULTIPLIED else value
+            for key, value in with_paths(keys, Path(), root).items()
+        }
+        for keys in (flags, config_keys)
+    )
+    return above, below
+
+
+def _unusable_files(document: yamlio.Document) -> Iterator[ConfigError]:
+    folder = Path(document.name).parent
+    for key, value in with_paths(document.data, folder).items():
+        try:
+            if key != "target" or is_file(document.data[key], folder):
+                _check_file(key, value)
+        except NpuconvError as error:
+            yield document.error(ConfigError, (key,), error.message, error.hint)
+
+
+def _check_file(key: str, value: Any) -> None:
+    """Check the file that an option names, once rather than in every job."""
+    if key == "target":
+        Target.load(value)
+    elif key == "baseline" and value:
+        baseline.read(value)
+    elif key == "calibration" and value and not os.path.exists(value):  # noqa: PTH110 never raises
+        raise UsageError(f"calibration {value}: no such file or folder")
+
+
+def match(pattern: str, root: Path) -> list[Match]:
+    """Return the files that match a pattern, sorted by name.
+
+    A wildcard does not match results of npuconv, so that a batch can be run again where its
+    results lie beside its models.
+
+    Args:
+        pattern: a file, a folder (all models in it, however deep), or a pattern with
+            wildcards ``*``, ``?``, ``[...]`` and ``**``.
+        root: folder that it is relative to.
+    """
+    if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
+        return [Match(str(PurePosixPath(pattern)), "")]
+    if _is_folder(root / pattern):
+        pattern = f"{glob.escape(pattern)}/**/*.onnx"
+    if not glob.has_magic(pattern):
+        return []
+    folders = PurePosixPath(pattern).parent.parts
+    base = PurePosixPath(*takewhile(lambda part: not glob.has_magic(part), folders))
+    matches = []
+    # Path.glob refuses absolute patterns.
+    for name in sorted(glob.glob(pattern, root_dir=root, recursive=True)):  # noqa: PTH207
+        if (root / name).is_file() and not name.endswith(SUFFIX):
+            path = PurePosixPath(name)
+            inner = str(path.parent.relative_to(base))
+            matches.append(Match(str(path), "" if inner == "." else inner))
+    return matches
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 never raises
+
+
+def locate(target: str, root: Path) -> str:
+    """Return a target for any current folder: built-in ones by name, files with their folder."""
+    return str(root / target) if is_file(target, root) else target
+
+
+@dataclass
+class _Expansion:
+    """Jobs of the entries of a jobs file."""
+
+    document: yamlio.Document
+    root: Path
+    output: str
+    defaults: dict[str, Any]
+    flags: dict[str, Any]
+    targets: dict[str, Target | None] = field(default_factory=dict)  # None: cannot be read
+    jobs: list[tuple[Job, KeyPath]] = field(default_factory=list)  # with the places of entries
+    named_outputs: set[str] = field(default_factory=set)  # outputs that the jobs file names
+    errors: list[ConfigError] = field(default_factory=list)  # all of them, for one message
+
+    def _error(self, at: KeyPath, message: str, hint: str = "") -> None:
+        self.errors.append(self.document.error(ConfigError, at, message, hint))
+
+    def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
+        """Add all jobs of one entry."""
+        matches = self._matches((*at, "model"), entry.pop("model"))
+        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+        models = [match for path, match in matches.items() if path not in excluded]
+        if matches and not models:
+            self._error((*at, "exclude"), "excludes every model of this entry")
+        place = entry.pop("output", None)
+        keys = merge(self.defaults, entry)
+        limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
+        # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
+        lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
+        output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
+        if output and (lists or len(models) > 1):
+            self._error((*at, "output"), "one file for several jobs; give a folder")
+            return
+        self.named_outputs.add(output)
+        home = PurePosixPath(self.output if place is None else place)
+        options = self._options(at, merge(keys, self.flags))
+        targets = [(chosen, self._target(at, chosen.target)) for chosen in options]
+        for model, (chosen, target) in product(models, targets):
+            if target is None:
+                continue
+            chosen = chosen.for_target(target.container, target.opset)
+            parts = {"target": target.name, "format": chosen.format}
+            folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
+            name = PurePosixPath(model.path).stem + suffix_of(chosen.format)
+            path = output or normpath(str(home.joinpath(*folders, model.inner, name)))
+            job = Job(self._name(path), model.path, path, chosen, target.name, limits)
+            self.jobs.append((job, at))
+
+    def claim_outputs(self) -> tuple[Job, ...]:
+        """Return the jobs, each with an output of its own.
+
+        Models of one name, each in its folder, are named by the folder. An output that two jobs
+        would write, or that is a model, is an error.
+        """
+        models: dict[str, set[str]] = {}
+        for job, _ in self.jobs:
+            models.setdefault(job.output, set()).add(job.model)
+        sources = {normpath(job.model) for job, _ in self.jobs}
+        writers: dict[str, KeyPath] = {}
+        jobs = []
+        for job, at in self.jobs:
+            if len(models[job.output]) > 1 and job.output not in self.named_outputs:
+                folder = Path(os.path.normpath(self.root / job.model)).parent.name
+                output = PurePosixPath(job.output)
+                path = str(output.parent / _UNSAFE.sub("_", folder) / output.name)
+                job = replace(job, name=self._name(path), output=path)
+            jobs.append(job)
+            if job.output in sources:
+                self._error(at, f"{job.output}: would overwrite a model")
+            if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in job.files[-1].split("/")):
+                self._error(at, "a name in the path of the output is too long")
+            if shared := [file for file in job.files if file in writers]:
+                line = self.document.mark(writers[shared[0]])[0]
+                text = f"{shared[0]}: two jobs would write it, the other is on line {line}"
+                self._error(at, text, "give one of them another output")
+            writers |= dict.fromkeys(job.files, at)
+        return tuple(jobs)
+
+    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
+        matches: dict[str, Match] = {}
+        for number, pattern in enumerate(patterns):
+            models = match(pattern, self.root)
+            if not models:
+                is_folder = _is_folder(self.root / pattern)
+                text = ": no .onnx file in it" if is_folder else " matches no file"
+                # Of a list the item; of a single pattern, which has no items, itself.
+                self._error((*at, number), f"{pattern!r}{text}")
+            matches |= {model.path: model for model in models}
+        return matches
+
+    def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
+        """Yield the options of each pair of target and format."""
+        lists = [keys.get(key, (getattr(Options(), key),)) for key in MULTIPLIED]
+        for values in product(*lists):
+            chosen = dict(zip(MULTIPLIED, values, strict=True))
+            if "format" not in keys:  # it depends on the target
+                del chosen["format"]
+            try:
+                yield make_options({**keys, **chosen})
+            except NpuconvError as error:
+                self._error(at, error.message)
+
+    def _target(self, at: KeyPath, name: str) -> Target | None:
+        """Return the target of that name; None, and an error, if it cannot be read."""
+        if name not in self.targets:
+            self.targets[name] = None
+            try:
+                self.targets[name] = Target.load(locate(name, self.root))
+            except TargetError as error:
+                place: KeyPath = (*at, "target")
+                is_own = self.document.known(place) == place
+                self._error(place if is_own else ("defaults", "target"), error.message, error.hint)
+        return self.targets[name]
+
+    def _name(self, output: str) -> str:
+        inside = output.removeprefix(f"{self.output}/") if self.output != "." else output
+        return inside.removesuffix(SUFFIX).removesuffix(TFLITE_SUFFIX)

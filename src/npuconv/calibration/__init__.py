@@ -1,1 +1,0 @@
-"""Calibration: statistics of tensors from one float pass over the samples."""

@@ -1,0 +1,118 @@
+"""Check of a model: legalization, then a run of the first sample.
+
+The module is not called ``check``, because ``npuconv.check`` is the function.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+import onnx
+
+from npuconv import emit, limits
+from npuconv.calibration_data import load_float, open_calibration, try_sample, with_form
+from npuconv.config import Options, make_options
+from npuconv.data import Source
+from npuconv.emit.emit import form_findings
+from npuconv.errors import NpuconvError, of_model
+from npuconv.keywords import OptionKeywords
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.selection import fails
+from npuconv.model import save
+from npuconv.partition.crossings import traffic
+from npuconv.report.builder import notices
+from npuconv.report.builder.placed import graph_rows
+from npuconv.report.builder.report import NOTHING, Outcome, build_report
+from npuconv.schemas.report import Report
+from npuconv.timings import Timings
+
+
+def check(
+    model: str | Path | onnx.ModelProto,
+    target: str = "npu-int8",
+    *,
+    calibration: Source = None,
+    timings: bool = False,
+    **options: Unpack[OptionKeywords],
+) -> Report:
+    """Check whether a model can be converted, and report why not.
+
+    Args:
+        model: a path, or a ModelProto, which is not changed.
+        target: name of a built-in target, or path of a target file.
+        calibration: as for ``convert``; the samples are opened, and the first is run.
+        timings: whether the report says how long each stage took.
+        **options: the keys of ``npuconv.config.Options``.
+
+    Returns:
+        The same findings that ``convert`` would have, but for those of its samples:
+        ``summary.not_judged`` says where these count.
+
+    Raises:
+        NpuconvError: a model, target or option that cannot be used.
+    """
+    chosen = make_options({"target": str(target), **options})
+    return check_with(model, chosen, calibration, timings=timings)
+
+
+def check_with(
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source = None,
+    *,
+    timings: bool = False,
+    runs: bool = True,
+) -> Report:
+    """``check`` with options that have been validated.
+
+    Without ``runs`` only the nodes are judged: no model is run and no sample is opened.
+    """
+    options, clock = with_form(options), Timings()
+    with limits.applied(options.limits):
+        legal = legalize(model, options, clock)
+        legal = legal.with_findings(form_findings(legal))
+        form, refused = emit.get(legal.options.format), legal.findings.refuse
+        outcome, warnings = NOTHING, tuple[str, ...]()
+        if not refused and not form.calibrates:
+            given = calibration is not None
+            warnings = notices.unused(form.name, legal.options, samples=given)
+        if not refused and runs:
+            with of_model(legal.model.name):
+                outcome = _run_first_sample(legal, calibration, clock)
+    return build_report(
+        legal,
+        graph_rows(legal),
+        "refused" if refused else "convertible",
+        failed=fails(legal.findings.selected, legal.options),
+        warnings=warnings,
+        outcome=outcome,
+        timings=clock if timings else None,
+    )
+
+
+def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
+    """Run the model as the beginning of a conversion would, with the same errors.
+
+    Returns:
+        The assumed inputs, and what only a conversion can judge.
+    """
+    proto = save.to_proto(legal.model)
+    if not emit.get(legal.options.format).calibrates:
+        with clock.measured("load in onnxruntime"):
+            load_float(legal.model, proto)
+        return NOTHING
+    try:
+        with clock.measured("calibration data"):
+            data = open_calibration(legal, proto, calibration)
+        with clock.measured("first sample"):  # this loads the model, with all observed tensors
+            try_sample(legal, proto, data.samples)
+    except NpuconvError:
+        load_float(legal.model, proto)  # a conversion begins with that
+        raise
+    not_judged = (
+        *notices.not_judged(legal.options, traffic(legal.model, legal.plan)),
+        *notices.sums_not_judged(legal.target, legal.plan.device),
+        *notices.samples_not_judged(data.samples),
+    )
+    return Outcome(data.row if legal.plan.device else None, not_judged=not_judged)

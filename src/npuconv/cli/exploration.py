@@ -1,0 +1,202 @@
+"""Cost of every undocumented limit of Conv, the tighter it is: loops over the layers of models."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from npuconv.cli.models import InputShapes, Shapes
+from npuconv.config import Options, make_options
+from npuconv.errors import ModelError
+from npuconv.findings import Severity, Status
+from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.planner import Planner, Price, SplitPlan
+from npuconv.legalize.fitting.proposal import DEFAULT
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.rewrites.fit_convolution import layer_of
+from npuconv.model.facts import of_window
+from npuconv.target import Target, value_text
+from npuconv.target.facts import FACTS, lookup
+from npuconv.timings import Progress, silent
+
+SCHEMA_VERSION = 1
+MAX_POINTS = 7  # values of one limit
+KNEE = 0.1  # growth of the cost up to which a tighter value is still cheap
+# Forms that are weighed for one convolution: fewer than in a conversion, which needs one plan
+# where an exploration needs thousands.
+MAX_FORMS = 20
+
+
+@dataclass(frozen=True)
+class Point:
+    """All models under one value of a limit."""
+
+    value: int | bool  # the limit; of a number, the largest that is allowed
+    rewritten: int  # number of models with a rewritten convolution
+    refused: int  # number of models with a convolution that has no form within the limit
+    macs: int  # added multiply-accumulates
+    share: float  # added multiply-accumulates as a share of those of all models
+    moved_bytes: int  # bytes that are sliced, padded and concatenated
+    convolutions: int  # added convolutions
+    partial_sums: int  # elements that are rounded to int8 before they are added
+    cost: float  # added cost by the target's costs, as a share of the cost of all models
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One limit: the values that the models need, and the cost as it tightens."""
+
+    limit: str
+    fact: str
+    needed: tuple[int | bool, ...]
+    points: tuple[Point, ...]
+    knee: int | bool | None  # the tightest cheap value; None if no value is cheap
+
+    @property
+    def needs(self) -> str:
+        """Largest value that the models need, as text: ``up to 13``, ``true``."""
+        most = self.needed[-1]
+        return value_text(most) if isinstance(most, bool) else f"up to {most}"
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """The curves of all undocumented limits of Conv."""
+
+    target: str
+    models: tuple[str, ...]
+    left_out: dict[str, str]  # model -> reason
+    macs: int
+    convolutions: int
+    curves: tuple[Curve, ...]
+
+    def as_json(self) -> str:
+        """Return the exploration as JSON, for programs."""
+        data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+Layers = Counter[Layer]  # of one model: how many of its convolutions are alike
+
+
+def explore(
+    models: Sequence[str],
+    target: str = "npu-int8",
+    progress: Progress = silent,
+    *,
+    knee: float = KNEE,
+    **options: Any,
+) -> Exploration:
+    """Tighten each undocumented limit of Conv alone, and sum the costs of all models.
+
+    Raises:
+        TargetError: no such target, or its file is wrong.
+        UsageError: an answer to no undocumented limit, or a shape for an input of no model.
+    """
+    device = Target.load(target).assuming(options.get("assume", ()))
+    layers: dict[str, Layers] = {}
+    left_out: dict[str, str] = {}
+    settings = make_options({"verify": False, **options, "target": target})
+    shapes = InputShapes(settings.input_shape)
+    for done, path in enumerate(models, 1):
+        try:
+            legal = shapes.apply(partial(_legalize, path, settings))
+            if reason := _first_error(legal):
+                left_out[path] = reason
+            else:
+                convolutions = map(layer_of, legal.plan.device)
+                layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
+        except ModelError as error:
+            left_out[path] = str(error)
+        progress("reading", done, len(models))
+    shapes.check()
+    conv = device.operator("Conv")
+    limits = [
+        name
+        for name, limit in (conv.limits.items() if conv else ())
+        if not limit.known and FACTS[name].kind != "str"
+    ]
+    curves = []
+    for done, fact in enumerate(limits, 1):
+        if curve := _curve(device, list(layers.values()), fact, knee):
+            curves.append(curve)
+        progress("tightening", done, len(limits))
+    every = sum(layers.values(), Counter())
+    macs = sum(layer.macs() * number for layer, number in every.items())
+    return Exploration(target, tuple(layers), left_out, macs, every.total(), tuple(curves))
+
+
+def _legalize(path: str, options: Options, input_shape: Shapes) -> LegalModel:
+    return legalize(path, options.model_copy(update={"input_shape": input_shape}))
+
+
+def _first_error(legal: LegalModel) -> str:
+    """Return the first error of a model, or ''."""
+    for finding in legal.findings.every:
+        if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
+            return f"{finding.code} {finding.node}: {finding.message}"
+    return ""
+
+
+def _curve(device: Target, models: list[Layers], fact: str, knee: float) -> Curve | None:
+    """Return the cost for every value of a limit; None if no model has the fact."""
+    layers = {layer for model in models for layer in model}
+    values = {lookup({**of_window(la.window()), "bias": la.bias}, fact) for la in layers}
+    needed = sorted(value for value in values if isinstance(value, int))
+    if not needed:
+        return None
+    tried: list[int | bool] = [True, False]
+    if FACTS[fact].kind != "bool":
+        least = 0 if fact.startswith("pad") else 1
+        halves = {needed[-1] >> k for k in range(needed[-1].bit_length())}
+        tried = pick_evenly(sorted({*needed, least, *(h for h in halves if h > least)}), MAX_POINTS)
+    points = tuple(_point(device, models, fact, value) for value in tried)
+    cheap = [point.value for point in points if point.cost <= knee and not point.refused]
+    return Curve(f"Conv.{fact}", fact, tuple(needed), points, cheap[-1] if cheap else None)
+
+
+def pick_evenly(values: list[int], number: int) -> list[int | bool]:
+    """Return this number of the values, from the largest down, with both ends."""
+    values = values[::-1]
+    if len(values) <= number:
+        return list(values)
+    step = (len(values) - 1) / (number - 1)
+    return [values[round(i * step)] for i in range(number)]
+
+
+def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -> Point:
+    plain = Planner(device)
+    planner = Planner(
+        device.assuming([f"Conv.{fact}={str(value).lower()}"]),
+        settings=replace(DEFAULT, most_layers=MAX_FORMS),
+        exact_sums=device.activations.accumulate == "int32",
+    )
+    every = sum(models, Counter[Layer]())
+    plans: dict[Layer, SplitPlan | None] = {}
+    for layer in every:
+        fits = planner.demand is not None and planner.demand.fits(layer)
+        plans[layer] = planner.leaf(layer) if fits else planner.plan(layer)[0]
+    added, sums, cost, plain_cost = Price(), 0, 0.0, 0.0
+    for layer, number in every.items():
+        plan, leaf = plans[layer], plain.leaf(layer)
+        if plan is not None:
+            added = added.plus(plan.price, number).plus(leaf.price, -number)
+            sums += plan.sums * number
+            cost, plain_cost = cost + plan.total * number, plain_cost + leaf.total * number
+    macs = sum(layer.macs() * number for layer, number in every.items())
+    changed = {la for la, plan in plans.items() if plan is not None and plan.proposal is not None}
+    return Point(
+        value=value,
+        rewritten=sum(not changed.isdisjoint(model) for model in models),
+        refused=sum(any(plans[layer] is None for layer in model) for model in models),
+        macs=added.macs,
+        share=added.macs / max(1, macs),
+        moved_bytes=added.moved,
+        convolutions=added.convolutions,
+        partial_sums=sums,
+        cost=cost / plain_cost - 1 if plain_cost else 0.0,
+    )

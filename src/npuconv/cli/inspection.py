@@ -1,0 +1,321 @@
+"""Contents of a model, or of two side by side, as plain numbers: for ``npuconv inspect``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import onnx
+
+from npuconv import partition as plan
+from npuconv.config import Options
+from npuconv.errors import NpuconvError
+from npuconv.model import load, query, shapes, skeleton
+from npuconv.model.conv import Window, flat_pads, window
+from npuconv.model.core import Model
+from npuconv.model.nhwc import as_float
+from npuconv.model.types import Node, Tensor
+from npuconv.report.words import total
+
+Sides = tuple[str, str]  # before, after
+_OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side is a convolution
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution as the model has it."""
+
+    name: str
+    op: str
+    mode: str
+    input: str
+    output: str
+    kernel: str
+    strides: str
+    dilations: str
+    group: int
+    pads: str
+    parameters: int
+    macs: int | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node as the model has it."""
+
+    name: str
+    op: str
+    output: str
+    parameters: int
+    macs: int | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model in numbers."""
+
+    path: str
+    sha256: str
+    ir_version: int
+    opset: int
+    producer: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: dict[str, int]
+    nodes: int
+    in_subgraphs: int
+    parameters: int
+    macs: int | None
+    peak_bytes: int | None  # of the tensors between the nodes, at the worst moment
+    peak_int8_bytes: int | None  # if what is float were int8
+    peak_node: str  # that runs then
+    attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
+    convolutions: tuple[Convolution, ...]
+    steps: tuple[Step, ...]
+    calibration: str = ""  # what convert would take without data, and what speaks for it
+
+    def as_json(self) -> str:
+        """Return the inspection as JSON, for programs."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def inspect(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
+) -> Inspection:
+    """Look into a model; nothing is changed.
+
+    Raises:
+        ModelError: not a valid model.
+    """
+    inspection = summarize(read(source, input_shape))
+    return replace(inspection, calibration=_calibration(source, input_shape or {}))
+
+
+def _calibration(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
+) -> str:
+    """Return the samples that a conversion would assume; empty if there are none."""
+    from npuconv.data.builtin import choose_builtin
+    from npuconv.legalize.legal import legalize
+
+    try:
+        legal = legalize(source, Options(input_shape=input_shape, verify=False))
+        if not legal.plan.device:
+            return ""
+        return choose_builtin(legal.model, legal.options.preprocess, legal.expected).sentence
+    except NpuconvError:  # what stands against it is for check to say
+        return ""
+
+
+def read(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
+) -> Model:
+    """Return a model with its shapes inferred.
+
+    Raises:
+        ModelError: not a valid model.
+    """
+    model = load.load(source)
+    shapes.fix_inputs(model, input_shape or {})
+    shapes.infer(model)
+    return model
+
+
+def summarize(model: Model) -> Inspection:
+    """Return a model in numbers."""
+    nodes = [node for node, _ in model.walk()]
+    inside = len(nodes) - len(model.nodes())
+    header = model.header
+    windows = ((node, as_float(node)) for node in model.nodes())
+    convolutions = tuple(
+        _row(model, node, win)
+        for node, plain in windows
+        if plain.op in query.CONVOLUTIONS and (win := window(plain)) is not None
+    )
+    worst = plan.peak(model)
+    results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
+    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
+    shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
+    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
+    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
+    return Inspection(
+        path=model.name,
+        sha256=model.sha256,
+        ir_version=header.ir_version,
+        opset=model.opset,
+        producer=f"{header.producer_name} {header.producer_version}".strip(),
+        inputs=tuple(_tensor(t) for t in model.graph.inputs),
+        outputs=tuple(_tensor(t) for t in model.graph.outputs),
+        operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
+        nodes=len(nodes),
+        in_subgraphs=inside,
+        parameters=sum(math.prod(shape) for shape in shapes_of),
+        macs=total(plan.macs(node) for node in model.nodes()),
+        peak_bytes=worst.bytes if worst else None,
+        peak_int8_bytes=worst.int8_bytes if worst else None,
+        peak_node=worst.node if worst else "",
+        attributes={
+            name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
+            for name, count in counts.items()
+            if count
+        },
+        convolutions=convolutions,
+        steps=tuple(_step(model, node) for node in model.nodes()),
+    )
+
+
+def _step(model: Model, node: Node) -> Step:
+    output = _dims(query.shape(node.outputs[0])) if node.outputs else ""
+    return Step(
+        name=model.label(node),
+        op=query.qualified(node),
+        output=output,
+        parameters=plan.parameters(node),
+        macs=plan.macs(node),
+    )
+
+
+def _row(model: Model, node: Node, win: Window) -> Convolution:
+    automatic = win.auto_pad != "NOTSET"
+    return Convolution(
+        name=model.label(node),
+        op=query.qualified(node),
+        mode=win.mode,
+        input=_dims(query.shape(node.inputs[0])),
+        output=_dims(query.shape(node.outputs[0])),
+        kernel="x".join(map(str, win.kernel or ())),
+        strides="x".join(map(str, win.strides)),
+        dilations="x".join(map(str, win.dilations)),
+        group=win.group,
+        pads=win.auto_pad if automatic else ",".join(map(str, flat_pads(win.pads))),
+        parameters=win.parameters(),
+        macs=win.macs,
+    )
+
+
+def _dims(dims: tuple[int | str | None, ...] | None) -> str:
+    return "?" if dims is None else "x".join("?" if d is None else str(d) for d in dims)
+
+
+def _tensor(tensor: Tensor) -> str:
+    return f"{tensor.name}: {query.dtype_name(tensor) or '?'} {_dims(query.shape(tensor))}"
+
+
+# Two models side by side
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Number of nodes with one operator, in each of the two models."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """One node of the model before and its counterpart after, where either is a convolution."""
+
+    name: str
+    before: tuple[Convolution, ...]
+    after: tuple[Convolution, ...]
+    differs: dict[str, Sides]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models and their differences."""
+
+    before: Inspection
+    after: Inspection
+    operators: dict[str, Counts]
+    convolutions: tuple[Match, ...]
+
+    def as_json(self) -> str:
+        """Return the comparison as JSON, for programs."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def compare(
+    before: str | Path | onnx.ModelProto,
+    after: str | Path | onnx.ModelProto,
+    input_shape: dict[str, tuple[int, ...]] | None = None,
+) -> Comparison:
+    """Compare two models; nothing is changed.
+
+    Raises:
+        ModelError: one is not a valid model.
+    """
+    source = read(before, input_shape)
+    old, new = summarize(source), summarize(read(after, input_shape))
+    names = sorted({*old.operators, *new.operators})
+    counts = {op: Counts(old.operators.get(op, 0), new.operators.get(op, 0)) for op in names}
+    operators = {source.label(node): node.op for node in source.nodes()}
+    return Comparison(old, new, counts, _matches(operators, old, new))
+
+
+def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:
+    """Convolutions by the node of the model before that they come from.
+
+    What a rewrite makes is named after the node it stands for: ``up`` becomes ``up/Conv``.
+    """
+    old = _by_name(before.convolutions, lambda name: name)
+    new = _by_name(after.convolutions, lambda name: _source(name, operators))
+    return tuple(
+        _match(name, operators.get(name, ""), old.get(name, []), new.get(name, []))
+        for name in dict.fromkeys((*old, *new))
+    )
+
+
+def _by_name(
+    convolutions: Iterable[Convolution], key: Callable[[str], str]
+) -> dict[str, list[Convolution]]:
+    groups: dict[str, list[Convolution]] = {}
+    for convolution in convolutions:
+        groups.setdefault(key(convolution.name), []).append(convolution)
+    return groups
+
+
+def _source(name: str, names: dict[str, str]) -> str:
+    """Return the longest name that the node can be called after; itself where there is none."""
+    ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] in "/_")]
+    return next((name[:end] for end in ends if name[:end] in names), name)
+
+
+def _match(name: str, op: str, before: list[Convolution], after: list[Convolution]) -> Match:
+    old, new = _described(before, op), _described(after, "")
+    asked = old if before and after else _OF_ONE
+    differs = {what: (old[what], new[what]) for what in asked if old[what] != new[what]}
+    return Match(name, tuple(before), tuple(after), differs)
+
+
+def _described(convolutions: list[Convolution], op: str) -> dict[str, str]:
+    """Return the properties to compare, as text; of several convolutions all values that occur."""
+    ops = _values(one.op for one in convolutions) or op
+    return {
+        "operator": f"{len(convolutions)} {ops}" if len(convolutions) > 1 else ops,
+        "input": _values(one.input for one in convolutions),
+        "output": _values(one.output for one in convolutions),
+        "kernel": _values(one.kernel for one in convolutions),
+        "strides": _values(one.strides for one in convolutions),
+        "dilations": _values(one.dilations for one in convolutions),
+        "group": _values(str(one.group) for one in convolutions),
+        "pads": _values(one.pads for one in convolutions),
+        "weights": _sum(one.parameters for one in convolutions),
+        "MACs": _sum(one.macs for one in convolutions),
+    }
+
+
+def _values(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _sum(numbers: Iterable[int | None]) -> str:
+    listed = list(numbers)
+    if not listed:
+        return ""
+    return "?" if None in listed else f"{sum(n or 0 for n in listed):,}"

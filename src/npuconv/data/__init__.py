@@ -1,0 +1,131 @@
+"""Samples (arrays, archives, images, built-in pictures), and the float pass over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npuconv.config import Preprocess
+from npuconv.data.arrays import UNNAMED, make_table, open_feeds, open_tables
+from npuconv.data.images import open_images
+from npuconv.data.pictures import open_synthetic
+from npuconv.data.sample_files import ARRAYS, IMAGES, list_directory, open_arrays, read_list
+from npuconv.data.samples import Feed, InputSpec, Samples
+from npuconv.errors import CalibrationError
+
+__all__ = ["Feed", "InputSpec", "Samples", "open_samples", "takes_images"]
+
+MAX_SHOWN = 200  # characters of a path that cannot be read
+Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
+
+
+def open_samples(
+    source: Source,
+    inputs: Sequence[InputSpec],
+    preprocess: Preprocess,
+    *,
+    limit: int = 512,
+    seed: int = 0,
+    cache: str | Path | None = None,
+    key: str | None = None,
+) -> Samples:
+    """Open a source of samples and check it against the inputs of a model.
+
+    Args:
+        source: None for synthetic samples; a path to .npz, .npy, an image, a directory of
+            one of these, or a .txt list of images; a dict of arrays, first axis = samples; an
+            array, for a model with one input; or an iterable of dicts of complete inputs.
+        inputs: what the model wants.
+        preprocess: how images become inputs.
+        limit: samples used at most, evenly spread over the source.
+        seed: of synthetic samples.
+        cache: folder where decoded images are kept, and looked for.
+        key: name of the array for the only input, where it is another than that of the input.
+
+    Raises:
+        CalibrationError: samples that are missing, unreadable or do not fit.
+    """
+    if not inputs:
+        return Samples(lambda _: {}, (0,), "the model has no inputs")
+    if source is None:
+        return open_synthetic(inputs, preprocess, limit, seed)
+    inputs = inputs if key is None else _taking(key, inputs)
+    if isinstance(source, str) and not source.strip():
+        raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
+    if isinstance(source, (str, Path)):
+        try:
+            found = _open_path(Path(source), inputs, preprocess, limit, cache)
+            # A report names no folders; of images it also says how they were prepared.
+            parts = (Path(source).name or Path(source).resolve().name, found.part, found.prepared)
+            return replace(found, description=", ".join(filter(None, parts)))
+        except (OSError, ValueError) as error:  # a name too long, or with a zero in it
+            cause = getattr(error, "strerror", None) or str(error)
+            raise CalibrationError(f"{str(source)[:MAX_SHOWN]}: {cause}") from None
+    if isinstance(source, np.ndarray):
+        source = {UNNAMED: source}
+    if isinstance(source, Mapping):
+        table = partial(make_table, "calibration arrays", source, inputs)
+        return open_tables("arrays", [table], limit, _unused(preprocess))
+    if isinstance(source, (bytes, bytearray)) or not isinstance(source, Iterable):
+        raise CalibrationError(f"calibration: {type(source).__name__} is no source of samples")
+    return open_feeds(source, inputs, limit, _unused(preprocess))
+
+
+def takes_images(source: Source) -> bool:
+    """Return whether samples are images of a path, or made where there is no source."""
+    if not isinstance(source, (str, Path)):
+        return source is None
+    path = Path(source)
+    try:
+        path = list_directory(path)[0][0] if path.is_dir() else path
+    except (OSError, CalibrationError):  # which open_samples says
+        return False
+    return path.suffix.lower() in (*IMAGES, ".txt")
+
+
+def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:
+    if len(inputs) > 1:
+        names = ", ".join(repr(spec.name) for spec in inputs)
+        raise CalibrationError(
+            f"--calibration-key is for models with one input, and this one has {names}",
+            hint="name the arrays like the inputs",
+        )
+    return [replace(inputs[0], array=key)]
+
+
+def _open_path(
+    path: Path,
+    inputs: Sequence[InputSpec],
+    preprocess: Preprocess,
+    limit: int,
+    cache: str | Path | None,
+) -> Samples:
+    suffix = path.suffix.lower()
+    label = str(path)  # messages name the whole path, reports the last part
+    if path.is_dir():
+        files, notes = list_directory(path)
+        if files[0].suffix.lower() in IMAGES:
+            return open_images(files, label, inputs, preprocess, limit, notes, cache)
+        return open_arrays(files, label, inputs, limit, [*notes, *_unused(preprocess)])
+    if suffix == ".txt":
+        return open_images(read_list(path), label, inputs, preprocess, limit, cache=cache)
+    if not path.exists():
+        raise CalibrationError(f"{path}: no such file or directory")
+    if suffix in IMAGES:
+        return open_images([path], label, inputs, preprocess, limit, cache=cache)
+    if suffix in ARRAYS:
+        return open_arrays([path], label, inputs, limit, _unused(preprocess))
+    raise CalibrationError(
+        f"{path}: not a source of samples",
+        hint="give .npz, .npy, an image, a directory of them, or a .txt list of images",
+    )
+
+
+def _unused(preprocess: Preprocess) -> list[str]:
+    given = preprocess.model_dump(exclude_defaults=True)
+    return ["preprocessing is for image files; arrays are used as they are"] if given else []

@@ -1,0 +1,323 @@
+"""Samples from arrays: which array belongs to which input, and how it is cut.
+
+The first axis of an array counts samples. An array of the input's rank has no batch axis
+of its own: sample k is ``array[k : k + 1]``, or the next B rows if the input's batch is
+fixed to B. An array of one rank more holds complete inputs: sample k is ``array[k]``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, islice
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from npuconv.data.archives import Rows, Streamed, rows_at_once
+from npuconv.data.samples import Array, Feed, InputSpec, Samples, choose, matches
+from npuconv.errors import CalibrationError
+
+# The name numpy gives to an array saved without one.
+UNNAMED = "arr_0"
+IGNORED = "arrays not used, as no input has their name: "  # and the names
+_MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
+_TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+@dataclass(frozen=True)
+class Column:
+    """The samples of one input."""
+
+    spec: InputSpec
+    array: Rows
+    rows: int  # rows of the array per sample, or 0 if each row is a complete input
+
+    def __len__(self) -> int:
+        """Number of whole samples."""
+        return len(self.array) // max(self.rows, 1)
+
+    def __getitem__(self, k: int) -> Array:
+        """Return sample k, in the input's type."""
+        part = self.array[k * self.rows : (k + 1) * self.rows] if self.rows else self.array[k]
+        return np.array(part, self.spec.dtype)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Equally many samples of every input."""
+
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.columns[0])
+
+    def feed(self, k: int) -> Feed:
+        """Return sample k as arrays by input name."""
+        return {column.spec.name: column[k] for column in self.columns}
+
+
+def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[str, str]:
+    """Return the name of the array for each input, by name of the input.
+
+    Raises:
+        CalibrationError: an input without an array.
+    """
+    wanted = {spec.name: spec.array or spec.name for spec in inputs}
+    chosen = {name: array for name, array in wanted.items() if array in names}
+    if len(inputs) == 1 and not chosen and UNNAMED in names and not inputs[0].array:
+        return {inputs[0].name: UNNAMED}
+    missing = [array for name, array in wanted.items() if name not in chosen]
+    if missing:
+        raise CalibrationError(
+            f"{label}: no array named {', '.join(map(repr, missing))};"
+            f" found {', '.join(map(repr, names)) or 'none'}",
+            hint=_hint_on_name(missing, names),
+        )
+    return chosen
+
+
+def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
+    """Return the array for the one input that no array is named like, if only one array fits it.
+
+    Returns:
+        Name of the input to name of the array; empty where names tell, or nothing is certain.
+    """
+    wanted = {spec.name for spec in inputs}
+    missing = [spec for spec in inputs if not spec.array and spec.name not in arrays]
+    others = [name for name in arrays if name not in wanted]
+    unnamed = len(inputs) == 1 and UNNAMED in others
+    if len(missing) != 1 or unnamed or len(others) > _MAX_OTHERS:
+        return {}
+    fitting = [name for name in others if _has_rows(arrays[name], missing[0])]
+    return {missing[0].name: fitting[0]} if len(fitting) == 1 else {}
+
+
+def _has_rows(array: Any, spec: InputSpec) -> bool:
+    """Return whether the shape and the kind of an array are those of samples of an input."""
+    try:
+        _rows_per_sample("", array, spec, complete=False)
+    except CalibrationError:
+        return False
+    return (array.dtype.kind == "f") == (spec.dtype.kind == "f")
+
+
+def make_table(
+    label: str,
+    arrays: Mapping[str, Any],
+    inputs: Sequence[InputSpec],
+    *,
+    complete: bool = False,
+    taken: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
+    """Make a table of arrays by name, checked against the inputs of the model.
+
+    With ``complete`` each array is one complete input, not a row of samples; ``taken`` are arrays
+    of another name than their input. An array is looked up only if needed.
+
+    Raises:
+        CalibrationError: wrong names, shapes, types, values or numbers of samples.
+    """
+    named = [spec for spec in inputs if spec.name not in taken]
+    chosen = {**taken, **pick(label, [str(name) for name in arrays], named)}
+    extra = [repr(name) for name in arrays if name not in chosen.values()]
+    notes = [f"array {one!r} is taken for input {name!r}" for name, one in taken.items()]
+    notes += [f"{IGNORED}{', '.join(extra)}"] if extra else []
+    columns = []
+    for spec in inputs:
+        where = f"{label}: array {chosen[spec.name]!r}"
+        array = _as_array(where, arrays[chosen[spec.name]])
+        rows = _rows_per_sample(where, array, spec, complete)
+        array = np.asarray(array)[None] if complete else array
+        columns.append(Column(spec, array, rows))
+        notes += _check_type(where, array, spec)
+        _check_values(where, array, spec)
+        if len(array) % max(rows, 1):
+            notes.append(f"rows that do not fill a batch of {rows} are ignored")
+    _check_lengths(label, columns)
+    return Table(tuple(columns), tuple(notes))
+
+
+def open_tables(
+    label: str, readers: Sequence[Callable[[], Table]], limit: int, notes: Sequence[str] = ()
+) -> Samples:
+    """Open the samples of several tables, one after the other; only one is in memory at a time."""
+    read = lru_cache(maxsize=1)(lambda part: readers[part]())
+    sizes, all_notes = [], list(notes)
+    for part in range(len(readers)):
+        table = read(part)
+        sizes.append(len(table))
+        all_notes += table.notes
+    ends = list(accumulate(sizes))
+
+    def load(k: int) -> Feed:
+        part = next(place for place, end in enumerate(ends) if k < end)
+        return read(part).feed(k - ends[part] + sizes[part])
+
+    return choose(load, ends[-1], limit, label, all_notes)
+
+
+def open_feeds(
+    source: Iterable[Any], inputs: Sequence[InputSpec], limit: int, notes: Sequence[str] = ()
+) -> Samples:
+    """Open samples from dicts of complete inputs, the first ``limit`` of them.
+
+    They are kept, because an iterator cannot be read twice.
+
+    Raises:
+        CalibrationError: not dicts, none at all, or wrong arrays.
+    """
+    tables = []
+    for place, feed in enumerate(islice(source, limit)):
+        label = f"calibration sample {place}"
+        if not isinstance(feed, Mapping):
+            hint = _hint_on_kind(feed, [spec.name for spec in inputs])
+            text = f"{label}: expected a dict of arrays, not {type(feed).__name__}"
+            raise CalibrationError(text, hint=hint)
+        tables.append(make_table(label, feed, inputs, complete=True))
+    if not tables:
+        raise CalibrationError("calibration samples: there are none")
+    all_notes = [*notes, *(note for table in tables for note in table.notes)]
+    return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", all_notes)
+
+
+def _as_array(where: str, value: object) -> Rows:
+    try:
+        array = value if isinstance(value, Streamed) else np.asanyarray(value)
+    except ValueError:
+        raise CalibrationError(f"{where}: rows of different shapes") from None
+    if array.dtype.kind not in "biuf":
+        what = type(value).__name__ if array.dtype.kind == "O" else array.dtype
+        raise CalibrationError(f"{where}: values of type {what} are not numbers")
+    return array
+
+
+def _rows_per_sample(where: str, array: Rows, spec: InputSpec, complete: bool) -> int:
+    """Rows per sample, or 0 if a row (or, with ``complete``, the array) is a whole input."""
+    lengths, rows = spec.lengths, array.shape[1:]
+    if complete:
+        if spec.shape is None or matches(array.shape, lengths):
+            return 0
+    elif array.ndim:
+        if spec.shape is None:
+            return 1
+        if lengths and matches(rows, lengths[1:]):
+            return spec.batch
+        if matches(rows, lengths):
+            return 0
+    raise CalibrationError(
+        f"{where} has shape {list(array.shape)}, but input {spec.name!r} is {spec.wanted}",
+        hint=_hint_on_shape(array.shape, spec, complete=complete),
+    )
+
+
+def _check_type(where: str, array: Rows, spec: InputSpec) -> list[str]:
+    """Refuse a type that cannot be the input's without guessing; note a harmless change."""
+    have, want = array.dtype, spec.dtype
+    if have.kind == want.kind == "f":
+        return [f"{where.split(': ')[-1]} is {have}, read as {want}"] if have != want else []
+    if want.kind == "f":
+        raise CalibrationError(
+            f"{where} is {have}, but input {spec.name!r} is {want}; scaling is not guessed",
+            hint="convert it with x.astype(np.float32) and the scaling used in training",
+        )
+    if want.kind not in "biu":
+        raise CalibrationError(f"{where}: inputs of type {want} cannot be fed")
+    if have.kind == "f":
+        raise CalibrationError(
+            f"{where} is {have}, but input {spec.name!r} is {want}",
+            hint=f"convert it with x.astype(np.{want})",
+        )
+    return []
+
+
+def _check_lengths(label: str, columns: Sequence[Column]) -> None:
+    lengths = {column.spec.name: len(column) for column in columns}
+    if len(set(lengths.values())) > 1:
+        each = ", ".join(f"{name!r} {number}" for name, number in lengths.items())
+        raise CalibrationError(f"{label}: different numbers of samples: {each}")
+    if not all(lengths.values()):
+        first = columns[0]
+        wanted = f"; a batch takes {first.rows} rows" if first.rows > 1 else ""
+        raise CalibrationError(f"{label}: there are no samples{wanted}")
+
+
+def _check_values(where: str, array: Rows, spec: InputSpec) -> None:
+    """Refuse values that the input cannot hold, and an archive that is damaged."""
+    alike = array.dtype == spec.dtype and spec.dtype.kind != "f"
+    if not array.size or (alike and not isinstance(array, Streamed)):
+        return
+    start, dtype = 0, spec.dtype
+    for part in _pieces(array):  # of a file also where all values fit: is it whole?
+        if not alike and dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
+            if len(wrong):
+                value = part[tuple(wrong[0])]
+                what = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
+                raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {what}")
+        elif not alike:
+            lowest, highest = (0, 1)
+            if dtype.kind != "b":
+                lowest, highest = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if int(part.min()) < lowest or int(part.max()) > highest:
+                raise CalibrationError(f"{where}: {part.dtype} values that {dtype} cannot hold")
+        start += len(part)
+
+
+def _pieces(array: Rows) -> Iterator[Array]:
+    """Yield all rows, some at a time, so that a file is never in memory as a whole."""
+    if isinstance(array, Streamed):
+        yield from array.pieces()
+        return
+    step = rows_at_once(array)
+    for start in range(0, len(array), step):
+        yield np.asarray(array[start : start + step])
+
+
+def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:
+    """Return a hint on how to make an array of this shape fit an input."""
+    lengths = spec.lengths
+    for order in (_TO_FIRST, _TO_LAST):
+        if len(shape) == len(lengths) == len(order) and matches(
+            tuple(shape[k] for k in order)[1:], lengths[1:]
+        ):
+            last = "last" if order is _TO_FIRST else "first"
+            axes = ", ".join(map(str, order))
+            return f"its channels come {last}: give x.transpose({axes})"
+    if len(shape) == len(lengths) - 1 and matches(shape, lengths[1:]):
+        return "one sample without a batch axis: give x[None]"
+    if complete:
+        return "each dict is one complete input; many samples go into one dict of arrays"
+    each = [n for n in lengths[1:] if n is not None]
+    known = len(each) == len(lengths) - 1 and bool(each)
+    deeper = len(shape) > len(lengths) and matches(shape[1 - len(lengths) :], lengths[1:])
+    if known and (deeper or math.prod(shape[1:]) == math.prod(each)):
+        return f"give x.reshape(-1, {', '.join(map(str, each))})"
+    return "the first axis counts samples"
+
+
+def _hint_on_name(missing: Sequence[str], found: Sequence[str]) -> str:
+    """Return a hint on how to name the arrays of a source."""
+    if list(found) == [UNNAMED]:
+        each = ", ".join(f"{name}=..." for name in missing)
+        is_python = all(name.isidentifier() for name in missing)
+        return f"save them by name: np.savez(file, {each if is_python else '**{name: array}'})"
+    close = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
+    if close:
+        return f"rename {close[0]!r} to {missing[0]!r}, or give --calibration-key {close[0]}"
+    return "name the arrays like the model's inputs, or say which it is with --calibration-key"
+
+
+def _hint_on_kind(value: object, names: Sequence[str]) -> str:
+    """Return a hint on what to give in place of a value that is no dict of arrays."""
+    if isinstance(value, str):
+        return "paths of images go into a directory, or into a .txt file that lists them"
+    shown = ", ".join(f"{name!r}: array" for name in names)
+    return f"give {{{shown}}} for each sample, or one such dict of all samples"

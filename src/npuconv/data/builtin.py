@@ -1,0 +1,170 @@
+"""Calibration of a model without data: on built-in pictures, or on made-up numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+
+from npuconv.config import Options, Preprocess
+from npuconv.data import InputSpec, Samples, open_samples, pictures
+from npuconv.data.infer_normalization import Inferred, infer
+from npuconv.data.model_inputs import is_quantity
+from npuconv.data.normalizations import IMAGE_CHANNELS, asked_for, normalization_of
+from npuconv.data.pictures import image_layout, reads_images
+from npuconv.errors import UsageError
+from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.schemas import quality
+
+Pictures = Literal["photographs", "made-up", "none"]
+USUAL_SIDE = 224  # pixels where an extent is open: the first layer's output depends little on it
+INSTALL = "pip install 'npuconv[photos]' for photographs, which are worth more"
+NUMBERS = "no calibration data: ranges come from made-up numbers, accuracy is unproven"
+_UNPROVEN = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB are usually lost"
+
+
+@dataclass(frozen=True)
+class BuiltinData:
+    """Choice of samples where there is no data."""
+
+    preprocess: Preprocess  # how pictures become inputs
+    sentence: str  # first line of a conversion
+    warning: str = ""  # reason why the figures are less reliable; may be empty
+    # The normalization that the model seems to want; None where it is given, or where there are no
+    # pictures.
+    inferred: Inferred | None = None
+    pictures: Pictures = "none"  # kind of the pictures
+
+    @property
+    def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:
+        """Certainty of the normalization."""
+        if self.inferred is None:
+            known = self.pictures != "none" and asked_for(self.preprocess) is not None
+            return "given" if known else "unknown"
+        return "inferred" if self.inferred.is_clear else "guessed"
+
+    def for_images(self, specs: Sequence[InputSpec]) -> Preprocess:
+        """Return the options by which image files become inputs as the built-in pictures did."""
+        (spec,) = specs
+        layout = image_layout(spec) or self.preprocess.layout
+        changes: dict[str, object] = {"layout": layout}
+        own = asked_for(self.preprocess)
+        if own is not None and spec.lengths[1 if layout == "nchw" else 3] == 1:
+            changes |= {"color": "gray", "mean": (fmean(own.mean),), "std": (fmean(own.std),)}
+        return self.preprocess.model_copy(update=changes)
+
+    @property
+    def row(self) -> quality.Assumed:
+        """Row of the report."""
+        own = asked_for(self.preprocess)
+        name = self.inferred.normalization.name if self.inferred else own.name if own else ""
+        return quality.Assumed(
+            sentence=self.sentence,
+            pictures=self.pictures,
+            normalization=name if self.pictures != "none" else "",
+            certainty=self.certainty,
+            share=round(self.inferred.share, 2) if self.inferred else None,
+            runner_up=self.inferred.runner_up.name if self.inferred else "",
+        )
+
+
+def choose_builtin(
+    model: Model,
+    keys: Preprocess,
+    expected: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    specs: Sequence[InputSpec] = (),
+) -> BuiltinData:
+    """Choose the samples of a model without data.
+
+    ``expected`` has mean and standard deviation in training of what layers put out, by tensor;
+    ``specs`` the inputs, by default as the model has them, with usual sizes where it has none.
+
+    Raises:
+        UsageError: a mean without a standard deviation, or the other way round.
+    """
+    specs = list(specs) or _usual_inputs(model)
+    if keys.preset in (None, "none") and (keys.mean is None) != (keys.std is None):
+        name, other = ("mean", "std") if keys.std is None else ("std", "mean")
+        raise UsageError(f"--{name} without --{other}", hint="give both")
+    if not reads_images(specs):
+        unused = f"{keys.said}: not used, no input looks like images" if keys.said else ""
+        return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))
+    spec, layout = specs[0], image_layout(specs[0])
+    if "layout" in keys.model_fields_set and keys.layout != layout:
+        text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.wanted}"
+        raise UsageError(text, hint=f"leave it out, or give {layout}")
+    kind_of_pictures: Pictures = "photographs" if pictures.are_photographs() else "made-up"
+    kind = "built-in photographs" if kind_of_pictures == "photographs" else "made-up pictures"
+    start, end = f"no calibration data: {kind}", _about_channels(specs[0])
+    lacking = "" if kind_of_pictures == "photographs" else f"{kind} instead of data; {INSTALL}"
+    if asked_for(keys) is not None:
+        normalization_of(spec, keys)
+        return BuiltinData(
+            keys, f"{start}, {keys.said} (given){end}", lacking, None, kind_of_pictures
+        )
+    if keys.preset == "none":
+        text = "accuracy is unproven, the normalization is unknown: give --preprocess"
+        return BuiltinData(
+            keys, f"{start}; {text}{end}", _joined(text, lacking), None, kind_of_pictures
+        )
+    guess = infer(model, specs[0], expected)
+    order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
+    mean, std = (
+        numbers[::order] for numbers in (guess.normalization.mean, guess.normalization.std)
+    )
+    options = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
+    unproven = f"accuracy is unproven, the normalization is a guess: {guess.phrase}"
+    warning = _joined("" if guess.is_clear else unproven, lacking)
+    return BuiltinData(options, f"{start}, {guess.phrase}{end}", warning, guess, kind_of_pictures)
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
+def open_builtin(options: Options, chosen: BuiltinData, specs: Sequence[InputSpec]) -> Samples:
+    """Open the chosen samples, with their description for the report.
+
+    Raises:
+        CalibrationError: an input that no values can be made up for.
+    """
+    samples = open_samples(
+        None, specs, chosen.preprocess, limit=options.max_samples, seed=options.seed
+    )
+    if not reads_images(specs):
+        return samples
+    name = chosen.inferred.normalization.name if chosen.inferred else chosen.preprocess.said
+    source = samples.description.partition(",")[0]
+    return replace(
+        samples,
+        description=f"{source}, {name or 'normalization'} ({chosen.certainty})",
+        synthetic=chosen.pictures == "made-up" or chosen.certainty in ("guessed", "unknown"),
+    )
+
+
+def _usual_inputs(model: Model) -> list[InputSpec]:
+    """Return the inputs of a model, with usual sizes for pictures of open extents."""
+    specs = []
+    for tensor in model.graph.inputs:
+        if isinstance(tensor.dtype, int):
+            return []
+        dims = query.shape(tensor)
+        kind = "float32" if tensor.dtype is None else tensor.dtype
+        if dims is not None and len(dims) == 4:
+            channels = 3 if dims[3] in IMAGE_CHANNELS and dims[1] not in IMAGE_CHANNELS else 1
+            dims = tuple(
+                d if isinstance(d, int) and d > 0 else 1 if axis in (0, channels) else USUAL_SIDE
+                for axis, d in enumerate(dims)
+            )
+        quantity = is_quantity(tensor)
+        specs.append(InputSpec(tensor.name, np.dtype(kind), dims, is_quantity=quantity))
+    return specs
+
+
+def _about_channels(spec: InputSpec) -> str:
+    axis = 1 if image_layout(spec) == "nchw" else 3
+    return "; the fourth channel is brightness" if spec.lengths[axis] == 4 else ""

@@ -1,0 +1,401 @@
+"""Normalization of pixels that a model was trained with, inferred from the model.
+
+Each piece of evidence adds to the logarithm of the odds of the six usual normalizations; the lead
+of the first tells whether it is clear:
+
+- metadata, and arithmetic on the input that shows its range;
+- the habits of the framework, and of lines of text, grey images and models that make images;
+- a folded BatchNormalization, which holds mean and standard deviation of every channel of the
+  first layer in training: against its output for pictures in each normalization;
+- without that, the biases of the first layer. They are of the size of its output, which separates
+  0..255 from 0..1; where pixels are not centred, they subtract the mean pixel times the sum of the
+  weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.config import Preprocess
+from npuconv.data.model_inputs import apply_affine, first_convolution, path_from_input
+from npuconv.data.normalizations import (
+    CENTRED,
+    HALF,
+    IMAGENET,
+    RAW,
+    SIGNED,
+    UNIT,
+    Normalization,
+    normalization_of,
+)
+from npuconv.data.pictures import draw, image_layout
+from npuconv.data.samples import InputSpec
+from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+
+Doubles = NDArray[np.float64]
+InTraining = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of channels in training
+KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_TINY = 1e-9
+_MIN_DEVIATION = 1e-6
+
+
+@dataclass(frozen=True)
+class NormalizationSettings:
+    """Odds and thresholds, set on the 40 models of ``python benchmarks/accuracy.py normalization``.
+
+    Odds are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
+    """
+
+    clear_share: float = 0.8  # least share of all odds of a normalization that is no guess
+    reason_margin: float = 0.7  # odds by which a stated reason may favour another normalization
+    pictures: int = 8  # number of pictures for the first layer
+    pixels: int = 2**21  # of all pictures together, roughly; a large one shows as much as several
+    windows: int = 2**12  # of all pictures that the first layer looks at; 2**14 choose the same
+    max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
+    text_aspect: int = 3  # width by height of a line of text
+    text_signed: float = 1.2  # odds of -1..1 for lines of text
+    grey_unit: float = 1.5  # odds of 0..1 for grey images
+    grey_color_mean: float = -2.0  # odds of normalizations with the mean of colours, of grey images
+    image_output_unit: float = 1.5  # odds of 0..1 for models that make images
+    yolo_unit: float = 0.7  # odds of 0..1 for inputs named as exporters of YOLO do
+    metadata: float = 12.0  # odds of the range that the metadata states
+    scales_up: float = 6.0  # odds of 0..1 where the model multiplies its input to 0..255
+    scales_up_centred: float = 4.0  # odds of centred ranges up to 1, there
+    scales_raw: float = 8.0  # odds of 0..255 where the model scales such pixels
+    subtracts_mean: float = 6.0  # odds of 0..1 where the model subtracts such a mean
+    finite: float = 9.0  # odds of a normalization whose values the first layer can take
+    training: float = -4.0  # odds for each unit of loss against BatchNormalization
+    max_training_loss: float = 20.0  # loss beyond which all are equally wrong
+    bias: float = -1.5  # odds by ``log(1 + d^2)`` of the distance of biases from their usual size
+    bias_usual: float = 0.4  # logarithm of the usual relative bias of the first layer
+    bias_width: float = 1.2  # logarithm of a distance that counts
+    small_bias: float = -2.0  # lowest odds by small biases, which may just be small
+    min_channels: int = 4  # of a first layer whose biases show a mean pixel
+    bias_correlation: float = 0.3  # least correlation of biases and sums of weights that counts
+    unit_mean: tuple[float, float] = (0.15, 1)  # mean pixels of 0..1
+    raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
+    mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
+    no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without one
+    offset_weight: float = 4.0  # of an offset of one deviation beside a spread e times too large
+    dead: float = 1e-3  # standard deviation, of the largest, of a channel switched off in training
+
+
+NORMALIZATION = NormalizationSettings()
+
+# Shares of the models of a framework that want each of KNOWN, roughly.
+_HABITS: dict[str, tuple[float, ...]] = {
+    "paddle": (0.02, 0.06, 0.36, 0.50, 0.03, 0.03),
+    "tensorflow": (0.12, 0.20, 0.52, 0.05, 0.07, 0.04),
+    "caffe": (0.15, 0.15, 0.10, 0.08, 0.48, 0.04),
+    "pytorch": (0.10, 0.35, 0.15, 0.30, 0.05, 0.05),
+}
+_PRODUCERS = {
+    "paddle": "paddle", "tf2onnx": "tensorflow", "keras": "tensorflow", "tensorflow": "tensorflow",
+    "tflite": "tensorflow", "caffe": "caffe", "mxnet": "caffe", "cntk": "caffe",
+    "pytorch": "pytorch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Normalization that a model seems to have been trained with."""
+
+    normalization: Normalization
+    share: float  # of all odds, 0..1
+    runner_up: Normalization
+    reasons: tuple[str, ...]  # evidence for it, the strongest last
+
+    @property
+    def is_clear(self) -> bool:
+        """True if its share is large enough to be no guess."""
+        return self.share >= NORMALIZATION.clear_share
+
+    @property
+    def phrase(self) -> str:
+        """Summary in one phrase, for the first line of a conversion."""
+        because = "; ".join(self.reasons)
+        if self.is_clear:
+            return f"assumed pixels in {self.normalization.name} (clear: {because})"
+        return (
+            f"assumed pixels in {self.normalization.name} (a guess: {because}; "
+            f"{self.runner_up.name} is next; give --preprocess)"
+        )
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A piece of evidence: its reason, and the odds by normalization."""
+
+    reason: str
+    odds: Mapping[Normalization, float]
+
+    def favours(self, item: Normalization) -> bool:
+        """Return whether no other normalization is much likelier by this evidence alone."""
+        return self.odds.get(item, 0.0) > max(self.odds.values()) - NORMALIZATION.reason_margin
+
+
+class Moments(NamedTuple):
+    """Mean and variance of every channel of a tensor, float64 [C] each."""
+
+    means: Doubles
+    variances: Doubles
+
+
+def infer(model: Model, spec: InputSpec, expected: Mapping[str, InTraining]) -> Inferred:
+    """Infer the normalization of the one image that a model reads.
+
+    ``expected`` has mean and standard deviation in training of the outputs of layers, by tensor.
+    """
+    integers = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
+    if integers is not None:
+        return Inferred(integers, 1.0, integers, (f"input {spec.name!r} is {spec.dtype}",))
+    evidence = [_habits(model, spec), *_from_file(model)]
+    first = first_convolution(model)
+    moments = _first_outputs(first, spec) if first is not None else {}
+    if first is not None and moments:
+        evidence.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
+        in_training = expected.get(first.outputs[0].name)
+        shifts = {
+            item: training_shift(output, in_training) if in_training else None
+            for item, output in moments.items()
+        }
+        worst = NORMALIZATION.max_training_loss
+        losses = {item: min(shift.loss, worst) for item, shift in shifts.items() if shift}
+        if len(losses) == len(moments):
+            least = min(losses.values())
+            odds = {item: NORMALIZATION.training * (loss - least) for item, loss in losses.items()}
+            evidence.append(_Evidence("BatchNormalization fits it best", odds))
+        else:
+            evidence += _biases(first, moments)
+    odds = {item: sum(piece.odds.get(item, 0.0) for piece in evidence) for item in KNOWN}
+    highest = max(odds.values())
+    shares = {item: math.exp(value - highest) for item, value in odds.items()}
+    order = sorted(KNOWN, key=lambda item: -shares[item])
+    reasons = (p.reason for p in evidence if p.reason and p.favours(order[0]))
+    share = shares[order[0]] / sum(shares.values())
+    return Inferred(order[0], share, order[1], tuple(reasons))
+
+
+def _habits(model: Model, spec: InputSpec) -> _Evidence:
+    """Return the odds usual for the framework, and for the kind of image."""
+    producer, name = model.header.producer_name.lower(), spec.name.lower()
+    family = next((family for word, family in _PRODUCERS.items() if word in producer), "")
+    if not family and not producer and name in ("x", "image"):
+        family = "paddle"  # its converters leave the producer out, and call an image x
+    habits = _HABITS[family or "pytorch"]
+    odds = {item: math.log(k) for item, k in zip(KNOWN, habits, strict=True)}
+    words = [f"usual for {family}" if family else "usual"]
+    layout, lengths = image_layout(spec), spec.lengths
+    channels, *sides = lengths[1:] if layout == "nchw" else (lengths[3], *lengths[1:3])
+    if sides[0] and sides[1] and sides[1] >= NORMALIZATION.text_aspect * sides[0]:
+        odds[SIGNED] += NORMALIZATION.text_signed
+        words.append("for lines of text")
+    if channels == 1:
+        odds[UNIT] += NORMALIZATION.grey_unit
+        odds[IMAGENET] += NORMALIZATION.grey_color_mean
+        odds[CENTRED] += NORMALIZATION.grey_color_mean
+        words.append("for grey images")
+    dims = [query.shape(tensor) or () for tensor in model.graph.outputs]
+    if len(dims) == 1 and len(dims[0]) == 4 and channels in (dims[0][1], dims[0][3]):
+        odds[UNIT] += NORMALIZATION.image_output_unit
+        words.append("for models that make images")
+    if name == "images":  # as exporters of YOLO call it
+        odds[UNIT] += NORMALIZATION.yolo_unit
+    return _Evidence(", ".join(words), odds)
+
+
+def _from_file(model: Model) -> list[_Evidence]:
+    """Return the evidence of metadata, or of arithmetic on the input."""
+    notes = {key.lower(): value for key, value in dict(model.header.metadata).items()}
+    ranges = {"NominalRange_0_255": RAW, "Normalized_0_1": UNIT, "Normalized_1_1": SIGNED}
+    if stated := ranges.get(notes.get("image.nominalpixelrange", "")):
+        return [_Evidence("its metadata says so", {stated: NORMALIZATION.metadata})]
+    numbers: list[tuple[str, float]] = []
+    tensor = model.graph.inputs[0]
+    while (node := query.sole_consumer(model, tensor)) is not None:
+        if node.op in ("Sub", "Div", "Mul", "Add", "BatchNormalization"):
+            constants = [t for t in node.inputs if t.name and query.is_constant(t)]
+            values = [np.asarray(query.value(t)) for t in constants]
+            numbers += [(node.op, float(np.abs(v).max())) for v in values if v.size]
+        elif node.op not in ("Transpose", "Cast", "Identity"):
+            break
+        tensor = node.outputs[0]
+    op, number = next(((op, number) for op, number in numbers if op != "Add"), ("", 0.0))
+    if op == "Mul" and 100 <= number <= 256:  # the input is no larger than 1
+        centred = dict.fromkeys((SIGNED, HALF), NORMALIZATION.scales_up_centred)
+        odds = {UNIT: NORMALIZATION.scales_up, **centred}
+        return [_Evidence("the model itself scales its input to 0..255", odds)]
+    if any(100 <= number <= 256 or 1 / 256 <= number <= 1 / 100 for _, number in numbers):
+        odds = {RAW: NORMALIZATION.scales_raw}
+        return [_Evidence("the model itself scales pixels of 0..255", odds)]
+    if any(0.35 <= number <= 0.55 for _, number in numbers):
+        odds = {UNIT: NORMALIZATION.subtracts_mean}
+        return [_Evidence("the model itself subtracts the mean of pixels in 0..1", odds)]
+    return []
+
+
+def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]:
+    """Return moments of the first layer's output for pictures in each normalization.
+
+    A convolution is linear, so they follow for all normalizations from the mean and the
+    covariance of windows of raw pixels: ``W (a x + b m)``, where ``m`` is 1 for pixels and 0 for
+    pads, is linear in ``(x, m)``.
+
+    Returns:
+        Nothing if the input is not only scaled, moved and reordered before the layer.
+    """
+    layout, weight = image_layout(spec), query.constant_input(first, 1)
+    shape = tuple(n or 1 for n in spec.lengths)[1:]
+    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
+    pictures = np.stack([draw(shape, layout or "", k) for k in range(count)])
+    assert layout is not None, "only images get here"
+    assert weight is not None, "only layers with constant weights get here"
+    windows = _windows(pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2), first)
+    _, path = path_from_input(first.inputs[0])
+    # The affine map of each channel, from inputs of 0 and 1.
+    zeros, ones = (
+        apply_affine(np.full(pictures[:1].shape, value, spec.dtype), path) for value in (0, 1)
+    )
+    if (
+        zeros is None or ones is None or zeros.ndim != pictures.ndim or windows is None
+        or int(query.attribute(first, "group", 1)) != 1
+    ):  # fmt: skip
+        return {}
+    offset, end = (x[0].reshape(x.shape[1], -1)[:, 0].astype(np.float64) for x in (zeros, ones))
+    factor = end - offset
+    bias = query.constant_input(first, 2)
+    biases = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    rows, area = weight.reshape(len(weight), -1).astype(np.float64), math.prod(weight.shape[2:])
+    mean, covariance = windows.mean(axis=0), np.atleast_2d(np.cov(windows, rowvar=False))
+    outputs = {}
+    raw = np.zeros((1, len(factor), 1, 1), np.float32)
+    for item in KNOWN:
+        # Raw pixels of 0 and 1 give factor and offset of the normalization and the model together.
+        zero, one = (item.apply(raw + value, 1).ravel().astype(np.float64) for value in (0, 1))
+        factors = np.repeat(factor * (one - zero), area)
+        offsets = np.repeat(factor * zero + offset, area)
+        weights = np.concatenate([rows * factors, rows * offsets], axis=1)
+        means, variances = weights @ mean + biases, ((weights @ covariance) * weights).sum(axis=1)
+        # Numbers that the first layer cannot take are not those of training.
+        if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST_FLOAT).all():
+            outputs[item] = Moments(means, np.maximum(variances, 0))
+    return outputs
+
+
+def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
+    """Return windows of the first layer, and their mask of pads, float64 [N,2*C*kh*kw]."""
+    weight = query.constant_input(first, 1)
+    if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
+        return None
+    dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
+    strides = tuple(query.attribute(first, "strides", None) or (1, 1))
+    top, left, bottom, right = query.attribute(first, "pads", None) or (0, 0, 0, 0)
+    extents = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    # The mask is the same for all pictures.
+    planes = [np.pad(plane, pads) for plane in (pictures, np.ones_like(pictures[:1]))]
+    row = math.prod(weight.shape[1:])
+    if row > NORMALIZATION.max_row or min(np.subtract(planes[0].shape[2:], extents)) < 0:
+        return None
+    views = [
+        np.lib.stride_tricks.sliding_window_view(plane, extents, axis=(2, 3)) for plane in planes
+    ]
+    count = views[0][:, 0, :: strides[0], :: strides[1], 0, 0].size
+    step = max(1, math.isqrt(count // NORMALIZATION.windows))
+    rows, columns = (slice(None, None, step * stride) for stride in strides)
+    views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
+    matrices = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, row) for view in views]
+    masks = np.tile(matrices[1], (len(pictures), 1))
+    return np.concatenate([matrices[0], masks], axis=1, dtype=np.float64)
+
+
+def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evidence]:
+    """Compare the biases of the first layer with its output, and with its weights."""
+    weight, bias = (query.constant_input(first, k) for k in (1, 2))
+    if weight is None or bias is None or not np.any(bias):
+        return []
+    odds = {}
+    for item, output in moments.items():
+        ratio = math.log(relative_bias(output, bias))
+        distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
+        odds[item] = NORMALIZATION.bias * math.log1p(distance**2)
+        # Biases much larger than all outputs make a layer useless; small ones may just be small.
+        if ratio <= 0:
+            odds[item] = max(odds[item], NORMALIZATION.small_bias)
+    evidence = [_Evidence("the size of the first biases", odds)]
+    if UNIT not in moments:
+        return evidence
+    # The mean pixel of training, if pixels are not centred: bias = -mean * sum of weights + rest.
+    deviations = np.maximum(np.sqrt(moments[UNIT].variances), _MIN_DEVIATION)
+    sums = weight.reshape(len(weight), -1).sum(axis=1, dtype=np.float64) / deviations
+    biases = bias.astype(np.float64) / deviations
+    if len(sums) < NORMALIZATION.min_channels or not (np.ptp(sums) > 0 and np.ptp(biases) > 0):
+        return evidence
+    correlation = float(np.corrcoef(sums, biases)[0, 1])
+    mean = -float(sums @ biases) / max(float(sums @ sums), _TINY)
+    if correlation > NORMALIZATION.bias_correlation:
+        odds = {UNIT: NORMALIZATION.no_mean_pixel, RAW: NORMALIZATION.no_mean_pixel, SIGNED: 0.0}
+        evidence.append(_Evidence("the first biases subtract no mean pixel", odds))
+    elif correlation < -NORMALIZATION.bias_correlation:
+        ranges = ((UNIT, NORMALIZATION.unit_mean, 2), (RAW, NORMALIZATION.raw_mean, 0))
+        for item, (low, high), digits in ranges:
+            if low < mean < high:
+                reason = f"the first biases subtract a mean pixel of {mean:.{digits}f}"
+                evidence.append(_Evidence(reason, {item: NORMALIZATION.mean_pixel}))
+                break
+    return evidence
+
+
+def relative_bias(output: Moments | Statistics, biases: NDArray[np.generic] | None) -> float:
+    """Return the rms of a layer's biases over the median standard deviation of its output."""
+    spread = float(np.median(np.sqrt(output.variances)))
+    return 0.0 if biases is None else rms(biases) / max(spread, _TINY)
+
+
+def rms(values: NDArray[np.generic]) -> float:
+    """Return the root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(values, np.float64)))))
+
+
+class TrainingShift(NamedTuple):
+    """Difference between the statistics of a layer and those of training."""
+
+    offset: float  # median distance of the channels' means, in standard deviations of training
+    ratio: float  # median of the observed standard deviation over that of training
+    spread: float  # median deviation of the logarithm of that ratio
+
+    @property
+    def loss(self) -> float:
+        """Size of the difference; 0 if there is none."""
+        return float(NORMALIZATION.offset_weight * self.offset**2 + np.log(self.ratio) ** 2)
+
+
+def training_shift(output: Moments | Statistics, expected: InTraining) -> TrainingShift | None:
+    """Compare the output of a layer with that of training.
+
+    Returns:
+        None if the number of channels differs, or all were switched off in training.
+    """
+    means, deviations = (np.asarray(part, np.float64).ravel() for part in expected)
+    if means.size != len(output.means):
+        return None
+    largest = max(float(deviations.max(initial=0.0)), _MIN_DEVIATION)
+    live = deviations > NORMALIZATION.dead * largest
+    if not live.any():
+        return None
+    offsets = np.abs(output.means - means)[live] / deviations[live]
+    observed = np.maximum(np.sqrt(output.variances)[live], _MIN_DEVIATION)
+    ratios = np.log(observed / deviations[live])
+    middle = float(np.median(ratios))
+    spread = float(np.median(np.abs(ratios - middle)))
+    return TrainingShift(float(np.median(offsets)), float(np.exp(middle)), spread)

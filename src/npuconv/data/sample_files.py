@@ -1,0 +1,161 @@
+"""Samples from files: .npz, .npy, directories of them, and lists of images."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npuconv import limits
+from npuconv.data.archives import Archive, explained
+from npuconv.data.arrays import UNNAMED, Table, make_table, only_fitting, open_tables, pick
+from npuconv.data.samples import InputSpec, Samples, count
+from npuconv.errors import CalibrationError
+from npuconv.limits import Limits
+
+ARRAYS = frozenset({".npz", ".npy"})
+IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
+
+_ZIP = b"PK"
+MAX_SHOWN = 200  # characters of a line that is no file
+MAX_TEXT_BYTES = 64 * 2**20  # of a list
+
+
+def open_arrays(
+    files: Sequence[Path],
+    label: str,
+    inputs: Sequence[InputSpec],
+    limit: int,
+    notes: Sequence[str] = (),
+) -> Samples:
+    """Open the samples of array files, one file after the other in the order given.
+
+    Files .npy named like the inputs hold one input each; any other file holds samples of
+    all inputs (.npz), or of the only one (.npy).
+
+    Raises:
+        CalibrationError: a file that is damaged or does not fit the inputs.
+    """
+    allowed = limits.present()
+    stems = {file.stem: file for file in files if file.suffix.lower() == ".npy"}
+    if len(files) > 1 and any(spec.name in stems for spec in inputs):
+        readers = [partial(_read_by_name, files[0].parent, stems, inputs, allowed)]
+    else:
+        readers = [partial(_read_table, file, inputs, allowed) for file in files]
+    return open_tables(label, readers, limit, notes)
+
+
+def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
+    """List the array files or the images of a directory, sorted by name, and notes.
+
+    Raises:
+        CalibrationError: neither, or both, or the directory cannot be read.
+    """
+    try:
+        files = sorted(f for f in folder.iterdir() if f.is_file() and f.name[0] != ".")
+    except OSError as error:
+        raise CalibrationError(f"{folder}: {error.strerror}") from None
+    images = [f for f in files if f.suffix.lower() in IMAGES]
+    arrays = [f for f in files if f.suffix.lower() in ARRAYS]
+    if len({f.suffix.lower() for f in arrays}) + bool(images) > 1:
+        raise CalibrationError(
+            f"{folder}: holds .npz, .npy or images together",
+            hint="give a directory with one of them",
+        )
+    if not images and not arrays:
+        raise CalibrationError(
+            f"{folder}: no .npz, .npy, .jpg, .jpeg, .png or .bmp file in it",
+            hint="directories inside it are not searched",
+        )
+    other = len(files) - len(images) - len(arrays)
+    return images or arrays, [f"{count(other, 'other file')} ignored"] if other else []
+
+
+def read_list(path: Path) -> list[Path]:
+    """Read the images named in a text file, one a line, relative to that file; # starts a comment.
+
+    Raises:
+        CalibrationError: not UTF-8 text, empty, or an image that does not exist.
+    """
+    lines = read_text(path).splitlines()
+    images = []
+    for number, line in enumerate(lines, 1):
+        if (entry := line.strip()) and not entry.startswith("#"):
+            images.append(path.parent / entry)
+            if not _is_there(images[-1]):
+                shown = entry if len(entry) <= MAX_SHOWN else f"{entry[:MAX_SHOWN]}..."
+                raise CalibrationError(f"{path}:{number}: no such file: {shown}")
+    if not images:
+        raise CalibrationError(f"{path}: the list is empty")
+    return images
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero in it
+        return False
+
+
+def read_text(path: Path) -> str:
+    """Read a text file of names or classes.
+
+    Raises:
+        CalibrationError: not UTF-8 text, or larger than such a file ever is.
+    """
+    check_ordinary(path)
+    try:
+        if path.stat().st_size > MAX_TEXT_BYTES:
+            raise CalibrationError(f"{path}: has over {MAX_TEXT_BYTES} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
+        raise CalibrationError(f"{path}: {cause}") from None
+
+
+def check_ordinary(path: Path) -> None:
+    """Refuse a pipe or a device, which may never end.
+
+    Raises:
+        CalibrationError: it is one. What is not there is left to whoever reads it.
+    """
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise CalibrationError(f"{path}: is no ordinary file")
+
+
+def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> Table:
+    arrays = read_file(file, allowed)
+    return make_table(str(file), arrays, inputs, taken=only_fitting(arrays, inputs))
+
+
+def _read_by_name(
+    folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], allowed: Limits
+) -> Table:
+    chosen = pick(str(folder), list(stems), inputs)
+    arrays: dict[str, object] = dict.fromkeys(stems)
+    for stem in chosen.values():
+        arrays[stem] = read_file(stems[stem], allowed).get(UNNAMED)
+    return make_table(str(folder), arrays, inputs)
+
+
+def read_file(file: Path, allowed: Limits | None = None) -> Mapping[str, Any]:
+    """Open the arrays of a file by name; rows of them are read when their turn comes.
+
+    Raises:
+        CalibrationError: it cannot be read, or is larger than it may be.
+    """
+    check_ordinary(file)
+    with explained(file):
+        with file.open("rb") as stream:
+            if stream.read(2) == _ZIP:
+                return Archive(file, allowed)
+        # Mapped, a .npy file larger than the memory can be used.
+        return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}

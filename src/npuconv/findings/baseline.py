@@ -1,0 +1,153 @@
+"""Accepted findings: they are still reported, and fail nothing.
+
+A baseline is a JSON file, one finding a line, so that a review shows new entries.
+A finding is known by model, target, code and node; values and wording may change. If there
+are more of the same than were accepted, none of them is. Models are written relative to the
+file, so that it is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from npuconv import files, yamlio
+from npuconv.errors import ConfigError
+from npuconv.findings import fingerprint
+
+MAX_BYTES = 64 * 2**20
+Key = tuple[str, str]  # code and node
+
+
+class Entry(BaseModel):
+    """One accepted finding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(description="relative to the baseline")
+    target: str
+    code: str
+    name: str = Field("", description="of the rule, for people")
+    node: str = Field("", description="the user's own name; empty: the model")
+    fingerprint: str = Field("", description="as SARIF has it; for people and other tools")
+    count: int = Field(1, ge=1, description="findings of that code on that node")
+    why: str = Field("", description="for people; kept when the file is written anew")
+
+    @property
+    def key(self) -> Key:
+        """Key of the entry among those of the same model and target."""
+        return (self.code, self.node)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Model and target."""
+        return (self.model, self.target)
+
+
+class Baseline(BaseModel):
+    """All that is accepted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    findings: tuple[Entry, ...] = ()
+
+    def of(self, model: str, target: str) -> dict[Key, int]:
+        """Return the accepted findings of one model on one target, with the number of each."""
+        return {e.key: e.count for e in self.findings if e.place == (model, target)}
+
+
+def read(path: str | Path) -> Baseline:
+    """Return a baseline file.
+
+    Raises:
+        ConfigError: unreadable, not JSON, or not of this form.
+    """
+    try:
+        return Baseline.model_validate(json.loads(_text(path)))
+    except OSError as error:
+        hint = "npuconv check --write-baseline writes one"
+        raise ConfigError(f"cannot read: {error.strerror}", file=str(path), hint=hint) from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not UTF-8 text", file=str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {yamlio.explain(first)}", file=str(path)) from None
+    except (ValueError, RecursionError) as error:  # of JSON, or a number of 5,000 digits
+        line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
+        text = f"is not JSON: {getattr(error, 'msg', 'too deep, or too long a number')}"
+        raise ConfigError(text, file=str(path), line=line, column=column) from None
+
+
+def _text(path: str | Path) -> str:
+    with Path(path).open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES} bytes", file=str(path))
+    return data.decode("utf-8")
+
+
+def called(path: str | Path, model: str | Path) -> str:
+    """Return the path of a model relative to the baseline; on another drive its file name."""
+    try:
+        way = os.path.relpath(model, Path(path).parent)
+    except ValueError:  # on another drive
+        way = Path(model).name
+    return Path(way).as_posix()
+
+
+def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
+    """Return an entry for a finding, with its fingerprint."""
+    print_ = fingerprint(model, target, code, node)
+    return Entry(model=model, target=target, code=code, name=name, node=node, fingerprint=print_)
+
+
+def renewed(
+    old: Baseline, found: Iterable[Entry], looked_at: Collection[tuple[str, str]], folder: Path
+) -> Baseline:
+    """Return the baseline after a run: what was looked at is replaced, the rest stays.
+
+    Entries of models that are no longer in ``folder``, that of the file, are dropped.
+    """
+    reasons = {(e.place, e.key): e.why for e in old.findings}
+    kept = [e for e in old.findings if e.place not in looked_at and (folder / e.model).is_file()]
+    new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in found)
+    every: dict[tuple[str, ...], Entry] = {}
+    for one in (*kept, *new):
+        same = every.setdefault((*one.place, *one.key), one)
+        if same is not one:
+            every[*one.place, *one.key] = same.model_copy(update={"count": same.count + 1})
+    return Baseline(findings=tuple(every[key] for key in sorted(every)))
+
+
+def orphans(baseline: Baseline, folder: Path) -> dict[str, int]:
+    """Models with entries that are no longer there, and how many entries each has."""
+    gone: dict[str, int] = {}
+    for one in baseline.findings:
+        if not (folder / one.model).is_file():
+            gone[one.model] = gone.get(one.model, 0) + 1
+    return gone
+
+
+def write(path: str | Path, baseline: Baseline) -> None:
+    """Write it, whole or not at all.
+
+    Raises:
+        OutputError: the destination cannot be written.
+    """
+    lines = ",\n    ".join(_line(one) for one in baseline.findings)
+    body = f"[\n    {lines}\n  ]" if lines else "[]"
+    files.write(path, f'{{\n  "version": {baseline.version},\n  "findings": {body}\n}}\n')
+
+
+def _line(one: Entry) -> str:
+    """Return an entry as JSON on one line; what does not show is written as an escape."""
+    data = one.model_dump(exclude_defaults=True) | {"node": one.node}
+    text = json.dumps(data, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(data)

@@ -1,0 +1,27 @@
+"""Annotations: facts that float passes find out and quantization needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.source_scales import SourceScales
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Facts about tensors and layers of a model; passes that add to them return new ones.
+
+    Attributes:
+        expected: mean and standard deviation of a tensor's channels in training, by tensor.
+        source_scales: of a model that was quantized before.
+    """
+
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    source_scales: SourceScales = field(default_factory=SourceScales)

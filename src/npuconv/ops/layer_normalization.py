@@ -1,0 +1,141 @@
+"""LayerNormalization by constants: exact sums, normalized once, rounded once.
+
+Over the n values that are normalized together, with x less its zero point,
+``d = n * x - sum(x)`` and ``v = n * sum(x**2) - sum(x)**2 + n**2 * epsilon / sx**2`` are whole
+numbers, up to epsilon, and ``d / sqrt(v)`` is the normalized value, whatever the scale of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale
+from npuconv.arithmetic.whole import W, shifted_right
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit
+
+STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
+_EXACT_BITS = 52  # of a number whose root float64 tells exactly
+_SPREAD_BITS = 14  # of the largest variance, in squares of steps
+_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
+_BIAS_BITS = 54  # of an offset before it is shifted
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """Parameters of a LayerNormalization."""
+
+    axis: int  # the first of those that are normalized together: with all behind it
+    scale: ArrayLike  # broadcasts to the extents of these axes; as the bias
+    bias: ArrayLike = 0.0
+    epsilon: float = 1e-5
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Normalization:
+        """Return that of a node, whose attributes have its scale and bias as well."""
+        axis, epsilon = attributes.get("axis", -1), attributes.get("epsilon", 1e-5)
+        return cls(int(axis), attributes["scale"], attributes.get("bias", 0.0), float(epsilon))
+
+    def axes(self, rank: int) -> Sequence[int]:
+        """Return the axes that are normalized together."""
+        return range(self.axis % rank, rank)
+
+    def shift(self, x_at: TensorScale, count: int) -> float:
+        """Return epsilon in the unit of v, for so many values."""
+        return self.epsilon / float(np.float32(x_at.scale)) ** 2 * count**2
+
+
+def _is_defined(node: Node) -> bool:
+    """Return whether the parameters are constant, and the extents of the axes known."""
+    dims, axis = query.shape(node.inputs[0]), int(query.attribute(node, "axis", -1))
+    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
+    return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
+
+
+def _kernel(
+    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
+) -> W:
+    """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
+    (x,), (x_at, y_at), wanted = values, scales, Normalization.of(attributes)
+    if how.kind == "shift":
+        return y_at.stored(_by_shift(x, wanted, scales, how))
+    whole = x_at.centred(x).known()
+    axes = tuple(wanted.axes(whole.ndim))
+    count = int(np.prod([whole.shape[axis] for axis in axes]))
+    total = whole.sum(axis=axes, keepdims=True)
+    spread = count * np.square(whole).sum(axis=axes, keepdims=True) - np.square(total)
+    root = np.sqrt(spread + wanted.shift(x_at, count))
+    normal = (count * whole - total) / np.where(root > 0, root, 1)  # 0 where all are alike
+    real = normal * np.asarray(wanted.scale, np.float64) + np.asarray(wanted.bias, np.float64)
+    steps = np.rint(real / float(np.float32(y_at.scale)))
+    return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
+
+
+def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Rescaling) -> W:
+    """Return the result of a device that multiplies by integers, less its zero point.
+
+    v has as many bits behind the point as leave its root a whole part that float64 tells
+    exactly, and is not 0. A normalized value is a multiple of ``2**-12``, halves away from 0.
+    It is multiplied by an integer, all of one shift, that of the largest scale, and the bias is
+    added before that shift.
+
+    Args:
+        x: the stored integers, with extents that are known along the axes.
+        wanted: the operator.
+        at: scales of the input and of the result.
+        how: the requantization of the device; factors out of reach get the nearest multiplier.
+    """
+    (x_at, y_at), axes = at, list(wanted.axes(len(x.shape)))
+    count = int(np.prod([x.shape[axis] or 1 for axis in axes]))
+    epsilon = wanted.shift(x_at, count)
+    whole = x.plus(-x_at.zero)
+    total = whole.total(axes)
+    spread = whole.times(whole).total(axes).times(count).plus(total.times(total).times(-1))
+    largest_spread = int(epsilon) + (count**2 << _SPREAD_BITS)
+    bits = max(_EXACT_BITS - largest_spread.bit_length(), 0) // 2
+    fine = spread.times(1 << 2 * bits).plus(round(np.ldexp(epsilon, 2 * bits)))
+    root = fine.clipped(1, 1 << _EXACT_BITS).root()
+    centred = whole.times(count).plus(total.times(-1)).times(1 << (STEP_BITS + bits))
+    normal = centred.times(2).plus(centred.sign().times(root)).over(root.times(2))
+    factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
+    offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
+    factors = np.clip(factors, -(2.0**how.bits - 1), 2.0**how.bits - 1)
+    place = int(how.places(float(np.abs(factors).max()) or 1.0))
+    place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
+    scaled = normal.times(np.rint(np.ldexp(factors, place)).astype(np.int64))
+    offset = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))
+    return shifted_right(offset, place, how.rounding)
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Project out the mean and the normalized output."""
+    rank = len(at.shape())
+    axes = list(range(at.attributes.get("axis", -1) % rank, rank))
+    centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
+    variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
+    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
+    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
+    mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
+    along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
+    projected = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    return {0: tape.add("Div", projected, root)}
+
+
+register(
+    Operator(
+        name="LayerNormalization",
+        adjoint=_adjoint,
+        parameters={1: "scale", 2: "bias"},
+        takes=lambda attributes: "scale" in attributes,
+        is_defined=_is_defined,
+        kernel=_kernel,
+    )
+)

@@ -1,0 +1,169 @@
+"""Workers: results and items in order, bounded memory, and no thread left."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from npuconv import executor
+from npuconv.data.workers import (
+    MAX_WORKERS,
+    READ_AHEAD,
+    in_order,
+    one_thread_each,
+    read_ahead,
+)
+
+
+@pytest.fixture(params=[1, 2, MAX_WORKERS + 1])
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the number of workers, for several numbers of cores."""
+    monkeypatch.setattr(executor, "cores", lambda: request.param)
+    return min(request.param, MAX_WORKERS)
+
+
+@pytest.mark.usefixtures("room")
+def test_results_are_in_the_order_of_the_items() -> None:
+    """Results keep the order of the items where the first takes longest."""
+
+    def work(item: int) -> int:
+        time.sleep(0.02 if item == 0 else 0)
+        return item * item
+
+    assert list(in_order(work, range(9))) == [k * k for k in range(9)]
+
+
+@pytest.mark.usefixtures("room")
+def test_an_error_comes_in_its_turn() -> None:
+    """An error is raised after the results before it."""
+
+    def work(item: int) -> int:
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    several = in_order(work, range(9))
+    assert [next(several) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(several)
+
+
+def test_no_more_items_are_taken_than_are_worked_on(room: int) -> None:
+    """No more items are taken than there are workers."""
+    taken, lock = 0, threading.Lock()
+    most = 0
+
+    def items() -> object:
+        nonlocal taken
+        for item in range(30):
+            with lock:
+                taken += 1
+            yield item
+
+    for done, _ in enumerate(in_order(lambda item: item, items()), 1):  # type: ignore[arg-type]
+        most = max(most, taken - done)
+    assert most <= room - 1 or room == 1
+
+
+def test_what_is_abandoned_does_not_run_on(room: int) -> None:
+    """No work goes on after the caller has stopped listening."""
+    begun, ended = [], []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        time.sleep(0.005)
+        ended.append(item)
+        return item
+
+    several = in_order(work, range(9))
+    next(several)
+    several.close()  # type: ignore[attr-defined]
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) <= room + 1
+
+
+def test_matrix_products_on_one_thread() -> None:
+    """BLAS uses one thread within the statement, and as many as before behind it."""
+
+    def threads() -> list[int]:
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    with threadpool_limits(2, "blas"):
+        with one_thread_each():
+            inside = threads()
+        after = threads()
+    assert set(inside) == {1}
+    assert set(after) == {2}
+
+
+def readers():
+    return [t for t in threading.enumerate() if t.name == "npuconv-samples"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_the_same_items(count):
+    """All items come in their order."""
+    assert list(read_ahead(range(count))) == list(range(count))
+    assert not readers()
+
+
+def test_it_is_not_far_ahead():
+    """The number of items read ahead is bounded."""
+    made = []
+
+    def source():
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    items = read_ahead(source())
+    assert next(items) == 0
+    time.sleep(0.1)
+    assert len(made) <= 1 + READ_AHEAD
+    items.close()
+    assert not readers()
+
+
+def test_it_is_ahead():
+    """The next item is made while the last one is worked on."""
+    second = threading.Event()
+
+    def source():
+        yield 1
+        second.set()
+        yield 2
+
+    with contextlib.closing(read_ahead(source())) as items:
+        next(items)
+        assert second.wait(300)
+
+
+def test_errors_of_the_source_come_in_their_turn():
+    """An error of the source is raised after the items before it."""
+
+    def source():
+        yield 1
+        raise KeyError("two")
+
+    items = read_ahead(source())
+    assert next(items) == 1
+    with pytest.raises(KeyError, match="two"):
+        next(items)
+    assert not readers()
+
+
+def test_a_caller_that_fails():
+    """The thread ends when the caller fails."""
+
+    def listen():
+        with contextlib.closing(read_ahead(range(100))) as items:
+            for _ in items:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        listen()
+    assert not readers()
