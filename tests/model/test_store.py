@@ -72,7 +72,8 @@ def test_they_run(path):
 
 def test_the_whole_model(path):
     """A model with its weights in it is the same wherever they lay."""
-    proto = save.to_proto(load.load(path))
+    model = load.load(path)
+    proto = save.to_proto(model)
     assert save.to_bytes(store.whole(proto)) == save.to_bytes(save.to_proto(load.load(digits())))
 
 
