@@ -1,0 +1,372 @@
+"""Rows of the report on quantization: tensors, layers, source scales, budget, host padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.layer import RoundedWeights, folded
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.config import Options
+from npuconv.evaluate.matching import Layer
+from npuconv.legalize.legal import LegalModel
+from npuconv.model import query
+from npuconv.partition import Plan
+from npuconv.partition.crossings import traffic
+from npuconv.quantize import kept
+from npuconv.quantize.budget import BudgetResult
+from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.sensitivity import Sensitivity
+from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.state import QuantState
+from npuconv.schemas import quality
+
+
+def tensor_rows(
+    plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
+) -> tuple[quality.TensorQuant, ...]:
+    """Return the rows of the int8 tensors, those of one scale with the same observed range."""
+    rows = []
+    for group in plan.groups:
+        outputs = [stats[name] for name in group.outputs]
+        low = min((observed.lows.min() for observed in outputs), default=np.float32(0))
+        high = max((observed.highs.max() for observed in outputs), default=np.float32(0))
+        for name in group.tensors:
+            encoding = state.encodings[name]
+            lowest = encoding.scales * (LOWEST - encoding.zeros)
+            highest = encoding.scales * (HIGHEST - encoding.zeros)
+            # Values that a following Relu removes are not counted as clipped.
+            observed = stats.get(name) if name in group.outputs else None
+            clipped, histogram = 0.0, tuple[int, ...]()
+            channels = tuple[quality.ChannelRange, ...]()
+            if observed is not None and observed.values.size:
+                below = encoding.scales * (LOWEST - encoding.zeros - 0.5)
+                above = encoding.scales * (HIGHEST - encoding.zeros + 0.5)
+                outside = observed.values < below.reshape(-1, 1)
+                outside |= observed.values > above.reshape(-1, 1)
+                clipped = round(float(np.mean(outside)), 6)
+                histogram = level_histogram(tensor_levels(observed.values, encoding))
+                channels = channel_ranges(observed.lows, observed.highs, encoding)
+            row = quality.TensorQuant(
+                name=name,
+                scale=_decimal(encoding.scales.max()),
+                zero_point=int(encoding.zeros.min()),
+                channels=len(encoding.scales),
+                smallest_scale=_decimal(encoding.scales.min()),
+                highest_zero_point=int(encoding.zeros.max()),
+                minimum=_decimal(low),
+                maximum=_decimal(high),
+                lowest=_decimal(lowest.min()),
+                highest=_decimal(highest.max()),
+                clip_fraction=clipped,
+                method=state.methods[group.name],
+                histogram=histogram,
+                channel_ranges=channels,
+            )
+            rows.append(row)
+    return tuple(rows)
+
+
+def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
+    """Return the weights of every layer by node name, while they still are float."""
+    rows = {}
+    for conv in plan.device:
+        weight = query.constant_input(conv, 1)
+        if weight is not None and weight.size:
+            source = state.encodings[conv.inputs[0].name]
+            group = int(query.attribute(conv, "group", 1))
+            rows[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
+    return rows
+
+
+def weight_row(
+    weight: NDArray[np.float32], source: Encoding, group: int, rounded: RoundedWeights | None
+) -> quality.WeightQuant:
+    """Return the row of the weights of a layer.
+
+    Args:
+        weight: float32 [M, C/group, kernel].
+        source: of the input of the layer.
+        group: of the convolution.
+        rounded: the weights of a layer with tuned scales; None: its widest weights are 127.
+    """
+    reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
+    clipped, histogram = 0.0, tuple[int, ...]()
+    if rounded is not None:
+        scales = rounded.scales.reshape(-1, *(1,) * (weight.ndim - 1))
+        levels = np.asarray(folded(weight, source, group) / scales, np.float32)
+        clipped = float(np.mean(np.abs(levels) > HIGHEST + 0.5))
+        histogram = level_histogram(levels)
+    return quality.WeightQuant(
+        minimum=_decimal(weight.min()),
+        maximum=_decimal(weight.max()),
+        channels=len(weight),
+        smallest_reach=_decimal(reach.min()),
+        clip_fraction=round(clipped, 6),
+        histogram=histogram,
+    )
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _decimal(value: np.float32) -> float:
+    """The shortest decimal that stands for the same float32."""
+    return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
+
+
+def with_shares(
+    rows: Iterable[quality.LayerQuant],
+    layers: Iterable[Layer],
+    shares: Mapping[str, float],
+    roundings: Mapping[str, str],
+    weights: Mapping[str, quality.WeightQuant],
+) -> tuple[quality.LayerQuant, ...]:
+    """Return layers with the noise of their rounding, and the method that rounded their weights.
+
+    ``shares`` are error powers in the outputs relative to their power, by node name.
+    """
+    nodes, total = {layer.shown: layer.node for layer in layers}, sum(shares.values())
+    layer_rows = []
+    for row in rows:
+        node = nodes.get(row.name, "")
+        power = shares.get(node, 0.0)
+        update = {
+            "rounding": roundings.get(node, ""),
+            "weights": weights.get(node),
+            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
+            "noise_share": round(power / total, 4) if node in shares and total else None,
+        }
+        layer_rows.append(row.model_copy(update=update))
+    return tuple(layer_rows)
+
+
+MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
+MAX_CHANNELS = 16  # of a tensor whose ranges are listed
+_DIGITS = 4  # of a range that is only drawn
+
+
+def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
+    """Count values by the int8 level that they round to.
+
+    Args:
+        levels: values in steps of int8, zero point added, before rounding; any shape.
+
+    Returns:
+        34 counts: values below -128, then of 8 levels each from -128 to 127, then above 127.
+        At most ``MAX_VALUES`` evenly spaced values are counted; those not finite are not.
+    """
+    flat = levels.reshape(-1)
+    some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
+    rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
+    bins = (HIGHEST - LOWEST + 1) // quality.LEVELS_PER_BIN
+    at = np.floor((rounded - LOWEST) / quality.LEVELS_PER_BIN).astype(np.int64) + 1
+    return tuple(int(n) for n in np.bincount(at.clip(0, bins + 1), minlength=bins + 2))
+
+
+def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np.float32]:
+    """Return values [C, P] in steps of int8, zero point added, before rounding."""
+    step = max(1, -(-values.size // MAX_VALUES))
+    scales, zeros = encoding.scales.reshape(-1, 1), encoding.zeros.reshape(-1, 1)
+    with np.errstate(over="ignore"):  # a mask of -3e38
+        return np.asarray(values[:, ::step] / scales + zeros, np.float32)
+
+
+def channel_ranges(
+    lows: NDArray[np.float32], highs: NDArray[np.float32], encoding: Encoding
+) -> tuple[quality.ChannelRange, ...]:
+    """List the ranges of channels, the widest first.
+
+    Args:
+        lows: float32 [C], smallest value observed.
+        highs: float32 [C], largest value observed.
+        encoding: of the tensor, with one scale or C.
+
+    Returns:
+        At most ``MAX_CHANNELS`` channels, evenly spaced in the order of their width; the
+        widest and the narrowest are among them. Empty for a tensor of one channel.
+    """
+    if len(lows) < 2:
+        return ()
+    order = np.argsort(lows - highs, kind="stable")
+    places = np.linspace(0, len(order) - 1, min(len(order), MAX_CHANNELS))
+    lowest = np.broadcast_to(encoding.scales * (LOWEST - encoding.zeros), lows.shape)
+    highest = np.broadcast_to(encoding.scales * (HIGHEST - encoding.zeros), lows.shape)
+    return tuple(
+        quality.ChannelRange(
+            channel=int(at),
+            minimum=_rounded(lows[at]),
+            maximum=_rounded(highs[at]),
+            lowest=_rounded(lowest[at]),
+            highest=_rounded(highest[at]),
+        )
+        for at in order[np.rint(places).astype(np.int64)]
+    )
+
+
+def _rounded(value: np.float32) -> float:
+    return float(f"{float(value):.{_DIGITS}g}")
+
+
+_WHY = {
+    kept.CENTRED: "the device pads it with the integer 0",
+    kept.MOVED: "the lowest integer has to stand for 0 where a Relu or a Pad is left out",
+    kept.NARROWED: "a Clip ends where int8 does",
+}
+
+
+def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | None:
+    """Return the scales of a quantized source that are kept, and reasons; None for a float model.
+
+    A later reason on the same tensor or layer replaces an earlier one.
+    """
+    source = graph.source_scales
+    if not source:
+        return None
+    matches = source.match_groups(graph.model, graph.plan)
+    reasons = {}
+    tensors = all_tensors = layers = 0
+    for group in graph.plan.groups:
+        method = state.methods.get(group.name, "")
+        all_tensors += len(group.tensors)
+        tensors += len(group.tensors) if method in (kept.METHOD, kept.MOVED) else 0
+        before = matches.groups.get(group.name)
+        if before is not None and method in _WHY:
+            change = _difference(before, state.encodings[group.name])
+            reasons[group.name] = f"{_WHY[method]}: {change}"
+    reasons |= matches.changed
+    for conv in graph.plan.device:
+        rounding = state.roundings.get(conv.name, "")
+        layers += rounding.startswith(kept.METHOD)
+        if rounding.startswith(f"{kept.METHOD}, "):
+            change = f"weights {rounding.removeprefix(f'{kept.METHOD}, ')}"
+            reasons[graph.model.label(conv)] = change
+        elif conv.name in state.lost:
+            reasons[graph.model.label(conv)] = state.lost[conv.name]
+    return quality.KeptScales(
+        tensors=tensors,
+        all_tensors=all_tensors,
+        layers=layers,
+        all_layers=len(graph.plan.device),
+        changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in reasons.items()),
+    )
+
+
+def _difference(before: Encoding, after: Encoding) -> str:
+    zeros = f"zero point {int(before.zeros[0])} becomes {int(after.zeros[0])}"
+    ratio = float(after.nominal) / float(before.nominal)
+    if ratio != 1:
+        return f"{zeros}, steps are {ratio:.2f} times as large"
+    highest = float(before.nominal) * (HIGHEST - int(before.zeros[0]))
+    return f"{zeros}, and values above {highest:.4g} are no longer cut off"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Traffic between device and host, and the error at the outputs."""
+
+    options: Options  # of the conversion
+    tensors: frozenset[str]  # that are stored in int8
+    bytes: int | None  # that cross in one inference; None where that is not known
+    power: float  # of the error that all roundings add to the outputs; 0 where that is not known
+
+    @classmethod
+    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> Crossing:
+        """Record both before the graph is changed."""
+        power = 0.0 if errors is None else float(errors.powers.sum())
+        crossing = traffic(graph.model, graph.plan)
+        return cls(graph.options, frozenset(state.encodings), crossing, power)
+
+
+def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
+    """Return the extra MACs that were spent, by the names of the source model.
+
+    ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
+    """
+    limit = legal.options.max_extra_macs
+    percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
+    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.device}
+    order = {name: place for place, name in enumerate(labels)}
+    duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
+    return quality.Budget(
+        min_sqnr_db=legal.options.min_sqnr,
+        max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
+        extra_macs=spent.extra_macs,
+        extra_percent=round(percent, 3),
+        before_db=_db(spent.before),
+        simulated_db=_db(spent.after),
+        unsaturated=spent.is_before_saturation,
+        repeated=tuple(
+            quality.RepeatedLayer(
+                node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
+            )
+            for name, label in labels.items()
+            if name in spent.repeats.layers
+        ),
+        channels=tuple(
+            quality.DuplicatedChannels(
+                tensor=channels.tensor,
+                layers=tuple(dict.fromkeys(labels[name] for name in channels.layers)),
+                channels=channels.count,
+                copies=len(spent.repeats.channels[channels.tensor]) - channels.count,
+                extra_macs=spent.channel_macs[channels.tensor],
+            )
+            for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
+        ),
+        biasless=biasless,
+    )
+
+
+def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
+    """Return cost and gain of padding by the host between layers.
+
+    Returns:
+        None where nothing may cross for it.
+    """
+    if before.options.padding not in ("auto", "all"):
+        return None
+    unknown = before.bytes is None or after.bytes is None
+    extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
+    gain = 10 * math.log10(before.power / after.power) if before.power and after.power else None
+    return quality.HostPadding(
+        tensors=tuple(sorted(after.tensors - before.tensors)),
+        extra_bytes=extra,
+        extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
+        gain_db=None if gain is None else round(gain, 2),
+    )
+
+
+def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
+    """Return the layers whose partial sums are rounded, with their costs; None without any."""
+    layers, known = dict[str, set[str]](), graph.splits.fragments
+    for conv in graph.plan.device:
+        if conv.name in known and known[conv.name].summed:
+            layers.setdefault(graph.model.label(conv), set()).add(conv.name)
+    rows = tuple(
+        quality.SummedLayer(node=label, tensors=len(convs), cost_db=cost_of(errors, convs))
+        for label, convs in layers.items()
+    )
+    summed = {name for convs in layers.values() for name in convs}
+    return quality.PartialSums(layers=rows, cost_db=cost_of(errors, summed)) if rows else None
+
+
+def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None:
+    """Return by how much the outputs of these layers, rounded, lower the SQNR; in dB."""
+    if errors is None:
+        return None
+    noise = sum(
+        float(power)
+        for point, power in zip(errors.points, errors.powers, strict=True)
+        if point.kind == "output" and point.layer in layers
+    )
+    others = float(errors.powers.sum()) - noise
+    return round(10 * math.log10(1 + noise / others), 2) if others > 0 else None
+
+
+def _db(error: Error) -> float | None:
+    return None if error.sqnr_db is None else round(error.sqnr_db, 2)
