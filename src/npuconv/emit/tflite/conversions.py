@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
-from npuconv.emit.tflite.flatbuffer import Array, Quantization
-from npuconv.emit.tflite.windows import ends_of
-from npuconv.emit.tflite.windows import pad as append_pad
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, same
+from npuconv.tflite.flatbuffer import Array, Quantization
+from npuconv.tflite.windows import ends_of
+from npuconv.tflite.windows import pad as append_pad
 
 
 def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft
-from npuconv.emit.tflite.flatbuffer import Array, Quantization, enumerator
-from npuconv.emit.tflite.windows import padded, pads_of
 from npuconv.errors import InternalError, ModelError
+from npuconv.tflite.draft import CHANNELS_LAST, Draft
+from npuconv.tflite.flatbuffer import Array, Quantization, enumerator
+from npuconv.tflite.windows import padded, pads_of
 
 _RELU6 = np.float32(6)
 _TABLES = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 
 from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
-from npuconv.emit.tflite.flatbuffer import enumerator
 from npuconv.emit.tflite.movement import identity, pool_options
-from npuconv.emit.tflite.windows import named_padding, padded, pads_of
 from npuconv.errors import ModelError
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, same
+from npuconv.tflite.flatbuffer import enumerator
+from npuconv.tflite.windows import named_padding, padded, pads_of
 
 # ONNX operator -> TFLite operator and its table of options
 BINARY = {

@@ -11,12 +11,12 @@ import onnx
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, View, same
-from npuconv.emit.tflite.flatbuffer import Array, enumerator
-from npuconv.emit.tflite.windows import ends_of, padded, pads_of
-from npuconv.emit.tflite.windows import pad as append_pad
 from npuconv.errors import ModelError
 from npuconv.ops.resize import coordinates, interpolation
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, View, same
+from npuconv.tflite.flatbuffer import Array, enumerator
+from npuconv.tflite.windows import ends_of, padded, pads_of
+from npuconv.tflite.windows import pad as append_pad
 
 _AXES = ((1, 2), (2, 3))  # where height and width are stored, and where ONNX has them
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")

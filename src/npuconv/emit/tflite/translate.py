@@ -17,12 +17,12 @@ from onnx import helper
 
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
 from npuconv.emit.tflite import conversions, convolution, floats, movement
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
-from npuconv.emit.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
 from npuconv.ops.leaky_relu import is_leaky, slopes_of
 from npuconv.rules.context import FormObstacle
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.version import __version__
 
 Handler = Callable[[Draft, onnx.NodeProto], None]

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from npuconv.emit.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
 from npuconv.errors import ModelError
+from npuconv.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
 
 Order = tuple[int, ...]
 CHANNELS_LAST: Order = (0, 2, 3, 1)

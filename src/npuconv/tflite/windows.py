@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from npuconv.emit.tflite.draft import Draft
-from npuconv.emit.tflite.flatbuffer import Array, enumerator
 from npuconv.errors import ModelError
+from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import Array, enumerator
 
 
 def pads_of(attrs: Mapping[str, Any]) -> tuple[int, int, int, int]:
