@@ -24,7 +24,7 @@ from npuconv.config import make_options
 from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
 from npuconv.emit.accumulated import with_layers
-from npuconv.emit.int8_operators import Int8Operator, attributes_of, listed_operators
+from npuconv.emit.int8_operators import Int8Operator, listed_operators
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
@@ -33,6 +33,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
+from npuconv.model.proto import attributes_of
 from npuconv.model.query import matches
 from npuconv.target import Target
 from npuconv.target.description import Requantize

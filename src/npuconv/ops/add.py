@@ -12,6 +12,7 @@ from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
@@ -61,24 +62,31 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Add",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.add(a, b),
         kernel=_kernel(1),
+        adjoint=_adjoint,
         integer_form="QLinearAdd",
         in_tflite=always,
         tflite_kernel=_tflite_kernel(1),
+        to_tflite=binary("ADD", "AddOptions"),
     ),
     Operator(
         name="Sub",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.subtract(a, b),
         kernel=_kernel(-1),
+        adjoint=_adjoint,
         in_tflite=always,
         tflite_kernel=_tflite_kernel(-1),
+        to_tflite=binary("SUB", "SubOptions"),
     ),
-    Operator(name="Sum", data=None, adjoint=_adjoint),
+    Operator(
+        name="Sum",
+        data=None,
+        adjoint=_adjoint,
+        to_tflite=binary("ADD", "AddOptions"),
+    ),
 )

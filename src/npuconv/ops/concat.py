@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import onnx
+
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Attributes, Operator, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
+from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import enumerator
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -47,17 +52,31 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return gradients
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a CONCATENATION in the order of its first input."""
+    result = node.output[0]
+    rank = len(draft.shape(result))
+    order = draft.order(node.input, rank)
+    sources = [draft.read(name, order) for name in node.input]
+    output = draft.store(result, order, draft.quantization(sources[0]))
+    axis = order.index(int(attributes_of(node)["axis"]) % rank)
+    none = enumerator("ActivationFunctionType", "NONE")
+    options = {"Axis": axis, "FusedActivationFunction": none}
+    draft.emit("CONCATENATION", sources, [output], "ConcatenationOptions", **options)
+
+
 register(
     Operator(
         name="Concat",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         data=None,
         passes=always,
         moves=always,
         follow=_follow,
-        is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearConcat",
         in_tflite=always,
+        to_tflite=_to_tflite,
     )
 )

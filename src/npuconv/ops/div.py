@@ -13,6 +13,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 
 def _is_defined(node: Node) -> bool:
@@ -45,12 +46,13 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Div",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         data=None,
         parameters={1: "divisor"},
-        takes=lambda attributes: "divisor" in attributes,
-        is_defined=_is_defined,
         function=lambda a, b, **_: np.divide(a, b),
+        takes=lambda attributes: "divisor" in attributes,
         kernel=_kernel,
+        adjoint=_adjoint,
+        to_tflite=binary("DIV", "DivOptions"),
     )
 )

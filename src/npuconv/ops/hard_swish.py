@@ -15,6 +15,7 @@ from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
+from npuconv.tflite.elementwise import unary
 
 
 def _tflite_kernel(
@@ -61,12 +62,13 @@ def _slope(tape: Tape, at: Visit) -> str:
 register(
     Operator(
         name="HardSwish",
-        adjoint=pointwise(_slope),
         is_defined=is_of_one_value,
-        is_table=True,
         function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
+        is_table=True,
         kernel=lookup("HardSwish"),
+        adjoint=pointwise(_slope),
         in_tflite=always,
         tflite_kernel=_tflite_kernel,
+        to_tflite=unary("HARD_SWISH", "HardSwishOptions"),
     )
 )

@@ -132,10 +132,10 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="LayerNormalization",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         parameters={1: "scale", 2: "bias"},
         takes=lambda attributes: "scale" in attributes,
-        is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
     )
 )

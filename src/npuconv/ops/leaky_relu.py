@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
 from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 _LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
 
@@ -97,28 +101,52 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
 
 
+def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a LEAKY_RELU."""
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    alpha = float(attributes_of(node).get("alpha", 0.01))
+    output = draft.store(node.output[0], order)
+    draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
+
+
+def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a PRELU, whose slopes have all axes but the first."""
+    rank = len(draft.shape(node.input[0]))
+    order = draft.order([node.input[0]], rank)
+    source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
+    if slopes is None:
+        raise ModelError("slopes are not constant")
+    wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
+    stored = wide[0] if order[0] == 0 and rank > 1 else wide
+    number = draft.number(node.input[1], stored, draft.scales.get(node.input[1]))
+    draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
+
+
 register(
     Operator(
         name="LeakyRelu",
-        adjoint=_adjoint,
         is_defined=is_of_one_value,
-        is_table=True,
         function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
+        is_table=True,
         kernel=lookup("LeakyRelu"),
+        adjoint=_adjoint,
         integer_form="QLinearLeakyRelu",
         in_tflite=_rises,
         tflite_kernel=_tflite_leaky,
+        to_tflite=_leaky_to_tflite,
     ),
     Operator(
         name="PRelu",
-        adjoint=_adjoint,
-        parameters={1: "alpha"},
-        takes=lambda attributes: "alpha" in attributes,
         is_defined=_has_slopes,
-        is_table=True,
+        parameters={1: "alpha"},
         function=lambda x, slope, **_: _leaky(x, slope),
+        is_table=True,
+        takes=lambda attributes: "alpha" in attributes,
         kernel=_prelu_kernel,
+        adjoint=_adjoint,
         in_tflite=always,
         tflite_kernel=_tflite_prelu,
+        to_tflite=_prelu_to_tflite,
     ),
 )

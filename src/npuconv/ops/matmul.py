@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import onnx
+
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
 from npuconv.arithmetic.whole import W
 from npuconv.model.types import Node
+from npuconv.ops.gemm import dense
 from npuconv.ops.operator import Attributes, Operator, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast
+from npuconv.tflite.draft import Draft, same
 
 
 def _is_defined(node: Node) -> bool:
@@ -37,14 +42,27 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return gradients
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a FULLY_CONNECTED where the right factor is a constant matrix, else BATCH_MATMUL."""
+    right = draft.constant(node.input[1])
+    if right is not None and right.ndim == 2:
+        dense(draft, node, right.T, np.zeros(right.shape[1], np.float32))
+        return
+    rank = len(draft.shape(node.output[0]))
+    sources = [draft.read(name, same(rank), rank) for name in node.input]
+    output = draft.store(node.output[0], same(rank))
+    draft.emit("BATCH_MATMUL", sources, [output], "BatchMatMulOptions", AdjX=False, AdjY=False)
+
+
 register(
     Operator(
         name="MatMul",
-        adjoint=_adjoint,
-        data=None,
         is_defined=_is_defined,
+        data=None,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearMatMul",
         in_tflite=always,
+        to_tflite=_to_tflite,
     )
 )

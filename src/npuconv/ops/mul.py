@@ -11,6 +11,7 @@ from npuconv.arithmetic.whole import W
 from npuconv.ops.add import is_binary
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 
 def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
@@ -27,12 +28,13 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Mul",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.multiply(a, b),
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearMul",
         in_tflite=always,
+        to_tflite=binary("MUL", "MulOptions"),
     )
 )

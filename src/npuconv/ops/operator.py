@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.rescaling import Rescaling, TensorScale
     from npuconv.arithmetic.whole import W
     from npuconv.ops.tape import Adjoint
+    from npuconv.tflite.draft import Draft
 
 Attributes = Mapping[str, Any]
 Predicate = Callable[[Node], bool]
@@ -38,6 +39,8 @@ class Operator:
     """One operator of ONNX."""
 
     name: str
+    is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
+
     # Inputs that hold values, by place; None: all. Others are shapes, axes, indices, parameters.
     data: tuple[int, ...] | None = (0,)
     # Inputs that are constants of the type of the values: bounds, a fill.
@@ -50,19 +53,20 @@ class Operator:
     moves: Callable[[onnx.NodeProto], bool] | None = None  # the same of a written node
     follow: Follower = mixed  # slots of channels of the outputs
 
+    # Arithmetic.
+    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
+    is_table: bool = False  # whether the device looks the function up in a table
+    takes: Callable[[Attributes], bool] = always  # whether the kernel computes with attributes
+    kernel: Kernel | None = None  # int8 values, by any requantization
     adjoint: Adjoint | None = None  # nodes that compute the gradients of the inputs
 
-    # Arithmetic in int8.
-    takes: Callable[[Attributes], bool] = always  # whether a kernel computes with attributes
-    is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
-    is_table: bool = False  # whether the result is a function of one value
-    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
-    kernel: Kernel | None = None
+    # Written forms.
     integer_form: str = ""  # name of onnxruntime's operator on int8
     in_tflite: Predicate | None = None  # whether TFLite holds a node in int8
     tflite_kernel: Kernel | None = None  # if it differs in more than the requantization
     # Scale of the result in TFLite, if it is not free: a fixed one, or that of the input.
     tflite_scale: TensorScale | Literal["input"] | None = None
+    to_tflite: Callable[[Draft, onnx.NodeProto], None] | None = None  # append a node to a draft
 
     def values(self, node: Node) -> list[Tensor]:
         """Return the inputs of a node that hold values, constants among them."""

@@ -1,4 +1,4 @@
-"""GlobalAveragePool and ReduceMean, over height and width."""
+"""Reductions; means over height and width are also computed in int8."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
 from npuconv.arithmetic.whole import W, Whole
 from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft, same
+
+_REDUCTIONS = {
+    "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
+}  # fmt: skip
 
 
 def _is_of_images(node: Node) -> bool:
@@ -85,24 +92,62 @@ def _axes(tape: Tape, at: Visit) -> set[int]:
     return {int(a) % rank for a in (range(rank) if axes is None else axes)}
 
 
+def _global_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a MEAN or REDUCE_MAX over all axes but the first two."""
+    rank = len(draft.shape(node.input[0]))
+    code = "MEAN" if node.op_type == "GlobalAveragePool" else "REDUCE_MAX"
+    _reduce(draft, node, code, range(2, rank), keep=True)
+
+
+def _reduction_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a reduction over constant axes."""
+    attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
+    axes: Any = attrs.get("axes")
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        axes = draft.constant(node.input[1])
+        if axes is None:
+            raise ModelError("axes are not constant")
+    axes = range(rank) if axes is None else [int(axis) % rank for axis in axes]
+    keep = bool(attrs.get("keepdims", 1))
+    _reduce(draft, node, _REDUCTIONS[node.op_type], axes, keep=keep)
+
+
+def _reduce(
+    draft: Draft, node: onnx.NodeProto, code: str, axes: Sequence[int], *, keep: bool
+) -> None:
+    name, rank = node.input[0], len(draft.shape(node.input[0]))
+    order = draft.order([name], rank)
+    remaining = [axis for axis in order if axis not in axes]
+    order = order if keep or remaining == sorted(remaining) else same(rank)
+    source = draft.read(name, order)
+    places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
+    output = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
+    draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
+
+
 register(
     Operator(
         name="GlobalAveragePool",
-        adjoint=_adjoint,
         is_defined=_is_of_images,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearGlobalAveragePool",
         in_tflite=always,
         tflite_kernel=_tflite_kernel,
+        to_tflite=_global_to_tflite,
     ),
     Operator(
         name="ReduceMean",
-        adjoint=_adjoint,
-        parameters={1: "axes"},
         is_defined=_is_spatial,
+        parameters={1: "axes"},
         kernel=_kernel,
+        adjoint=_adjoint,
         in_tflite=always,
         tflite_kernel=_tflite_kernel,
+        to_tflite=_reduction_to_tflite,
     ),
-    Operator(name="ReduceSum", adjoint=_adjoint),
+    Operator(name="ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMax", moves=always, to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMin", moves=always, to_tflite=_reduction_to_tflite),
+    Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
 )

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.operator import Attributes, Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 _TABLE_STEPS = 2**24  # of 1, in the exponentials of a device that shifts
 _SHARE_BITS = 31  # of an exponential of TFLite
@@ -69,15 +72,32 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SOFTMAX or LOG_SOFTMAX, which run along the last axis that is stored."""
+    rank = len(draft.shape(node.input[0]))
+    axis = int(attributes_of(node).get("axis", -1)) % rank
+    order = draft.order([node.input[0]], rank)
+    if order[-1] != axis:
+        order = (*(k for k in order if k != axis), axis)
+    source = draft.read(node.input[0], order)
+    output = draft.store(node.output[0], order)
+    if node.op_type == "Softmax":
+        draft.emit("SOFTMAX", [source], [output], "SoftmaxOptions", Beta=1.0)
+    else:
+        draft.emit("LOG_SOFTMAX", [source], [output], "LogSoftmaxOptions")
+
+
 register(
     Operator(
         name="Softmax",
-        adjoint=_adjoint,
         is_defined=always,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearSoftmax",
         in_tflite=_in_tflite,
         tflite_kernel=_tflite_kernel,
         tflite_scale=_TFLITE_SCALE,
-    )
+        to_tflite=_to_tflite,
+    ),
+    Operator(name="LogSoftmax", to_tflite=_to_tflite),
 )

@@ -212,6 +212,11 @@ class Draft:
         self.emit(code, inputs, [result], table, **options)
         return result
 
+    def take(self, source: int, output: int, axis: int, indices: Array) -> None:
+        """Append a GATHER along an axis of a stored tensor."""
+        places = self.number("indices", indices.astype(np.int32))
+        self.emit("GATHER", [source, places], [output], "GatherOptions", Axis=axis)
+
     def read(self, name: str, order: Order | None = None, rank: int | None = None) -> int:
         """Return the number of a tensor stored in an order.
 
