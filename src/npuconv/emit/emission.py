@@ -1,0 +1,77 @@
+"""Quantization of a float model that emission writes, and the conversions around a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.annotations import Splits
+from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import RoundedWeights
+
+    LayerEncodings = tuple[Encoding, Encoding]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
+
+    Attributes:
+        plan: of the float model; nodes that are taken out leave it.
+        encodings: by tensor; empty where only weights are quantized.
+        rounded: integer weights and biases by node; the others are rounded to nearest.
+        splits: convolutions that are written in several.
+        layer_encodings: of the input and the output of a convolution, by its name.
+        stored: name of the int8 tensor by its float tensor.
+        notes: text for the report on a layer, by node label.
+    """
+
+    plan: Plan
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
+    splits: Splits = field(default_factory=Splits)
+    layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
+    stored: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        encodings: Mapping[str, Encoding],
+        rounded: Mapping[str, RoundedWeights],
+        splits: Splits,
+    ) -> Emission:
+        """Return the quantization of a model whose tensors still have their names."""
+        layers = {
+            conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
+            for conv in (plan.device if encodings else ())
+        }
+        return cls(plan, encodings, rounded, splits, layers)
+
+
+def dequantizer(tensor: Tensor) -> Node | None:
+    """The DequantizeLinear that makes a tensor, if one does."""
+    producer = query.producer(tensor)
+    return producer if producer is not None and producer.op == "DequantizeLinear" else None
+
+
+def quantizer(model: Model, tensor: Tensor) -> Node | None:
+    """The QuantizeLinear that alone reads a tensor, if one does."""
+    consumer = query.sole_consumer(model, tensor)
+    return consumer if consumer is not None and consumer.op == "QuantizeLinear" else None
+
+
+def same_scale(a: Node, b: Node) -> bool:
+    """Return whether two conversions have the same scale and zero point."""
+    import numpy as np
+
+    pairs = [(query.constant_input(a, i), query.constant_input(b, i)) for i in (1, 2)]
+    return all(x is not None and y is not None and np.array_equal(x, y) for x, y in pairs)
