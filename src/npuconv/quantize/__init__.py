@@ -13,5 +13,5 @@ values:
 
 Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints`` (ranges),
 ``hessian`` (weights), ``wholes`` (convolutions fitted in fragments), ``allocation`` and
-``oversampling`` (copies), ``fake_quant``, ``gradients`` and ``adjoints`` (simulation).
+``oversampling`` (copies), ``fake_quant``, ``gradients`` (simulation).
 """
