@@ -19,7 +19,7 @@ from onnx import numpy_helper
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
 from npuconv.model.proto import attributes_of
-from npuconv.ops.operator import OPERATORS, Operator
+from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, Step, table
 from npuconv.target import Target
 
@@ -65,7 +65,7 @@ class Int8Operator:
             return values[0].looked_up(table(self.steps, *self.scales))
         operator = self.operator
         assert operator is not None, "several operators are a table"
-        return operator.compute(self.attributes, values, self.scales, how)
+        return operator.compute(Arguments(self.attributes, values, self.scales, how))
 
 
 class Int8Graph:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import Integers, W, Whole, spatial, window_sums
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import Integers, Whole, spatial, window_sums
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.tflite.windows import named_padding, padded, pads_of, pool_options
@@ -45,23 +44,19 @@ def _cells(x: Whole, attributes: Attributes) -> Integers:
     )
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy``, n the cells that a window counts."""
-    (x,), (x_at, y_at) = values, scales
-    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, attributes), 1)
-    sums = x_at.centred(x).windows(*_window(attributes))
-    return y_at.stored(how.rescaled((sums, factors)))
+    (x,), (x_at, y_at) = node.values, node.scales
+    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, node.attributes), 1)
+    sums = x_at.centred(x).windows(*_window(node.attributes))
+    return y_at.stored(node.rescaling.rescaled((sums, factors)))
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Mean of the stored values, half a step away from zero; padding counts as the number 0."""
-    (x,), x_at = values, scales[0]
-    cells = _cells(x, attributes)
-    total = x_at.centred(x).windows(*_window(attributes)).plus(cells * x_at.zero)
+    (x,), x_at = node.values, node.scales[0]
+    cells = _cells(x, node.attributes)
+    total = x_at.centred(x).windows(*_window(node.attributes)).plus(cells * x_at.zero)
     return total.plus(total.sign().times(cells // 2)).over(cells).clipped(LOWEST, HIGHEST)
 
 

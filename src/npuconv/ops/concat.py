@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-from npuconv.arithmetic.whole import W
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
-from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import enumerator
@@ -34,14 +30,13 @@ def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == len(node.inputs)
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
-    *sources, y_at = scales
+def _kernel(node: Arguments[W]) -> W:
+    *sources, y_at = node.scales
     first, *others = (
-        how.requantized(x, x_at, y_at) for x, x_at in zip(values, sources, strict=True)
+        node.rescaling.requantized(x, x_at, y_at)
+        for x, x_at in zip(node.values, sources, strict=True)
     )
-    return first.beside(others, int(attributes.get("axis", 1)))
+    return first.beside(others, int(node.attributes.get("axis", 1)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:

@@ -6,16 +6,24 @@ TFLite computes Sigmoid and Tanh in float32 for each int8, rounded half away fro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.operator import (
+    Arguments,
+    Kernel,
+    Operator,
+    W,
+    always,
+    register,
+    values_of,
+)
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
@@ -40,15 +48,14 @@ def _erf(x: Doubles, **_: Any) -> Doubles:
 
 
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
-    def kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any) -> W:
-        del how
-        x_at, y_at = scales
+    def kernel(node: Arguments[W]) -> W:
+        x_at, y_at = node.scales
         whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
         real = np.float32(x_at.scale) * whole.values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)
         steps = (function(real) * inverse).astype(np.float64)
         rounded = WholeArray.of(np.sign(steps) * np.floor(np.abs(steps) + 0.5))
-        return values[0].looked_up(y_at.stored(rounded).values)
+        return node.values[0].looked_up(y_at.stored(rounded).values)
 
     return kernel
 

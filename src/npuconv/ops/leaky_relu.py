@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
@@ -42,29 +41,27 @@ def _leaky(x: Any, slope: Any) -> Any:
     return np.where(x < 0, x * slope, x)
 
 
-def _prelu_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _prelu_kernel(node: Arguments[W]) -> W:
     """Look each channel (axis 1) up in the table of its slope."""
-    slopes = np.asarray(attributes["alpha"]).reshape(-1)
-    entries = [table([Step("PRelu", (SOURCE, float(slope)))], *scales) for slope in slopes]
+    slopes = np.asarray(node.attributes["alpha"]).reshape(-1)
+    entries = [table([Step("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes]
     if len(entries) == 1:
-        return values[0].looked_up(entries[0])
-    channels = zip(entries, np.moveaxis(values[0].known(), 1, 0), strict=True)
-    return values[0].like(np.stack([look_up(row, channel) for row, channel in channels], axis=1))
+        return node.values[0].looked_up(entries[0])
+    channels = zip(entries, np.moveaxis(node.values[0].known(), 1, 0), strict=True)
+    return node.values[0].like(
+        np.stack([look_up(row, channel) for row, channel in channels], axis=1)
+    )
 
 
-def _tflite_leaky(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _tflite_leaky(node: Arguments[W]) -> W:
     """Two multipliers: one above the zero point, one below, with a slope that is not negative."""
-    x_at, y_at = scales
-    slope = float(np.asarray(attributes.get("alpha", 0.01)).item())
+    x_at, y_at = node.scales
+    slope = float(np.asarray(node.attributes.get("alpha", 0.01)).item())
     whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
-    above = how.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
-    below = how.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
+    above = node.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
+    below = node.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
-    return values[0].looked_up(y_at.stored(bent).values)
+    return node.values[0].looked_up(y_at.stored(bent).values)
 
 
 def is_leaky(values: ArrayLike) -> bool:
@@ -79,18 +76,16 @@ def slopes_of(values: ArrayLike) -> tuple[NDArray[np.int8], np.float32]:
     return np.rint(real / scale).astype(np.int8), scale
 
 
-def _tflite_prelu(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _tflite_prelu(node: Arguments[W]) -> W:
     """Two multipliers as well; below the zero point of the product with the slope in int8."""
-    (x,), (x_at, y_at) = values, scales
-    if is_leaky(attributes["alpha"]):
-        return _tflite_leaky(attributes, values, scales, how)
-    stored, scale = slopes_of(attributes["alpha"])
+    (x,), (x_at, y_at) = node.values, node.scales
+    if is_leaky(node.attributes["alpha"]):
+        return _tflite_leaky(node)
+    stored, scale = slopes_of(node.attributes["alpha"])
     whole, reach = x_at.centred(x), HIGHEST - LOWEST
-    above = how.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
+    above = node.rescaling.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
     product = whole.clipped(-reach, 0).times(stored.astype(np.int64))
-    below = how.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
+    below = node.rescaling.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
     return y_at.stored(above.plus(below))
 
 

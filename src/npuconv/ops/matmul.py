@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import ratio
 from npuconv.model.types import Node
 from npuconv.ops.gemm import dense
-from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast
 from npuconv.tflite.draft import Draft, same
 
@@ -20,11 +17,11 @@ def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == 2
 
 
-def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy``."""
-    (a, b), (a_at, b_at, y_at) = values, scales
-    factor = how.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
-    return y_at.stored(how.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
+    (a, b), (a_at, b_at, y_at) = node.values, node.scales
+    factor = node.rescaling.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
+    return y_at.stored(node.rescaling.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:

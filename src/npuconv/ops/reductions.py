@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W, Whole
+from npuconv.arithmetic.rescaling import ratio
+from npuconv.arithmetic.whole import Whole
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, same
 
@@ -48,23 +48,19 @@ def _reduced(x: Whole, attributes: Attributes) -> tuple[list[int], int]:
     return axes, int(np.prod(extents))
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values."""
-    (x,), (x_at, y_at) = values, scales
-    axes, count = _reduced(x, attributes)
-    total = x_at.centred(x).total(axes, keep=bool(attributes.get("keepdims", 1)))
-    return y_at.stored(how.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
+    (x,), (x_at, y_at) = node.values, node.scales
+    axes, count = _reduced(x, node.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
+    return y_at.stored(node.rescaling.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Sum of the values, by a multiplier that their number divides."""
-    (x,), (x_at, y_at) = values, scales
-    axes, count = _reduced(x, attributes)
-    total = x_at.centred(x).total(axes, keep=bool(attributes.get("keepdims", 1)))
+    (x,), (x_at, y_at) = node.values, node.scales
+    axes, count = _reduced(x, node.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
     factor = gemmlowp.nearest(ratio(x_at.scale, over=y_at.scale))
     exponent = int(factor.exponent)
     places = min(count.bit_length() - 1, 32, 31 + exponent)

@@ -12,14 +12,14 @@ import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import Integers, W, Whole, resized, spatial
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import Integers, Whole, resized, spatial
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops import channels
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, same
 from npuconv.tflite.flatbuffer import Array
@@ -133,32 +133,29 @@ def _sides(x: Whole, attributes: Attributes) -> list[tuple[int, int, str]]:
     return [(before, after, mode) for before, after in extents]
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
 
     Of a device that shifts, the weights are multiples of ``2**-11``: twice 11 bits and 8 of the
     values leave 2**32 for a factor below 2**31.
     """
-    (x,), (x_at, y_at) = values, scales
-    rows, columns = (interpolation(*side) for side in _sides(x, attributes))
+    (x,), (x_at, y_at) = node.values, node.scales
+    rows, columns = (interpolation(*side) for side in _sides(x, node.attributes))
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
-    if how.kind == "float":
+    if node.rescaling.kind == "float":
         steps = np.rint(rows @ centred.known().astype(np.float64) @ columns.T * factor)
         return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
-    return y_at.stored(how.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2)))
+    return y_at.stored(
+        node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
+    )
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], _: Sequence[TensorScale], how: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Weights of 10 bits along both axes, half a step away from zero."""
-    del how
-    (x,) = values
-    rows, columns = (_tflite_weights(*side) for side in _sides(x, attributes))
+    (x,) = node.values
+    rows, columns = (_tflite_weights(*side) for side in _sides(x, node.attributes))
     mixed = x.between(rows, columns.T)
     return gemmlowp.divided(mixed, 2 * _WEIGHT_BITS).clipped(LOWEST, HIGHEST)
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 
@@ -29,18 +25,16 @@ def _in_tflite(node: Node) -> bool:
     return rank is not None and int(axis) % rank == rank - 1
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
 
     Of a device that shifts, exponentials are multiples of ``2**-24`` and ``1 / sy`` of ``2**-8``.
     """
-    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
     behind = x.times(-1).plus(x.largest(axis))
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))
-    if how.kind == "float":
+    if node.rescaling.kind == "float":
         real = table[behind.known()]
         return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
     steps = behind.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
@@ -49,15 +43,13 @@ def _kernel(
     return y_at.stored(product.times(2).plus(whole).over(whole.times(2)))
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Exponentials from a table, over their sum, half a step upwards.
 
     The kernel has float32 numbers here. Multiples of ``2**-31`` differ from them only where a
     result lies within their last bits of a tie.
     """
-    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
     real = np.exp(-np.float32(x_at.scale) * np.arange(256, dtype=np.float32)).astype(np.float64)
     table = np.rint(np.ldexp(real, _SHARE_BITS)).astype(np.int64)
     shares = x.times(-1).plus(x.largest(axis)).entries(table)
