@@ -33,7 +33,7 @@ from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer, of_window
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -41,15 +41,15 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder
     from npuconv.legalize.fitting.limits import Demand
     from npuconv.legalize.fitting.planner import Plan, Search
 
 _SHOWN = 4  # forms that the report compares
 
 
-@model_pass(
+@node_pass(
     Phase.LEGALIZE,
+    "Conv",
     after=(
         "resolve-auto-pad",
         "fold-pad",
@@ -60,37 +60,21 @@ _SHOWN = 4  # forms that the report compares
         "split-grouped-convolution",
     ),
     infers=True,
+    least_opset=13,
 )
 def fit_convolution(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
-        return 0, annotations
-    fired, splits = 0, annotations.splits
-    for node in model.nodes("Conv"):
-        builder = _fit(model, device, log, node)
-        if builder is not None:
-            fired, splits = (
-                fired + 1,
-                replace(
-                    splits,
-                    fragments={**splits.fragments, **builder.fragments},
-                    bias_channels={**splits.bias_channels, **builder.bias_channels},
-                ),
-            )
-    return fired, replace(annotations, splits=splits)
-
-
-def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | None:
-    """Write the layer of a node as its plan; return the builder, None if nothing changes."""
     from npuconv.legalize.fitting.planner import write
 
+    if not device.options.fit or device.target.operator("Conv") is None:
+        return 0, annotations
     win = window(node)
     if win is None or node.name in device.keep_float or not device.breaks(win, node):
-        return None
+        return 0, annotations
     planning = planned(model, device, log, node, layer_of(node))
     if planning is None or planning[0].proposal is None:
-        return None
+        return 0, annotations
     plan, search = planning
     before, after = plan.layer.text(), " + ".join(plan.texts)
     with log.rewrite(model, [node], before, after, modulus=None) as record:
@@ -100,7 +84,13 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | 
         record.note = _note(device, plan, search)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
-    return builder
+    splits = annotations.splits
+    splits = replace(
+        splits,
+        fragments={**splits.fragments, **builder.fragments},
+        bias_channels={**splits.bias_channels, **builder.bias_channels},
+    )
+    return 1, replace(annotations, splits=splits)
 
 
 def planned(
