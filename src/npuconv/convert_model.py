@@ -53,8 +53,8 @@ from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
 from npuconv.quantize.state import QuantState
 from npuconv.report.builder import notices
-from npuconv.report.builder.placed import GraphRows, graph_rows
-from npuconv.report.builder.quantized import (
+from npuconv.report.builder.placement_rows import GraphRows, graph_rows
+from npuconv.report.builder.quantization_rows import (
     Crossing,
     budget_report,
     padding_report,
