@@ -51,6 +51,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
+from npuconv.quantize.split import split
 from npuconv.quantize.state import QuantState
 from npuconv.report.builder import notices
 from npuconv.report.builder.placement_rows import GraphRows, graph_rows
@@ -219,6 +220,7 @@ def _quantize(
     clock: Timings,
 ) -> Emitted:
     """Quantize weights and activations, and measure the result."""
+    legal = legal.with_whole_layers()
     with clock.measured("calibration data"):
         data = _open_data(legal, source, progress)
     clock.expect(prepare.expected_costs(legal, len(data.used), len(data.measured_on())))
@@ -237,9 +239,13 @@ def _quantize(
     sums, brought = partial_sums(steps.graph, steps.errors), source_scales(steps.graph, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
     shares = _shares(steps, made, data.used, clock)  # before the graph becomes int8
+    with clock.measured("split layers"):
+        parts = split(made.graph, made.state)
+    legal = legal.with_plan(parts.graph.plan, more_channels=budget is not None)
     rows = graph_rows(legal, rows)
     with clock.measured("quantize"):
-        emitted = emit_model(legal, form, made.state.encodings, made.state.weights)
+        state = parts.state
+        emitted = emit_model(legal, form, state.encodings, state.weights, parts.convs)
         model = emitted.proto
     ends = layer_pairs(legal.model, layers, made, emitted.stored, emitted.notes)
     same = notices.sameness(data.samples)
@@ -351,7 +357,7 @@ def _spend(
             graph, state, steps.seen.hessians, data.used, data.evaluation(), clock.step
         )
     made, budget = spent.oversampled, budget_report(legal, spent, biasless)
-    return legal.with_plan(made.graph.plan, more_channels=True), made, budget
+    return legal, made, budget
 
 
 def _measure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -10,11 +10,12 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import Format, int8_operators
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
+from npuconv.legalize.fitting.builder import WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
@@ -68,6 +69,7 @@ def emit(
     form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+    convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
     """Write the legal float model in a form.
 
@@ -76,6 +78,7 @@ def emit(
         form: float, weights, qdq or qoperator.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
+        convs: convolutions of layers that were split, and how the device runs them.
 
     Returns:
         The model with the names of its int8 tensors, and the limits that its weights break.
@@ -84,7 +87,7 @@ def emit(
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.of(legal.plan, encodings, weights, legal.splits)
+    emission = Emission.of(legal.plan, encodings, weights, Splits.of(convs))
     for phase in form.phases:
         _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
     legal.log.extend(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,24 @@ class Model:
                 index[node.op, node.domain or ""].append((number, node))
             self._index = list(nodes), index
         return index
+
+    def copy(self) -> Model:
+        """Return a copy that can be changed; constants share their values."""
+        graph = self.graph.copy()
+        tensors = graph.tensors()
+        for tensor in tensors.values():
+            if not hasattr(tensor, "_values") and tensor.shape is not None:
+                tensor.shape = list(tensor.shape)
+        shared = {name: t for name, old in self.shared.items() if (t := tensors.get(old.name))}
+        copy = replace(
+            self, graph=graph, scales=dict(self.scales), shared=shared, _meta={},
+            _names=set(self._names), _numbers=dict(self._numbers), _inner=None, _index=([], {}),
+            _outputs=([], 0, frozenset()),
+        )  # fmt: skip
+        for (old, _), (new, _) in zip(self.walk(), copy.walk(), strict=True):
+            if (meta := self.meta(old)) is not None:
+                copy.register(new, meta)
+        return copy
 
     def settle(self, nodes: list[Node]) -> None:
         """Replace the nodes of the graph by these, in this order, and reset the index."""

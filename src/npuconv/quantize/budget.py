@@ -83,8 +83,7 @@ def spend_budget(
             unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
         )
         terms = [] if powers is None else _terms(graph, points, powers)
-    # A layer in parts is as large as the device takes it, and its copies would be whole.
-    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.splits.parts}
+    free = {k: n for k, n in sizes.items() if k in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
@@ -200,16 +199,16 @@ def channel_sets(
 
 def _limits(graph: LegalModel) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
-    windows = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
+    windows = {conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.device}
     verdicts: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
         """Return whether the target takes the layer; checked once for each size."""
         key = (layer, rows, columns)
         if key not in verdicts:
-            win, apart = windows[layer]
+            conv, win, apart = windows[layer]
             larger = None if win is None else _larger(win, rows, columns, apart=apart)
-            verdicts[key] = larger is not None and not graph.device.objections(larger)
+            verdicts[key] = larger is not None and not graph.device.change_objections(conv, larger)
         return verdicts[key]
 
     return fits

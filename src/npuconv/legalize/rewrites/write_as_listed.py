@@ -24,9 +24,7 @@ _OTHERS = {
 }
 
 
-@node_pass(
-    Phase.LEGALIZE, *_OTHERS, after=("cancel-squeezes", "fit-convolution", "hoist-activations")
-)
+@node_pass(Phase.LEGALIZE, *_OTHERS, after=("cancel-squeezes", "hoist-activations"))
 def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     successor = _OTHERS[node.op]
     if device.target.operator(node.op) or not device.target.operator(successor):

@@ -343,9 +343,9 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
 
 def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
-    layers, known = dict[str, set[str]](), graph.splits.fragments
+    layers = dict[str, set[str]]()
     for conv in graph.plan.device:
-        if conv.name in known and known[conv.name].summed:
+        if conv.name in graph.summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)
     rows = tuple(
         quality.SummedLayer(node=label, tensors=len(convs), cost_db=cost_of(errors, convs))
