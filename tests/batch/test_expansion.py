@@ -93,8 +93,8 @@ def test_limits_and_outputs(models, write):
         "x/y.onnx", "elsewhere/good.npu.onnx", "build/good.npu.onnx",
     ]  # fmt: skip
     assert [job.name for job in jobs] == ["x/y.onnx", "elsewhere/good", "good"]
-    assert jobs[0].limits == JobLimits(5.0, 1 << 30)
-    assert jobs[1].limits == JobLimits(600.0, None)
+    assert jobs[0].limits == JobLimits(timeout=5.0, memory=1 << 30)
+    assert jobs[1].limits == JobLimits(timeout=600.0)
     assert jobs[0].reports == ("x/y.report.json", "x/y.report.html")
     assert jobs[0].lock == "x/y.onnx.lock.json"
     assert sorted(one.name for one in models.iterdir()) == ["jobs.yaml", "models"]

@@ -111,10 +111,10 @@ class Batch:
         self.place = Place(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
-        common = self.settings.limits
         self.jobs = tuple(
             replace(job, limits=JobLimits(
-                job.limits.timeout or common.timeout, job.limits.memory or common.memory
+                timeout=job.limits.timeout or self.settings.timeout,
+                memory=job.limits.memory or self.settings.memory,
             ))
             for job in self.expanded.jobs
         )  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from npuconv import yamlio
-from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
+from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
 from npuconv.config_files import is_file, read_config, with_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
@@ -59,16 +59,6 @@ Formats = Annotated[
     Field(min_length=1),
     _schema_of_texts(typing.get_args(Format)),
 ]
-_QUANTITY = WithJsonSchema({"type": ["string", "number"]})
-Size = Annotated[int, BeforeValidator(LIMIT_PARSERS["memory"]), _QUANTITY]
-Seconds = Annotated[float, BeforeValidator(LIMIT_PARSERS["timeout"]), _QUANTITY]
-
-
-class _LimitKeys(BaseModel):
-    """Limits of a job; one that exceeds them is ended, and the others go on."""
-
-    timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
-    memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
 
 
 def _describe(name: str) -> str:
@@ -77,7 +67,7 @@ def _describe(name: str) -> str:
 
 Defaults = create_model(
     "Defaults",
-    __base__=(Options, _LimitKeys),
+    __base__=(Options, JobLimits),
     __doc__="What holds for every job that does not say otherwise.",
     target=(Names, Field(("npu-int8",), description=_describe("target"))),
     format=(Formats, Field(("qoperator",), description=_describe("format"))),
@@ -281,7 +271,7 @@ class _Expansion:
             self._error((*at, "exclude"), "excludes every model of this entry")
         place = entry.pop("output", None)
         keys = merge(self.defaults, entry)
-        limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
+        limits = JobLimits(timeout=keys.pop("timeout", None), memory=keys.pop("memory", None))
         # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
         lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
         output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
