@@ -103,14 +103,6 @@ class JobsFile(BaseModel):
 
 
 @dataclass(frozen=True)
-class Match:
-    """A model that a pattern matches."""
-
-    path: str  # as the jobs file could have named it
-    inner: str  # its folder, below the part of the pattern that has no wildcard
-
-
-@dataclass(frozen=True)
 class Expanded:
     """Jobs of a jobs file, and the folders they use."""
 
@@ -207,7 +199,7 @@ def _check_file(key: str, value: Any) -> None:
         raise UsageError(f"calibration {value}: no such file or folder")
 
 
-def match(pattern: str, root: Path) -> list[Match]:
+def match(pattern: str, root: Path) -> dict[str, str]:
     """Return the files that match a pattern, sorted by name.
 
     A wildcard does not match results of npuconv, so that a batch can be run again where its
@@ -217,23 +209,28 @@ def match(pattern: str, root: Path) -> list[Match]:
         pattern: a file, a folder (all models in it, however deep), or a pattern with
             wildcards ``*``, ``?``, ``[...]`` and ``**``.
         root: folder that it is relative to.
+
+    Returns:
+        For each file, as the jobs file could have named it, its folder below the part of the
+        pattern that has no wildcard.
     """
     if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
-        return [Match(str(PurePosixPath(pattern)), "")]
+        return {str(PurePosixPath(pattern)): ""}
     if _is_folder(root / pattern):
         pattern = f"{glob.escape(pattern)}/**/*.onnx"
     if not glob.has_magic(pattern):
-        return []
+        return {}
     folders = PurePosixPath(pattern).parent.parts
     base = PurePosixPath(*takewhile(lambda part: not glob.has_magic(part), folders))
-    matches = []
     # Path.glob refuses absolute patterns.
-    for name in sorted(glob.glob(pattern, root_dir=root, recursive=True)):  # noqa: PTH207
-        if (root / name).is_file() and not name.endswith(SUFFIX):
-            path = PurePosixPath(name)
-            inner = str(path.parent.relative_to(base))
-            matches.append(Match(str(path), "" if inner == "." else inner))
-    return matches
+    names = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207
+    paths = [PurePosixPath(name) for name in names if not name.endswith(SUFFIX)]
+    inner = {str(path): str(path.parent.relative_to(base)) for path in paths}
+    return {
+        path: "" if folder == "." else folder
+        for path, folder in inner.items()
+        if (root / path).is_file()
+    }
 
 
 def _is_folder(path: Path) -> bool:
@@ -266,7 +263,7 @@ class _Expansion:
         """Add all jobs of one entry."""
         matches = self._matches((*at, "model"), entry.pop("model"))
         excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
-        models = [match for path, match in matches.items() if path not in excluded]
+        models = {path: inner for path, inner in matches.items() if path not in excluded}
         if matches and not models:
             self._error((*at, "exclude"), "excludes every model of this entry")
         place = entry.pop("output", None)
@@ -282,15 +279,15 @@ class _Expansion:
         home = PurePosixPath(self.output if place is None else place)
         options = self._options(at, merge(keys, self.flags))
         targets = [(chosen, self._target(at, chosen.target)) for chosen in options]
-        for model, (chosen, target) in product(models, targets):
+        for (model, inner), (chosen, target) in product(models.items(), targets):
             if target is None:
                 continue
             chosen = chosen.for_target(target.container, target.opset)
             parts = {"target": target.name, "format": chosen.format}
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
-            name = PurePosixPath(model.path).stem + suffix_of(chosen.format)
-            path = output or normpath(str(home.joinpath(*folders, model.inner, name)))
-            job = Job(self._name(path), model.path, path, chosen, target.name, limits)
+            name = PurePosixPath(model).stem + suffix_of(chosen.format)
+            path = output or normpath(str(home.joinpath(*folders, inner, name)))
+            job = Job(self._name(path), model, path, chosen, target.name, limits)
             self.jobs.append((job, at))
 
     def claim_outputs(self) -> tuple[Job, ...]:
@@ -323,8 +320,8 @@ class _Expansion:
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
 
-    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
-        matches: dict[str, Match] = {}
+    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, str]:
+        matches: dict[str, str] = {}
         for number, pattern in enumerate(patterns):
             models = match(pattern, self.root)
             if not models:
@@ -332,7 +329,7 @@ class _Expansion:
                 text = ": no .onnx file in it" if is_folder else " matches no file"
                 # Of a list the item; of a single pattern, which has no items, itself.
                 self._error((*at, number), f"{pattern!r}{text}")
-            matches |= {model.path: model for model in models}
+            matches |= models
         return matches
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
