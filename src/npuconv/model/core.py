@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
@@ -162,6 +162,40 @@ class Model:
         self._numbers[stem] = count
         self._names.add(name)
         return name
+
+
+def copy(model: Model) -> tuple[Model, dict[int, Node]]:
+    """Copy a model; constants and attributes are shared, which no pass changes.
+
+    Returns:
+        The copy, and its nodes by the ids of the nodes that they are copies of.
+    """
+    graph = model.graph.copy()
+    duplicate = replace(
+        model,
+        graph=graph,
+        scales=dict(model.scales),
+        _meta={},
+        _names=set(model._names),
+        _numbers=dict(model._numbers),
+        _inner=None,
+        _index=([], {}),
+        _outputs=([], 0, frozenset()),
+    )
+    pairs = zip(_walk(model.graph, "", model), _walk(graph, "", model), strict=True)
+    nodes = {id(node): new for (node, _), (new, _) in pairs}
+    for key, (_, meta) in model._meta.items():
+        if key in nodes:
+            duplicate.register(nodes[key], meta)
+    tensors, new_tensors = model.graph.tensors(), graph.tensors()
+    for name, tensor in new_tensors.items():  # consumers in their order
+        consumers = [nodes[id(node)] for node in tensors[name].outputs if id(node) in nodes]
+        list.clear(tensor.outputs)
+        list.extend(tensor.outputs, consumers)
+    duplicate.shared = {
+        stem: new_tensors.get(tensor.name) or tensor.copy() for stem, tensor in model.shared.items()
+    }
+    return duplicate, nodes
 
 
 _readers = attrgetter("outputs")
