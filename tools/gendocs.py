@@ -29,7 +29,7 @@ from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit, Relation
-from npuconv.yamlio.check import dotted
+from npuconv.yamlio.messages import dotted
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"

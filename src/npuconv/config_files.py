@@ -15,8 +15,7 @@ from npuconv.target import builtin_names
 OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
 TABLE = ("tool", "npuconv")  # of pyproject.toml
 _PATHS = ("target", "calibration", "baseline", "cache")
-_SUFFIXES = (".yaml", ".yml")  # of a target that is a file
-_HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # where a file is missing
+_HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # if the file is missing
 Check = Callable[[yamlio.Document], Iterable[ConfigError]]
 
 
@@ -25,62 +24,50 @@ def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
 
     Args:
         path: a YAML file, or ``pyproject.toml`` with a table ``tool.npuconv``.
-        checks: of a file that has the form that it should; what they find is raised too.
+        checks: further checks of a file whose keys and values are valid.
 
     Returns:
-        The options as they are written, but for paths: those are relative to the file, and
-        made relative to the current folder.
+        The options as they are written, but for paths: relative paths of the file are made
+        relative to the current folder.
 
     Raises:
         ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
             and column.
     """
-    return relative_to(Path(path).parent, open_config(path, *checks).data)
-
-
-def open_config(path: str | Path, *checks: Check) -> yamlio.Document:
-    """Read and check a ``--config`` file; for arguments and errors see ``read_config``."""
     if Path(path).name == PYPROJECT:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
-    wrong = yamlio.problems(document, Options, error=ConfigError)
-    further = [] if wrong else [error for check in checks for error in check(document)]
-    raise_together([*wrong, *_unknown_target(document), *further], ConfigError)
-    return document
+    errors = yamlio.problems(document, Options, error=ConfigError)
+    further = [] if errors else [error for check in checks for error in check(document)]
+    name = document.data.get("target")
+    if isinstance(name, str) and name and not is_file(name, Path(path).parent):
+        hint = yamlio.suggest(name, builtin_names()) or f"known: {', '.join(builtin_names())}"
+        if name not in builtin_names():
+            text = f"target: unknown target {name!r}"
+            errors.append(document.error(ConfigError, ("target",), text, hint))
+    raise_together([*errors, *further], ConfigError)
+    return with_paths(document.data, Path(path).parent)
 
 
 def missing_files(document: yamlio.Document, keys: Iterable[str]) -> Iterator[ConfigError]:
-    """Yield an error for each of the keys that names a file or folder which is not there."""
-    named = relative_to(Path(document.name).parent, document.data)
+    """Yield an error for each key that names a file or folder which does not exist."""
+    folder = Path(document.name).parent
+    options = with_paths(document.data, folder)
     for key in keys:
-        value = named.get(key)
-        if not value or (key == "target" and _is_name(value)) or Path(value).exists():
-            continue
-        line, column = document.mark((key,), key=False)
-        yield ConfigError(
-            f"{key}: {value}: no such file or folder",
-            file=document.name, line=line, column=column, hint=_HINTS.get(key, ""),
-        )  # fmt: skip
+        value = str(options.get(key) or "")
+        is_path = value and (key != "target" or is_file(document.data[key], folder))
+        if is_path and not Path(value).exists():
+            text = f"{key}: {value}: no such file or folder"
+            yield document.error(ConfigError, (key,), text, _HINTS.get(key, ""))
 
 
-def _unknown_target(document: yamlio.Document) -> Iterator[ConfigError]:
-    """Yield an error if the target is a name, and no built-in target has it."""
-    name = document.data.get("target") if isinstance(document.data, Mapping) else None
-    if not isinstance(name, str) or not name or not _is_name(name) or Path(name).is_file():
-        return
-    if name not in builtin_names():
-        line, column = document.mark(("target",), key=False)
-        hint = yamlio.suggest(name, builtin_names()) or f"known: {', '.join(builtin_names())}"
-        yield ConfigError(
-            f"target: unknown target {name!r}",
-            file=document.name, line=line, column=column, hint=hint,
-        )  # fmt: skip
-
-
-def _is_name(target: str) -> bool:
-    """Return whether a target is meant as a name, not as a file."""
-    return "/" not in target and not target.endswith(_SUFFIXES)
+def is_file(target: str, folder: Path) -> bool:
+    """Return whether a target is a file, relative to a folder, rather than a built-in name."""
+    if target in builtin_names():
+        return False
+    looks_like_path = "/" in target or target.endswith((".yaml", ".yml"))
+    return looks_like_path or os.path.isfile(folder / target)  # noqa: PTH113 never raises
 
 
 def find_config() -> Path | None:
@@ -90,11 +77,11 @@ def find_config() -> Path | None:
     The search ends at the root of a repository.
     """
     start = Path().resolve()
-    for one in (start, *start.parents):
+    for folder in (start, *start.parents):
         for name in (OWN_FILE, PYPROJECT):
-            if (path := one / name).is_file() and (name == OWN_FILE or _has_table(path)):
+            if (path := folder / name).is_file() and (name == OWN_FILE or _has_table(path)):
                 return Path(os.path.relpath(path))
-        if (one / ".git").exists():
+        if (folder / ".git").exists():
             break
     return None
 
@@ -108,13 +95,21 @@ def _has_table(path: Path) -> bool:
         return False
 
 
-def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the paths that are relative to a folder made relative to here."""
-    found = dict(given)
+def with_paths(
+    options: Mapping[str, Any], folder: Path, base: Path | None = None
+) -> dict[str, Any]:
+    """Return options with paths that are relative to ``folder`` made relative to ``base``.
+
+    Without ``base``, relative to the current folder.
+    """
+    moved = dict(options)
     for key in _PATHS:
-        value = found.get(key)
-        named = key == "target" and _is_name(str(value))
-        if isinstance(value, str) and value and not named and not Path(value).is_absolute():
+        value = moved.get(key)
+        if not isinstance(value, str) or not value or Path(value).is_absolute():
+            continue
+        if key != "target" or is_file(value, folder):
             path = folder / value
-            found[key] = Path(os.path.relpath(path) if path.is_absolute() else path).as_posix()
-    return found
+            if base is not None or path.is_absolute():  # others may lead through links
+                path = Path(os.path.relpath(path, base))
+            moved[key] = path.as_posix()
+    return moved

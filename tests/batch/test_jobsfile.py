@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from batch.test_expand import MY_CHIP
+from batch.test_expansion import MY_CHIP
 
 import npuconv
 from npuconv.batch.entry import Batch

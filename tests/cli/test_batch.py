@@ -46,7 +46,7 @@ def test_batch(cli, jobs, folder):
     lines = sorted(re.sub(r"\d/", "", line) for line in done.err.splitlines())
     assert lines == ["npuconv: [2] good: converted", "npuconv: [2] refused: refused"]
     assert done.out.startswith(
-        "NOT ALL DONE  jobs.yaml for npu-int8: 2 jobs: 1 converted, 1 refused\n"
+        "NOT ALL DONE: jobs.yaml for npu-int8: 2 jobs: 1 converted, 1 refused\n"
     )
     assert "  refused: refused: 1 error" in done.out
     assert sorted(path.name for path in (folder / "build").iterdir()) == [

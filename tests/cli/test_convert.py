@@ -107,7 +107,7 @@ def test_every_report(cli, model, folder):
     assert ET.fromstring(text["r.xml"]).tag == "testsuites"
     assert text["r.html"].lower().startswith("<!doctype html>")
     assert text["r.md"].startswith("#")
-    assert text["r.txt"].startswith("CONVERTED  model.onnx on npu-int8")
+    assert text["r.txt"].startswith("CONVERTED: model.onnx on npu-int8")
 
 
 @pytest.mark.parametrize("command", ["convert", "check"])

@@ -18,7 +18,8 @@ def test_text(cli, model, folder):
     assert lines[0].startswith("model model.onnx (sha256 ")
     assert "opset 17, IR 8, no producer" in lines
     assert "inputs x: float32 Nx1x8x8" in lines
-    assert "operators BatchNormalization 1, Conv 3, Flatten 1, Gemm 1, MaxPool 1, Relu 3" in lines
+    operators = "operators BatchNormalization 1, Conv 3, Flatten 1, Gemm 1, MaxPool 1, Relu 3"
+    assert operators in " ".join(lines)
     assert "conv0 plain Nx1x8x8 3x3 SAME_UPPER 2,304" in lines
     assert "conv4 depthwise Nx4x4x4 3x3 1,1,1,1 576" in lines
     assert "convolutions: 3" in lines
@@ -128,14 +129,14 @@ def test_diff(cli, model):
 
 
 def test_diff_of_long_paths(cli, model, folder, monkeypatch):
-    """Long paths are broken behind slashes, not inside the name of the file."""
+    """Long paths lose their middle, not the name of the file."""
     monkeypatch.setenv("COLUMNS", "80")
     deep = folder / "a-directory-of-models" / "of-our-cameras"
     deep.mkdir(parents=True)
     name = "a-directory-of-models/of-our-cameras/detector.onnx"
     (folder / name).write_bytes((folder / model).read_bytes())
     words = cli("inspect", "--diff", name, name).out.split()
-    assert words.count("detector.onnx") + words.count("of-our-cameras/detector.onnx") == 2
+    assert sum(word.endswith("/detector.onnx") for word in words) == 2
 
 
 def test_diff_of_equal_models(cli, model):

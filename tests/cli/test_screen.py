@@ -247,19 +247,3 @@ def test_say_a_command(capsys, monkeypatch):
     assert shown.count(" \\\n") == shown.count("\n") - 1 > 0
     pasted = shown.partition("with:")[2].replace("\\\n", "")
     assert shlex.split(pasted) == shlex.split(command)
-
-
-@pytest.mark.parametrize(
-    ("path", "width", "lines"),
-    [
-        ("", 8, [""]),
-        ("a/b.onnx", 8, ["a/b.onnx"]),
-        ("models/b.onnx", 8, ["models/", "b.onnx"]),
-        ("a/b/models/b.onnx", 8, ["a/b/", "models/", "b.onnx"]),
-        ("long-name.onnx", 8, ["long-nam", "e.onnx"]),
-        ("/x/long-name.onnx", 8, ["/x/", "long-nam", "e.onnx"]),
-    ],
-)
-def test_fold_path(path, width, lines):
-    """Break after slashes; a part longer than the width, anywhere."""
-    assert screen.fold_path(path, width).split("\n") == lines

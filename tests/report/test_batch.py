@@ -71,11 +71,11 @@ def mixed():
 def test_text(good, mixed):
     """The text has a verdict, a line for each job, and the causes of failure."""
     text = render_batch(good, "text")
-    assert text.startswith("DONE  jobs.yaml for npu-int8: 1 jobs\n")
+    assert text.startswith("DONE: jobs.yaml for npu-int8: 1 jobs\n")
     assert re.search(r"\n  face +converted +0 +\d+ +\d+ +31\.2 dB", text)
     assert "Not converted" not in text
     text = render_batch(mixed, "text")
-    assert text.startswith("NOT ALL DONE  jobs.yaml for npu-int8: 4 jobs\n")
+    assert text.startswith("NOT ALL DONE: jobs.yaml for npu-int8: 4 jobs\n")
     assert "  crash: crashed: its process died of SIGABRT\n" in text
     assert text.index("my-chip/face: refused: 2 errors") < text.index("slow: timeout")
     assert max(map(len, text.splitlines())) <= 80

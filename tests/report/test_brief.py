@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
+from rich.cells import cell_len
 
 import npuconv
 from npuconv.findings import Severity, Status
 from npuconv.report import brief
-from npuconv.report.terminal import cells
 from npuconv.schemas.quality import Accuracy, OutputAccuracy
 from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit
 from support.builders import Net
@@ -26,7 +26,7 @@ def test_fits_a_screen(report: Report, clean: Report, width: int) -> None:
     """No line is too wide, and 40 lines of 80 columns are enough."""
     for one in (report, clean):
         lines = brief.render(one, "face", width=width).splitlines()
-        assert max(map(cells, lines)) <= width
+        assert max(map(cell_len, lines)) <= width
         assert len(lines) <= 40
 
 
@@ -42,7 +42,7 @@ def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary
     assert sum(line.endswith(" ...") for line in lines) >= 5
     assert lines[-3:-1] != []
     assert any(
-        line.startswith("... and ") and line.endswith(" more; -v shows them") for line in lines
+        line.startswith("  ... and ") and line.endswith(" more; -v shows them") for line in lines
     )
 
 
@@ -133,7 +133,7 @@ def test_accuracy_with_interval_and_worst_output(clean: Report) -> None:
     )  # fmt: skip
     shown = brief.render(clean.model_copy(update={"accuracy": measured}), "m", width=100)
     assert "SQNR 30.0 dB (26 to 32 dB expected on new samples); worst output boxes 22.1" in shown
-    assert f"\n{'':13}outputs saturate\n{'':13}few samples\n" in shown
+    assert f"\n{'':12}outputs saturate\n{'':12}few samples\n" in shown
 
 
 def test_limits_are_one_line(clean: Report) -> None:
@@ -171,4 +171,4 @@ def test_last_line(report: Report, clean: Report) -> None:
     assert brief.last_line([clean]).startswith("CONVERTED")
     line = brief.last_line([report], width=60)
     assert line.startswith("REFUSED: 3 errors")
-    assert cells(line.rstrip("\n")) <= 60
+    assert cell_len(line.rstrip("\n")) <= 60

@@ -16,11 +16,10 @@ from npuconv.report.words import (
     share,
     size,
     sqnr,
-    subgraph_row,
     traffic,
 )
 from npuconv.schemas.quality import Accuracy, Budget, OutputAccuracy, Repeated
-from npuconv.schemas.report import Device, MacShare, Report, Traffic
+from npuconv.schemas.report import Device, MacShare, Traffic
 
 
 def test_numbers() -> None:
@@ -69,17 +68,6 @@ def test_shares(before: tuple[int, int], after: tuple[int, int], said: str) -> N
     assert traffic(device) == (
         "0 subgraphs on the device; bytes per inference unknown (dynamic shape)"
     )
-
-
-def test_one_subgraph(report: Report) -> None:
-    """The row of a subgraph has its bytes; unknown bytes of one tensor make them unknown."""
-    assert report.device is not None
-    first, second = report.device.subgraphs[:2]
-    assert subgraph_row(first)[:3] == ("1", "1", "1.0 k")
-    assert subgraph_row(first)[5:] == ("226.0 KiB", "512 B")
-    unknown = first.inputs[0].model_copy(update={"bytes": None})
-    assert subgraph_row(first.model_copy(update={"inputs": (unknown,)}))[5] == "unknown"
-    assert subgraph_row(second.model_copy(update={"macs": None}))[2] == "unknown"
 
 
 def test_an_output_without_a_cosine_is_not_exact() -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from npuconv import yamlio
 from npuconv.errors import ConfigError
-from npuconv.yamlio.check import dotted, nearest
+from npuconv.yamlio.messages import dotted, nearest
 
 
 def read(text):

@@ -13,7 +13,7 @@ import os
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -25,15 +25,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from npuconv import yamlio
 from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
-from npuconv.config_files import open_config, relative_to
+from npuconv.config_files import is_file, read_config, with_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
-from npuconv.target import Target, builtin_names
+from npuconv.legalize.rule_codes import check_codes, unknown_codes
+from npuconv.target import Target
 from npuconv.yamlio import KeyPath
 
 MULTIPLIED = ("target", "format")  # lists of these give a job of each pair
-_PATHS = ("target", "calibration", "baseline", "cache")
-_NAME_RULES = {"select", "ignore", "severity", "rules"}
 _MAX_NAME_BYTES = 255  # of one part of a path, on most file systems
 _MODELS = (".onnx", ".tflite")  # suffixes of an output that is a file, not a folder
 _UNSAFE = re.compile(r"[^\w.+-]+")
@@ -152,15 +151,16 @@ def expand(
     document = yamlio.load(path, error=ConfigError)
     content = yamlio.validate(document, JobsFile, error=ConfigError)
     root, output = Path(path).resolve().parent, normpath(content.output)
-    defaults = content.defaults.model_dump(exclude_unset=True)
     flags, below = read_outside_options(root, options, config)
-    expansion = _Expansion(document, root, output, merge(below, defaults), flags)
-    errors = list(_unknown_codes(document, ("defaults",), document.data.get("defaults", {})))
+    defaults = merge(below, content.defaults.model_dump(exclude_unset=True))
+    expansion = _Expansion(document, root, output, defaults, flags)
+    errors = expansion.errors
+    errors += unknown_codes(document, ("defaults",), document.data.get("defaults", {}))
     for number, entry in enumerate(content.jobs):
-        errors += _unknown_codes(document, ("jobs", number), document.data["jobs"][number])
+        errors += unknown_codes(document, ("jobs", number), document.data["jobs"][number])
         expansion.add(("jobs", number), entry.model_dump(exclude_unset=True))
     jobs = expansion.claim_outputs()
-    raise_together(errors + expansion.errors, ConfigError)
+    raise_together(errors, ConfigError)
     return Expanded(Path(path), root, output, jobs)
 
 
@@ -170,7 +170,7 @@ def read_outside_options(
     """Read and check the options that do not stand in the jobs file.
 
     Returns:
-        Those that win over the file, and those of the configuration, as keys of the file.
+        Options that win over the file, and options of the configuration, as keys of the file.
 
     Raises:
         UsageError: an option is unknown, or has a value or names a file that cannot be used.
@@ -180,41 +180,31 @@ def read_outside_options(
     texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
     checked = make_options(texts)
     flags = checked.model_dump(exclude_unset=True)
-    if _NAME_RULES & flags.keys():
-        from npuconv.legalize.rule_codes import check_codes  # takes onnx, which few runs need
-
-        check_codes(checked)
+    check_codes(checked)
     for key, value in flags.items():
         _check_file(key, value)
-    below = {} if config is None else _read_config(config)
-    return _relative_to_root(root, flags), _relative_to_root(root, below)
+    config_keys: dict[str, Any] = {}
+    if config is not None:
+        values = read_config(config, unknown_codes, _unusable_files)
+        config_keys = Options.model_validate(values).model_dump(exclude_unset=True)
+    above, below = (
+        {
+            key: (value,) if key in MULTIPLIED else value
+            for key, value in with_paths(keys, Path(), root).items()
+        }
+        for keys in (flags, config_keys)
+    )
+    return above, below
 
 
-def _read_config(path: str | Path) -> dict[str, Any]:
-    document = open_config(path)
-    options = Options.model_validate(document.data).model_dump(exclude_unset=True)
-    options = relative_to(Path(path).parent, options)
-    errors = list(_unknown_codes(document, (), document.data))
-    for key, value in options.items():
+def _unusable_files(document: yamlio.Document) -> Iterator[ConfigError]:
+    folder = Path(document.name).parent
+    for key, value in with_paths(document.data, folder).items():
         try:
-            _check_file(key, value)
+            if key != "target" or is_file(document.data[key], folder):
+                _check_file(key, value)
         except NpuconvError as error:
-            line, column = document.mark((key,), key=False)
-            errors.append(ConfigError(
-                error.message, file=document.name, line=line, column=column, hint=error.hint
-            ))  # fmt: skip
-    raise_together(errors, ConfigError)
-    return options
-
-
-def _unknown_codes(
-    document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]
-) -> Iterator[ConfigError]:
-    """Yield an error for each code or name that no rule has: it would have no effect."""
-    if _NAME_RULES & options.keys():
-        from npuconv.legalize import rule_codes  # takes onnx, which few files need
-
-        yield from rule_codes.unknown_codes(document, at, options)
+            yield document.error(ConfigError, (key,), error.message, error.hint)
 
 
 def _check_file(key: str, value: Any) -> None:
@@ -227,22 +217,11 @@ def _check_file(key: str, value: Any) -> None:
         raise UsageError(f"calibration {value}: no such file or folder")
 
 
-def _relative_to_root(root: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with paths relative to the jobs file, and lists where it has lists."""
-    keys = dict(options)
-    for key in _PATHS:
-        value = keys.get(key) or ""
-        is_path = value and (key != "target" or value not in builtin_names())
-        if is_path and not Path(value).is_absolute():
-            keys[key] = Path(os.path.relpath(value, root)).as_posix()
-    return {key: (value,) if key in MULTIPLIED else value for key, value in keys.items()}
-
-
 def match(pattern: str, root: Path) -> list[Match]:
     """Return the files that match a pattern, sorted by name.
 
-    A wildcard does not match what npuconv has written itself, so that a batch can be run again
-    where its results lie beside its models.
+    A wildcard does not match results of npuconv, so that a batch can be run again where its
+    results lie beside its models.
 
     Args:
         pattern: a file, a folder (all models in it, however deep), or a pattern with
@@ -273,64 +252,56 @@ def _is_folder(path: Path) -> bool:
 
 def locate(target: str, root: Path) -> str:
     """Return a target for any current folder: built-in ones by name, files with their folder."""
-    if target in builtin_names():
-        return target
-    is_file = target.endswith((".yaml", ".yml")) or (root / target).is_file()
-    return str(root / target) if is_file else target
+    return str(root / target) if is_file(target, root) else target
 
 
+@dataclass
 class _Expansion:
-    """Jobs of the entries of a jobs file, with the file that each of them writes."""
+    """Jobs of the entries of a jobs file."""
 
-    def __init__(
-        self,
-        document: yamlio.Document,
-        root: Path,
-        output: str,
-        defaults: dict[str, Any],
-        flags: dict[str, Any],
-    ) -> None:
-        self._document, self._root, self._output = document, root, output
-        self._defaults, self._flags = defaults, flags
-        self._targets: dict[str, Target | None] = {}
-        self._jobs: list[tuple[Job, KeyPath]] = []  # with the places of their entries
-        self._named_outputs: set[str] = set()  # files that the jobs file names
-        self.errors: list[ConfigError] = []  # all of them, for one message
+    document: yamlio.Document
+    root: Path
+    output: str
+    defaults: dict[str, Any]
+    flags: dict[str, Any]
+    targets: dict[str, Target | None] = field(default_factory=dict)  # None: cannot be read
+    jobs: list[tuple[Job, KeyPath]] = field(default_factory=list)  # with the places of entries
+    named_outputs: set[str] = field(default_factory=set)  # outputs that the jobs file names
+    errors: list[ConfigError] = field(default_factory=list)  # all of them, for one message
+
+    def _error(self, at: KeyPath, message: str, hint: str = "") -> None:
+        self.errors.append(self.document.error(ConfigError, at, message, hint))
 
     def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
         """Add all jobs of one entry."""
-        try:
-            matches = self._matches((*at, "model"), entry.pop("model"))
-            excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
-            models = [match for path, match in matches.items() if path not in excluded]
-            if matches and not models:
-                raise self._error((*at, "exclude"), "excludes every model of this entry")
-            self._add(at, models, entry)
-        except ConfigError as error:
-            self.errors.append(error)
-
-    def _add(self, at: KeyPath, models: list[Match], entry: dict[str, Any]) -> None:
+        matches = self._matches((*at, "model"), entry.pop("model"))
+        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+        models = [match for path, match in matches.items() if path not in excluded]
+        if matches and not models:
+            self._error((*at, "exclude"), "excludes every model of this entry")
         place = entry.pop("output", None)
-        keys = merge(self._defaults, entry)
+        keys = merge(self.defaults, entry)
         limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
         # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
         lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
-        if place is not None and place.endswith(_MODELS):
-            if lists or len(models) > 1:
-                raise self._error((*at, "output"), "one file for several jobs; give a folder")
-            self._named_outputs.add(normpath(place))
-        options = self._options(at, merge(keys, self._flags))
+        output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
+        if output and (lists or len(models) > 1):
+            self._error((*at, "output"), "one file for several jobs; give a folder")
+            return
+        self.named_outputs.add(output)
+        home = PurePosixPath(self.output if place is None else place)
+        options = self._options(at, merge(keys, self.flags))
         targets = [(chosen, self._target(at, chosen.target)) for chosen in options]
         for model, (chosen, target) in product(models, targets):
             if target is None:
                 continue
             chosen = chosen.for_target(target.container, target.opset)
             parts = {"target": target.name, "format": chosen.format}
-            suffix = suffix_of(chosen.format)
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
-            output = self._destination(model, place, folders, suffix)
-            job = Job(self._name(output), model.path, output, chosen, target.name, limits)
-            self._jobs.append((job, at))
+            name = PurePosixPath(model.path).stem + suffix_of(chosen.format)
+            path = output or normpath(str(home.joinpath(*folders, model.inner, name)))
+            job = Job(self._name(path), model.path, path, chosen, target.name, limits)
+            self.jobs.append((job, at))
 
     def claim_outputs(self) -> tuple[Job, ...]:
         """Return the jobs, each with an output of its own.
@@ -339,43 +310,43 @@ class _Expansion:
         would write, or that is a model, is an error.
         """
         models: dict[str, set[str]] = {}
-        for job, _ in self._jobs:
+        for job, _ in self.jobs:
             models.setdefault(job.output, set()).add(job.model)
-        sources = {normpath(job.model) for job, _ in self._jobs}
+        sources = {normpath(job.model) for job, _ in self.jobs}
         writers: dict[str, KeyPath] = {}
         jobs = []
-        for job, at in self._jobs:
-            if len(models[job.output]) > 1 and job.output not in self._named_outputs:
-                folder = Path(os.path.normpath(self._root / job.model)).parent.name
+        for job, at in self.jobs:
+            if len(models[job.output]) > 1 and job.output not in self.named_outputs:
+                folder = Path(os.path.normpath(self.root / job.model)).parent.name
                 output = PurePosixPath(job.output)
                 path = str(output.parent / _UNSAFE.sub("_", folder) / output.name)
                 job = replace(job, name=self._name(path), output=path)
             jobs.append(job)
             if job.output in sources:
-                self.errors.append(self._error(at, f"{job.output}: would overwrite a model"))
+                self._error(at, f"{job.output}: would overwrite a model")
             if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in job.files[-1].split("/")):
-                self.errors.append(self._error(at, "a name in the path of the output is too long"))
-            shared = [file for file in job.files if file in writers]
-            if shared:
-                line = self._document.mark(writers[shared[0]])[0]
+                self._error(at, "a name in the path of the output is too long")
+            if shared := [file for file in job.files if file in writers]:
+                line = self.document.mark(writers[shared[0]])[0]
                 text = f"{shared[0]}: two jobs would write it, the other is on line {line}"
-                self.errors.append(self._error(at, text, "give one of them another output"))
+                self._error(at, text, "give one of them another output")
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
 
     def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
         matches: dict[str, Match] = {}
         for number, pattern in enumerate(patterns):
-            models = match(pattern, self._root)
+            models = match(pattern, self.root)
             if not models:
-                is_folder = _is_folder(self._root / pattern)
+                is_folder = _is_folder(self.root / pattern)
                 text = ": no .onnx file in it" if is_folder else " matches no file"
                 # Of a list the item; of a single pattern, which has no items, itself.
-                self.errors.append(self._error((*at, number), f"{pattern!r}{text}"))
+                self._error((*at, number), f"{pattern!r}{text}")
             matches |= {model.path: model for model in models}
         return matches
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
+        """Yield the options of each pair of target and format."""
         lists = [keys.get(key, (getattr(Options(), key),)) for key in MULTIPLIED]
         for values in product(*lists):
             chosen = dict(zip(MULTIPLIED, values, strict=True))
@@ -384,32 +355,20 @@ class _Expansion:
             try:
                 yield make_options({**keys, **chosen})
             except NpuconvError as error:
-                self.errors.append(self._error(at, error.message))
+                self._error(at, error.message)
 
     def _target(self, at: KeyPath, name: str) -> Target | None:
-        """Return the target of that name; None, and a noted error, if it cannot be read."""
-        if name not in self._targets:
-            self._targets[name] = None
+        """Return the target of that name; None, and an error, if it cannot be read."""
+        if name not in self.targets:
+            self.targets[name] = None
             try:
-                self._targets[name] = Target.load(locate(name, self._root))
+                self.targets[name] = Target.load(locate(name, self.root))
             except TargetError as error:
                 place: KeyPath = (*at, "target")
-                if self._document.known(place) != place:
-                    place = ("defaults", "target")
-                self.errors.append(self._error(place, error.message, error.hint))
-        return self._targets[name]
-
-    def _destination(self, model: Match, place: str | None, folders: list[str], suffix: str) -> str:
-        if place is not None and place.endswith(_MODELS):
-            return normpath(place)
-        home = PurePosixPath(self._output if place is None else place)
-        stem = PurePosixPath(model.path).stem
-        return normpath(str(home.joinpath(*folders, model.inner, stem + suffix)))
+                is_own = self.document.known(place) == place
+                self._error(place if is_own else ("defaults", "target"), error.message, error.hint)
+        return self.targets[name]
 
     def _name(self, output: str) -> str:
-        inside = output.removeprefix(f"{self._output}/") if self._output != "." else output
+        inside = output.removeprefix(f"{self.output}/") if self.output != "." else output
         return inside.removesuffix(SUFFIX).removesuffix(TFLITE_SUFFIX)
-
-    def _error(self, at: KeyPath, message: str, hint: str = "") -> ConfigError:
-        line, column = self._document.mark(at, key=False)
-        return ConfigError(message, file=self._document.name, line=line, column=column, hint=hint)

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from npuconv.check_model import check_with
 from npuconv.cli import screen
@@ -22,17 +19,13 @@ from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity
-from npuconv.report.escape import visible
 from npuconv.report.groups import standing
-from npuconv.report.terminal import hang
+from npuconv.report.sections import Item, Section, Table
 from npuconv.report.words import device_share, total, total_macs
 from npuconv.target import Target, builtin_names
 from npuconv.timings import Progress, silent
 
 SCHEMA_VERSION = 1
-_GAP = 2  # columns between the columns of the table
-_CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
-_MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets there are
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 
 
@@ -203,42 +196,35 @@ def coverage(
     if form == "json":
         click.echo(result.as_json(), nl=False)
     elif result.cells:
-        _print(result, screen.console(no_color), verbose=verbose)
+        screen.show(_sections(result, verbose=verbose), no_color=no_color)
     return 2 if result.unreadable else 0
 
 
-def _print(result: Coverage, console: Console, *, verbose: bool) -> None:
-    heads = [visible(Path(name).name) for name in result.targets]
-    others = sum(max(len(head), _CELL_WIDTH) + _GAP for head in heads)
-    name_width = max(console.width - others, _MIN_NAME_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    table.add_column("model", overflow="fold")
-    for head in heads:
-        table.add_column(Text(head), overflow="fold")
+def _sections(result: Coverage, *, verbose: bool) -> list[Section]:
+    """Return the table of models and targets, its legend, and the obstacles when verbose."""
+    rows: list[tuple[str, ...]] = []
     for model, name in zip(result.models, short_names(result.models), strict=True):
         cells = [cell for cell in result.cells if cell.model == model]
-        verdicts = [Text(_verdict(cell), _STYLES[cell.verdict]) for cell in cells]
-        table.add_row(Text(screen.fold_path(visible(name), name_width)), *verdicts)
-        for label, texts in _figures(cells):
-            table.add_row(f"  {label}", *texts)
-    screen.print_table(console, table)
+        rows.append((name, *map(_verdict, cells)))
+        rows += [(f"  {label}", *texts) for label, texts in _figures(cells)]
     legend = "crossings: tensors that go between device and host in one inference."
     if any(cell.verdict == "open" for cell in result.cells):
         legend += " open: the answer depends on so many undocumented limits."
     if any(cell.fitted for cell in result.cells):
         legend += " fitted: convolutions that are rewritten to keep a limit."
-    lines = ["", *hang(legend, console.width)]
+    head = ("model", *(Path(name).name for name in result.targets))
+    sections = [Section("", [Table(head, rows, styles=_STYLES)]), Section("", [legend])]
     if result.refusals and not verbose:
-        lines += ["", "-v says what stops the models that are refused."]
+        sections.append(Section("", ["-v says what stops the models that are refused."]))
     for cell in result.refusals if verbose else ():
-        lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
+        items = []
         for obstacle in cell.obstacles:
-            lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")
             operator = f" ({obstacle.op_type})" if obstacle.op_type else ""
             node = f"{obstacle.node}{operator}: " if obstacle.node else ""  # else the whole model
-            for text in (node + obstacle.message, obstacle.source):
-                lines += hang(visible(text), console.width, first="      ", rest="        ")
-    click.echo("\n".join(lines))
+            rule = f"{obstacle.code} {obstacle.name} x {obstacle.count}"
+            items.append(Item([rule], [node + obstacle.message, obstacle.source]))
+        sections.append(Section(f"{cell.model} on {cell.target}", items))
+    return sections
 
 
 def _verdict(cell: Cell) -> str:

@@ -6,7 +6,6 @@ from html import escape
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from npuconv import files
 from npuconv.cli import screen
@@ -15,7 +14,7 @@ from npuconv.cli.exploration import explore as explore_limits
 from npuconv.cli.models import expand
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
-from npuconv.report.terminal import hang
+from npuconv.report.sections import Section, Table
 from npuconv.report.words import count, quantity, size
 from npuconv.target import value_text
 
@@ -70,7 +69,7 @@ def explore(
     if output_format == "json":
         click.echo(result.as_json(), nl=False)
     elif result.models:
-        _print(result, screen.console(no_color), verbose=verbose)
+        screen.show(_sections(result, verbose=verbose), no_color=no_color)
     return 2 if result.left_out else 0
 
 
@@ -81,15 +80,15 @@ _SUMMARY_LEGEND = (
 )
 
 
-def _print(result: Exploration, console: Console, *, verbose: bool) -> None:
-    click.echo(_totals(result))
+def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
+    """Return a row for each limit; a table for each when verbose."""
     if not verbose:
-        click.echo("")
-        limits = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
-        screen.print_rows(console, limits, map(_summary, result.curves), numbers=True)
-        click.echo("\n".join(["", *hang(_SUMMARY_LEGEND, console.width)]))
+        head: tuple[str, ...] = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
+        table = Table(head, list(map(_summary, result.curves)), range(1, len(head)))
+        return [Section(_totals(result), [table]), Section("", [_SUMMARY_LEGEND])]
+    sections = [Section(_totals(result))]
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
-    for curve in result.curves if verbose else ():
+    for curve in result.curves:
         rows = [
             (
                 value_text(point.value), _percent(point.cost), _percent(point.share),
@@ -99,7 +98,8 @@ def _print(result: Exploration, console: Console, *, verbose: bool) -> None:
             for point in curve.points
         ]  # fmt: skip
         title = f"{curve.limit}: the models need {curve.needs}"
-        screen.print_rows(console, head, rows, title)
+        sections.append(Section(title, [Table(head, rows, range(len(head) - 1))]))
+    return sections
 
 
 def _totals(result: Exploration) -> str:

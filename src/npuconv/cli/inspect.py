@@ -12,28 +12,18 @@ from npuconv.cli.guard import guarded, limited
 from npuconv.cli.help import GroupedCommand, printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
-from npuconv.report.escape import visible
-from npuconv.report.terminal import View, cells, hang
+from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import size
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from npuconv.cli.inspection import Comparison, Inspection, Match
 
-    from npuconv.cli.inspection import Comparison, Convolution, Inspection, Match
-
-_LABEL_WIDTH = 12  # columns of the labels of the text
-_DIFF_LABELS_WIDTH = 14  # columns of the labels beside two models, with the gaps
-_MIN_PATH_WIDTH = 20  # columns of a path, however narrow the terminal
+_MAX_SHAPE = 24  # characters of a shape that is written without blanks
 _MAX_SYMBOL = 3  # characters of a symbolic dimension in a table
-_COLUMNS = (
-    ("name", "name"),
-    ("mode", "mode"),
-    ("input", "input"),
-    ("kernel", "kernel"),
-    ("s", "strides"),
-    ("d", "dilations"),
-    ("pads", "pads"),
-)
+_COLUMNS = {
+    "name": "name", "mode": "mode", "input": "input", "kernel": "kernel", "s": "strides",
+    "d": "dilations", "pads": "pads",
+}  # fmt: skip
 _STEPS = ("name", "operator", "output", "parameters", "MACs")
 
 
@@ -71,7 +61,7 @@ def inspect(
         if form == "json":
             click.echo(compared.as_json(), nl=False)
         else:
-            show_diff(compared, screen.console(no_color))
+            screen.show(_diff_sections(compared), no_color=no_color)
         return 0
     from npuconv.cli.inspection import inspect as inspect_model
 
@@ -79,55 +69,47 @@ def inspect(
     if form == "json":
         click.echo(found.as_json(), nl=False)
     else:
-        color = screen.wants_color(no_color)
-        text = as_text(found, color=color, verbose=verbose, width=screen.width())
-        click.echo(text, nl=False)
+        screen.show(_sections(found, verbose=verbose), no_color=no_color)
     return 0
 
 
-def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
-    """Return the text of an inspection: totals, convolutions, and every node when verbose."""
-    view = View(color, width)
+def _sections(found: Inspection, *, verbose: bool) -> list[Section]:
+    """Return totals, convolutions, and every node when verbose."""
     operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
-    lines = [("model", f"{found.path} (sha256 {found.sha256[:12]})")]
-    lines.append(
-        ("opset", f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}")
-    )
-    lines += _label_first("inputs", found.inputs) + _label_first("outputs", found.outputs)
-    lines += [
-        ("nodes", f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"),
-        ("parameters", f"{found.parameters:,}"),
-        ("MACs", "unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"),
-        ("activations", _peak(found)),
-        ("operators", operators),
-    ]
-    lines += [("calibration", found.calibration)] if found.calibration else []
-    blocks = [[line for label, text in lines for line in _line(label, text, view)]]
+    notes = {
+        "model": [f"{found.path} (sha256 {found.sha256[:12]})"],
+        "opset": [f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}"],
+        "inputs": [_space_dimensions(text) for text in found.inputs],
+        "outputs": [_space_dimensions(text) for text in found.outputs],
+        "nodes": [f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"],
+        "parameters": [f"{found.parameters:,}"],
+        "MACs": ["unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"],
+        "activations": [_peak(found)],
+        "operators": [operators],
+        "calibration": [found.calibration] if found.calibration else [],
+    }
+    sections = [Section("", [Note(label, texts) for label, texts in notes.items() if texts])]
     if found.convolutions:
-        blocks += [_attributes(found, view), _convolutions(found, view)]
+        attributes = [
+            Note(name, [", ".join(f"{value} ({count})" for value, count in counts.items())])
+            for name, counts in found.attributes.items()
+        ]
+        title = f"convolutions: {len(found.convolutions)}"
+        sections += [Section(title, attributes), Section("", [_convolutions(found)])]
     if verbose:
-        blocks.append(_steps(found, view))
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def _label_first(label: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(label if not at else "", _space_dimensions(text)) for at, text in enumerate(texts)]
+        rows = [
+            (step.name, step.op, _short(step.output), f"{step.parameters:,}", _number(step.macs))
+            for step in found.steps
+        ]
+        sections.append(Section("nodes", [Table(_STEPS, rows, (3, 4))]))
+    return sections
 
 
 def _space_dimensions(text: str) -> str:
     """Return a tensor with blanks between its dimensions if these are long, or have long names."""
     head, _, shape = text.rpartition(" ")
-    fits = cells(shape) <= 2 * _LABEL_WIDTH and _short(shape) == shape
+    fits = len(shape) <= _MAX_SHAPE and _short(shape) == shape
     return text if fits else f"{head} {' x '.join(shape.split('x'))}"
-
-
-def _line(label: str, text: str, view: View) -> list[str]:
-    first = label.ljust(_LABEL_WIDTH)
-    lines = hang(view.safe(text), view.width, first=first, rest=" " * _LABEL_WIDTH)
-    return [
-        view.paint(first, "bold") + line[len(first) :] if line.startswith(first) and label else line
-        for line in lines
-    ]
 
 
 def _peak(found: Inspection) -> str:
@@ -139,33 +121,19 @@ def _peak(found: Inspection) -> str:
     return f"{text}, while {found.peak_node} runs"
 
 
-def _attributes(found: Inspection, view: View) -> list[str]:
-    lines = view.title(f"convolutions: {len(found.convolutions)}")
-    for name, counts in found.attributes.items():
-        text = ", ".join(f"{value} ({count})" for value, count in counts.items())
-        lines += hang(view.safe(text), view.width, first=f"  {name:<10}", rest=" " * _LABEL_WIDTH)
-    return lines
-
-
-def _convolutions(found: Inspection, view: View) -> list[str]:
+def _convolutions(found: Inspection) -> Table:
     """Return a row for each, without the attributes that are the same for all."""
     same = {name for name, counts in found.attributes.items() if len(counts) == 1}
-    columns = [column for column in _COLUMNS if column[1] not in same]
-    rows = [[*(_cell(c, name) for _, name in columns), _number(c.macs)] for c in found.convolutions]
-    heads = [*(head for head, _ in columns), "MACs"]
-    return view.table(heads, rows, right=(len(columns),), whole=range(1, len(heads)))
-
-
-def _cell(one: Convolution, name: str) -> str:
-    text = str(getattr(one, name))
-    return _short(text) if name == "input" else text
-
-
-def _steps(found: Inspection, view: View) -> list[str]:
-    rows = [
-        (s.name, s.op, _short(s.output), f"{s.parameters:,}", _number(s.macs)) for s in found.steps
-    ]
-    return view.title("nodes") + view.table(_STEPS, rows, right=(3, 4), whole=(3, 4))
+    columns = {head: name for head, name in _COLUMNS.items() if name not in same}
+    rows = []
+    for convolution in found.convolutions:
+        cells = [str(getattr(convolution, name)) for name in columns.values()]
+        cells = [
+            _short(cell) if name == "input" else cell
+            for name, cell in zip(columns.values(), cells, strict=True)
+        ]
+        rows.append([*cells, _number(convolution.macs)])
+    return Table([*columns, "MACs"], rows, (len(columns),))
 
 
 def _number(macs: int | None) -> str:
@@ -178,54 +146,52 @@ def _short(shape: str) -> str:
     return "x".join(d if d.isdigit() or len(d) <= _MAX_SYMBOL else "?" for d in dims)
 
 
-def show_diff(found: Comparison, console: Console) -> None:
-    """Print both models side by side: totals, operators, convolutions."""
-    from rich.text import Text
-
-    both = (found.before, found.after)
-    width = max((console.width - _DIFF_LABELS_WIDTH) // 2, _MIN_PATH_WIDTH)
-    paths = [Text(screen.fold_path(visible(side.path), width)) for side in both]
-    totals = zip(*map(_diff_totals, both), strict=True)
-    rows = [("model", *paths), *((what, old, new) for (what, old), (_, new) in totals)]
-    screen.print_rows(console, ("", "before", "after"), rows)
+def _diff_sections(found: Comparison) -> list[Section]:
+    """Return both models side by side: totals, operators, convolutions."""
+    totals = zip(*map(_diff_totals, (found.before, found.after)), strict=True)
+    rows = [(label, before, after) for (label, before), (_, after) in totals]
     operators = [
         (op, str(n.before), str(n.after), f"{n.after - n.before:+d}" if n.after != n.before else "")
         for op, n in found.operators.items()
     ]
-    head = ("operator", "before", "after", "change")
-    screen.print_rows(console, head, operators, "operators")
+    sections = [
+        Section("", [Table(("", "before", "after"), rows)]),
+        Section("operators", [Table(("operator", "before", "after", "change"), operators)]),
+    ]
     different = [convolution for convolution in found.convolutions if convolution.differs]
     if different:
         title = f"convolutions: {len(different)} of {len(found.convolutions)} differ"
-        head = ("name", "what", "before", "after")
-        screen.print_rows(console, head, _diff_convolutions(different), title)
+        table = Table(("name", "what", "before", "after"), _diff_convolutions(different))
+        sections.append(Section(title, [table]))
     elif found.convolutions:
-        console.print(f"\nconvolutions: all {len(found.convolutions)} are alike")
+        sections.append(Section(f"convolutions: all {len(found.convolutions)} are alike"))
+    return sections
 
 
-def _diff_totals(one: Inspection) -> list[tuple[str, str]]:
+def _diff_totals(side: Inspection) -> list[tuple[str, str]]:
     return [
-        ("sha256", one.sha256[:12]),
-        ("opset", str(one.opset)),
-        ("producer", one.producer or "-"),
-        ("inputs", "; ".join(one.inputs)),
-        ("outputs", "; ".join(one.outputs)),
-        ("nodes", str(one.nodes)),
-        ("parameters", f"{one.parameters:,}"),
-        ("MACs", "unknown" if one.macs is None else f"{one.macs:,}"),
+        ("model", side.path),
+        ("sha256", side.sha256[:12]),
+        ("opset", str(side.opset)),
+        ("producer", side.producer or "-"),
+        ("inputs", "; ".join(side.inputs)),
+        ("outputs", "; ".join(side.outputs)),
+        ("nodes", str(side.nodes)),
+        ("parameters", f"{side.parameters:,}"),
+        ("MACs", "unknown" if side.macs is None else f"{side.macs:,}"),
     ]
 
 
 def _diff_convolutions(different: Iterable[Match]) -> list[tuple[str, ...]]:
-    """Return a row for each difference; convolutions with the same differences share one."""
+    """Return a row for each difference; convolutions with the same differences share rows."""
     alike: dict[tuple[object, ...], list[Match]] = {}
-    for one in different:
-        alike.setdefault(tuple(one.differs.items()), []).append(one)
+    for match in different:
+        alike.setdefault(tuple(match.differs.items()), []).append(match)
     rows: list[tuple[str, ...]] = []
-    for members in alike.values():
-        others = len(members) - 1
-        names = [members[0].name + (f" and {others} more" if others else "")]
-        for what, (before, after) in members[0].differs.items():
-            rows.append((*names, what, before or "-", after or "-"))
-            names = [""]
+    for matches in alike.values():
+        others = len(matches) - 1
+        name = matches[0].name + (f" and {others} more" if others else "")
+        for attribute, (before, after) in matches[0].differs.items():
+            rows.append((name, attribute, before or "-", after or "-"))
+            name = ""
     return rows

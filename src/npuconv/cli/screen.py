@@ -12,17 +12,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from npuconv.report.escape import plain, shortened, visible
+import click
+
+from npuconv.report.escape import plain, shortened
 from npuconv.timings import Progress, silent
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import ProgressColumn, Task
-    from rich.table import Table
     from rich.text import Text
+
+    from npuconv.report.sections import Section
 
 _DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
 _MIN_WRAPPED = 40  # columns; fewer would put every word on a line of its own
@@ -113,59 +115,11 @@ def fail(text: str) -> None:
     say(f"error: {text}")
 
 
-def console(no_color: bool) -> Console:
-    """Return a console for stdout."""
-    from rich.console import Console
+def show(sections: Iterable[Section], *, no_color: bool) -> None:
+    """Print sections on stdout, as wide as the terminal."""
+    from npuconv.report import terminal
 
-    color: Literal["auto"] | None = "auto" if wants_color(no_color) else None
-    return Console(color_system=color, highlight=False, markup=False)
-
-
-def print_rows(
-    console: Console,
-    head: Iterable[str],
-    rows: Iterable[Iterable[str | Text]],
-    title: str = "",
-    *,
-    numbers: bool = False,
-) -> None:
-    """Print a table with each ``str`` escaped.
-
-    A ``Text`` is shown as it is. With ``numbers``, columns after the first are aligned to the right
-    and not wrapped.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for at, column in enumerate(head):
-        number = numbers and at > 0
-        justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(column, overflow="fold", no_wrap=number, justify=justify)
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in row))
-    print_table(console, table, title)
-
-
-def print_table(console: Console, table: Table, title: str = "") -> None:
-    """Print a table without blanks at the ends of lines, under a title of any width."""
-    if title:
-        console.print(f"\n{title}")
-    with console.capture() as caught:
-        console.print(table)
-    for line in caught.get().splitlines():
-        console.out(line.rstrip(), highlight=False)
-
-
-def fold_path(path: str, width: int) -> str:
-    """Return the path in lines of at most ``width`` characters, broken after slashes."""
-    lines = [""]
-    for part in path.replace("/", "/\0").split("\0"):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part
-    pieces = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
-    return "\n".join(pieces)
+    click.echo(terminal.render(sections, color=wants_color(no_color), width=width()), nl=False)
 
 
 def time_left() -> ProgressColumn:

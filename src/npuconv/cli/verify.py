@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,14 +14,10 @@ from npuconv.cli.guard import guarded, limited
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
-from npuconv.report.escape import visible
 from npuconv.report.json import dumps
-from npuconv.report.terminal import hang
+from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count, equal, part_of, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
@@ -94,7 +90,7 @@ def verify(
     if not quiet and output_format == "json":
         click.echo(_as_json(found), nl=False)
     elif not quiet:
-        _print(found, screen.console(no_color), verbose)
+        screen.show(_sections(found, verbose=verbose), no_color=no_color)
     return 0 if found.passed else 1
 
 
@@ -103,13 +99,9 @@ def _as_json(found: VerifyReport) -> str:
 
 
 def _as_text(found: VerifyReport) -> str:
-    from io import StringIO
+    from npuconv.report import terminal
 
-    from rich.console import Console
-
-    text = StringIO()
-    _print(found, Console(file=text, width=100, highlight=False, markup=False), verbose=True)
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    return terminal.render(_sections(found, verbose=True), width=100)
 
 
 def _as_html(found: VerifyReport) -> str:
@@ -127,52 +119,51 @@ def _as_csv(found: VerifyReport) -> str:
 _WRITERS = {".json": _as_json, ".html": _as_html, ".csv": _as_csv, ".txt": _as_text}
 
 
-def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
-    warnings = (
-        hang(visible(w), console.width, first="warning: ", rest="  ") for w in found.warnings
-    )
+def _sections(found: VerifyReport, *, verbose: bool) -> list[Section]:
+    """Return the models and the whole, then outputs and layers, the worst first."""
     sqnr, cosine, largest = _numbers(found.total)
-    lines = [
-        f"float  {found.float_model.path}  (sha256 {found.float_model.sha256[:12]})",
-        f"int8   {found.int8_model.path}  (sha256 {found.int8_model.sha256[:12]})",
-        *hang(
-            f"{count(found.samples, 'sample')}: {found.source}",
-            console.width,
-            first="on     ",
-            rest="       ",
-        ),
-        f"SQNR {sqnr}, cosine {cosine}, largest error {largest}",
-    ]
-    right = found.labelled
-    if right is not None:
-        lines.append(
-            f"right on {right.samples} labelled samples: float {percent(right.float_top1)}, "
-            f"int8 {percent(right.int8_top1)} (output {right.output})"
-        )
-    for line in (*map(visible, lines), *(one for w in warnings for one in w)):
-        console.print(line)
-    outputs = sorted(found.outputs, key=lambda one: one.rank)
+    notes = {
+        "float": [f"{found.float_model.path} (sha256 {found.float_model.sha256[:12]})"],
+        "int8": [f"{found.int8_model.path} (sha256 {found.int8_model.sha256[:12]})"],
+        "on": [f"{count(found.samples, 'sample')}: {found.source}"],
+        "SQNR": [f"{sqnr}, cosine {cosine}, largest error {largest}"],
+        "right": [
+            f"on {labelled.samples} labelled samples: float {percent(labelled.float_top1)}, "
+            f"int8 {percent(labelled.int8_top1)} (output {labelled.output})"
+            for labelled in filter(None, [found.labelled])
+        ],
+        "warning:": found.warnings,
+    }
+    outputs = sorted(found.outputs, key=lambda output: output.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
-    rows = [row for shown_output in shown_outputs for row in _rows(shown_output)]
+    rows = [row for output in shown_outputs for row in _rows(output)]
     head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
     if all(output.top1_agreement is None for output in outputs):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    title = "outputs"
-    if len(shown_outputs) < len(outputs):
-        title += f", worst first ({len(shown_outputs)} of {len(outputs)})"
-    screen.print_rows(console, head, rows, title, numbers=True)
-    layers = sorted(found.layers, key=lambda one: one.rank)
+    few = f", worst first ({len(shown_outputs)} of {len(outputs)})"
+    title = "outputs" if len(shown_outputs) == len(outputs) else f"outputs{few}"
+    sections = [
+        Section("", [Note(label, texts) for label, texts in notes.items() if texts]),
+        Section(title, [Table(head, rows, range(1, len(head)))]),
+    ]
+    layers = sorted(found.layers, key=lambda layer: layer.rank)
     shown = layers if verbose else layers[:_MAX_ROWS]
     if layers:
         of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
         title = f"layers, worst first, errors of earlier ones included ({of})"
-        cells = [(one.name, *_numbers(one)) for one in shown]
-        layers_head = ("layer", "SQNR", "cosine", "max error")
-        screen.print_rows(console, layers_head, cells, title, numbers=True)
+        rows = [(layer.name, *_numbers(layer)) for layer in shown]
+        table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
+        sections.append(Section(title, [table]))
     if found.unmatched:
-        console.print("\n".join(["", *hang(_unmatched(found, verbose), console.width)]))
+        names = f" ({', '.join(found.unmatched)})" if verbose else ""
+        text = (
+            f"not compared: {count(len(found.unmatched), 'layer')}{names}, whose tensors a rewrite "
+            "removed; the model that `npuconv convert --format float` writes has them"
+        )
+        sections.append(Section("", [text]))
     if not found.passed:
-        console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
+        sections.append(Section(f"missed: less than {found.min_sqnr_db:g} dB", style="red"))
+    return sections
 
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
@@ -182,14 +173,6 @@ def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     yield output.name, sqnr, *errors, part_of(output.top1_agreement, output.positions)
     for part in output.parts:
         yield f"  part {part.name}", *_numbers(part), "-"
-
-
-def _unmatched(found: VerifyReport, verbose: bool) -> str:
-    names = f" ({visible(', '.join(found.unmatched))})" if verbose else ""
-    return (
-        f"not compared: {count(len(found.unmatched), 'layer')}{names}, whose tensors a rewrite "
-        "removed; the model that `npuconv convert --format float` writes has them"
-    )
 
 
 def _numbers(one: Errors) -> tuple[str, str, str]:

@@ -10,22 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from npuconv.findings import Severity
-from npuconv.report import groups, words
+from npuconv.report import groups, terminal, words
+from npuconv.report.escape import plain
 from npuconv.report.groups import Group
-from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
+from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
 from npuconv.schemas.report import Report
 
 SCREEN_LINES = 40  # of a terminal, where its height is not known
-_NARROWEST = 60  # columns; the table of several models needs them
 _MAX_FINDINGS = 3
-_MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 4}  # of one text; the rest with -v
-_DOUBTS = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
-_SHORT = 60  # columns of a message that the verdict takes as it is
-_LABEL = 11  # columns of the labels of rows
-_VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
-_OVERVIEW_HEAD = ("model", "verdict", "error", "warn", "crossings", "device")
+_MAX_LINES, _MAX_FIX_LINES = 3, 4  # of one text; the rest with -v
+_SAMPLE_RULES = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
+_RAGGED = 4  # columns that the mean line leaves blank at its end
+_SHORT = 60  # characters of a message that the verdict takes as it is
+_STATUS_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,15 @@ class Issue:
     """A warning of the summary, or the findings of one rule."""
 
     label: str  # ``error`` or ``warning``
-    title: str  # its name in a few words
-    message: str  # what was found where; one sentence
+    title: str  # code and name of the rule; empty for a warning of the summary
+    message: str  # one sentence
     node: str = ""  # with which the message begins; may be empty
     more: int = 0  # number of further findings of the same rule
     fix: str = ""  # what to do; may be empty
 
 
 def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:
-    """Render one report for a terminal, in at most 36 lines of 80 columns.
+    """Render one report for a terminal, in at most 40 lines of 80 columns.
 
     Args:
         report: what to show.
@@ -52,20 +51,21 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
     Returns:
         Text that ends in one newline.
     """
-    view = View(color, max(width, _NARROWEST))
     stages = ", ".join(f"{timing.stage} {timing.seconds:.2f} s" for timing in report.timings or ())
-    text = ""
-    for shown in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
-        blocks = [
-            _verdict(report, view),
-            _rows(report, name, view),
-            *_issue_blocks(report, view, shown),
-            view.hang(f"timings: {stages}", "", "  ") if stages else [],
+    screen = ""
+    for number in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
+        document = [
+            Section(_clip(headline(report), width), style=style(report)),
+            Section(
+                "", [Note(label, [_clip(text, width, 13)]) for label, text in rows(report, name)]
+            ),
+            *_issue_sections(report, number, width),
+            Section("", [f"timings: {stages}"] if stages else []),
         ]
-        text = "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-        if text.count("\n") <= SCREEN_LINES:
+        screen = terminal.render(document, color=color, width=width)
+        if screen.count("\n") <= SCREEN_LINES:
             break
-    return text
+    return screen
 
 
 def render_many(
@@ -79,18 +79,21 @@ def render_many(
         color: with ANSI styles.
         width: columns of the terminal; at least 60 are used.
     """
-    view = View(color, max(width, _NARROWEST))
-    rows = [_overview_row(one, name) for one, name in zip(reports, names, strict=True)]
-    right = range(2, len(_OVERVIEW_HEAD))
-    blocks = [view.table(_OVERVIEW_HEAD, rows, right=right, whole=range(1, len(_OVERVIEW_HEAD)))]
+    table_rows = []
+    for report, name in zip(reports, names, strict=True):
+        tally = groups.tally(report)
+        numbers = (tally.error, tally.warning, report.summary.transitions)
+        label, share = words.verdict_label(report), words.device_share(report)
+        table_rows.append((name, label, *map(str, numbers), share))
+    head = ("model", "verdict", "error", "warn", "crossings", "device")
+    document = [Section("", [Table(head, table_rows, range(2, len(head)), styles=_STATUS_STYLES)])]
     for report, name in zip(reports, names, strict=True):
         if _fails(report):
-            blocks += [
-                _verdict(report, view, f"{view.safe(name)}: "),
-                *_issue_blocks(report, view),
-            ]
-    blocks.append([last_line(reports, color=color, width=width).rstrip("\n")])
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+            verdict = _clip(f"{name}: {headline(report)}", width)
+            document.append(Section(verdict, style=style(report)))
+            document += _issue_sections(report, _MAX_FINDINGS, width)
+    text = terminal.render(document, color=color, width=width)
+    return f"{text}\n{last_line(reports, color=color, width=width)}"
 
 
 def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80) -> str:
@@ -101,34 +104,38 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         color: with ANSI styles.
         width: columns of the terminal.
     """
-    view = View(color, max(width, _NARROWEST))
     if len(reports) == 1:
-        line = elide(headline(reports[0]), view.width)
-        return view.paint(line, "bold", style(reports[0])) + "\n"
-    failed = sum(map(_fails, reports))
-    warned = sum(not _fails(report) and report.is_doubtful for report in reports)
-    parts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
-    counted = ", ".join([count(len(reports), "model"), *filter(None, parts)])
-    worst = "red" if failed else "yellow" if warned else "green"
-    return view.paint(counted if failed or warned else f"{counted}, all OK", "bold", worst) + "\n"
+        line, worst = headline(reports[0]), style(reports[0])
+    else:
+        failed = sum(map(_fails, reports))
+        warned = sum(not _fails(report) and report.is_doubtful for report in reports)
+        counts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
+        total = count(len(reports), "model")
+        line = ", ".join([total, *filter(None, counts)]) if any(counts) else f"{total}, all OK"
+        worst = "red" if failed else "yellow" if warned else "green"
+    width = max(width, terminal.NARROWEST)
+    title = terminal.elide(plain(line), width)
+    return terminal.render([Section(title, style=worst)], color=color, width=width)
 
 
 def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
-    shown = [group for group in groups.standing(report) if group.label in ("error", "warning")]
-    errors = [group for group in shown if group.label == "error"]
-    doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
-    others = [group for group in shown if group not in errors and group not in doubts]
-    said = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
-    return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
+    errors, about_samples, others = list[Issue](), list[Issue](), list[Issue]()
+    for group in groups.standing(report):
+        if group.label == "error":
+            errors.append(_group_issue(group))
+        elif group.label == "warning":
+            (about_samples if group.code in _SAMPLE_RULES else others).append(_group_issue(group))
+    warnings = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
+    return (*errors, *about_samples, *warnings, *others)
 
 
-def _of_group(group: Group) -> Issue:
+def _group_issue(group: Group) -> Issue:
     entry = group.entries[0]
     node = entry.first.node
     message = f"{node}: {entry.text}" if node else entry.text
-    title = f"{group.code} {group.name}"
     fix = next(iter(group.fixes), "")
+    title = f"{group.code} {group.name}"
     return Issue(group.label, title, message, node, len(group.findings) - 1, fix)
 
 
@@ -137,92 +144,80 @@ def _fails(report: Report) -> bool:
 
 
 def style(report: Report) -> str:
-    """Return the colour of the verdict: amber for what is converted with warnings."""
+    """Return the colour of the verdict: yellow for what is converted with warnings."""
     if _fails(report):
         return "red"
-    return "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
+    return "yellow" if report.is_doubtful else groups.VERDICT_STYLE[report.summary.verdict]
 
 
-def _verdict(report: Report, view: View, name: str = "") -> Block:
-    """Return the verdict with the number of warnings and the worst of them."""
-    found, text = issues(report), f"{name}{groups.verdict(report)}"
-    if not report.ok:  # the headline counts errors
-        text = f"{name}{words.verdict_label(report)}: {report.summary.headline}"
-    elif found:
-        text += f": {_in_brief(found[0])}"
-    lines = view.hang(text, "", "  ")[: _MAX_LINES["verdict"]]
-    return [view.paint(line, "bold", style(report)) for line in lines]
+def headline(report: Report) -> str:
+    """Return the verdict in one line: label, number of warnings, the worst issue in a few words.
 
-
-def _in_brief(issue: Issue) -> str:
-    """Return an issue in a few words: a short message, its first clause, or the rule's name."""
-    if issue.title:
-        clause = issue.message if issue.node else issue.message.partition(": ")[0]
-        if not issue.more and cells(clause) <= _SHORT:
-            return clause
-        times = f" x {issue.more + 1}" if issue.more else ""
-        return issue.title.partition(" ")[2].replace("-", " ") + times
-    return issue.message.partition(": ")[0]  # names of tensors have colons, too
+    That is a short message, its first clause, or the name of the rule.
+    """
+    if not report.ok:  # the headline of the report counts errors
+        return f"{words.verdict_label(report)}: {report.summary.headline}"
+    verdict, worst = groups.verdict(report), next(iter(issues(report)), None)
+    if worst is None:
+        return verdict
+    clause = worst.message.partition(": ")[0]  # names of tensors have colons, too
+    if worst.title:
+        clause = worst.message if worst.node else clause
+        if worst.more or len(clause) > _SHORT:
+            times = f" x {worst.more + 1}" if worst.more else ""
+            clause = worst.title.partition(" ")[2].replace("-", " ") + times
+    return f"{verdict}: {clause}"
 
 
 def rows(report: Report, name: str) -> list[tuple[str, str]]:
     """Return label and text of the numbers: device, accuracy, crossings, samples, limits."""
+    accuracy, quant, assumed = report.accuracy, report.quantization, report.calibration
     notes = sum(len(g.findings) for g in groups.standing(report) if g.severity is Severity.NOTE)
-    parts = [count(notes, "note")] if notes else []
-    parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
     accepted = report.summary.accepted
-    parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
+    more = [count(notes, "note")] if notes else []
+    more += [count(len(report.rewrites), "rewrite")] if report.rewrites else []
+    more += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
+    samples = assumed.sentence if assumed is not None and report.ok else ""
+    if quant is not None:
+        samples = words.calibrated_on(quant) if quant.samples else ""
     found = [
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
-        *(("", note) for note in (report.accuracy.notes if report.accuracy else ())),
+        *(("", note) for note in (accuracy.notes if accuracy else ())),
         ("crossings", _crossings(report)),
         ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
-        ("samples", _samples(report)),
+        ("samples", samples),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),
-        ("more", f"{', '.join(parts)}; -v shows them" if parts else ""),
+        ("more", f"{', '.join(more)}; -v shows them" if more else ""),
     ]
     return [(label, text) for label, text in found if text]
 
 
-def headline(report: Report) -> str:
-    """Return the verdict in one line: label, number of warnings, the worst thing."""
-    return " ".join(_verdict(report, View(False, 10_000)))
-
-
-def _rows(report: Report, name: str, view: View) -> Block:
-    lines: Block = []
-    for label, text in rows(report, name):
-        found = view.hang(text, f"  {label:{_LABEL}}", " " * (_LABEL + 2))
-        lines += _clipped(found, _MAX_LINES["row"], view)
-    return lines
-
-
 def _device(report: Report) -> str:
     places = {place.name: place for place in groups.places(report)}
-    nodes = sum(one.nodes for one in places.values())
-    there = places.get("device")
-    if there is None:
+    device = places.get("device")
+    if device is None:
         return ""
-    macs = "" if there.macs is None else f", {there.mac_share} of the MACs"
+    nodes = count(sum(place.nodes for place in places.values()), "node")
+    macs = "" if device.macs is None else f", {device.mac_share} of the MACs"
     number = len(report.device.subgraphs) if report.device else 0
     within = f", in {count(number, 'subgraph')}" if number else ""
     later = ", once activations are int8" if report.summary.activations == "float" else ""
-    return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
+    return f"{device.nodes} of {nodes}{macs}{within}{later}"
 
 
 def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
-    found = report.accuracy
-    if found is None:
+    accuracy = report.accuracy
+    if accuracy is None:
         converted = report.summary.verdict == "converted"
-        what = "all is" if report.quantization is None else "activations are"
-        return f"not measured: {what} float" if converted else ""
-    text = words.scores(found, brief=True)
-    for output in found.outputs:
-        if output.name == found.worst_output:
+        subject = "all is" if report.quantization is None else "activations are"
+        return f"not measured: {subject} float" if converted else ""
+    text = words.scores(accuracy, brief=True)
+    for output in accuracy.outputs:
+        if output.name == accuracy.worst_output:
             text += f"; worst output {output.name} {words.sqnr(output.sqnr_db, output.cosine)}"
     return text
 
@@ -232,64 +227,43 @@ def _crossings(report: Report) -> str:
     device = report.device
     if device is None or not groups.places(report):
         return ""
-    there, back = device.to_device.bytes, device.to_host.bytes
-    moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
-    if there is None and back is None:
-        flags = []
-        for one in report.model.inputs:
-            dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
-            flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
-        advice = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
-        moved = f"bytes unknown{advice}"
-    return f"{report.summary.transitions}; {moved}"
-
-
-def _samples(report: Report) -> str:
-    quant, assumed = report.quantization, report.calibration
-    if quant is not None:
-        return words.calibrated_on(quant) if quant.samples else ""
-    return assumed.sentence if assumed is not None and report.ok else ""
+    to_device, to_host = device.to_device.bytes, device.to_host.bytes
+    if to_device is not None or to_host is not None:
+        moved = f"{words.size(to_device)} to the device and {words.size(to_host)} back"
+        return f"{report.summary.transitions}; {moved} per inference"
+    flags = []
+    for tensor in report.model.inputs:
+        dims = [str(dim) if isinstance(dim, int) else "?" for dim in tensor.shape or ()]
+        flags += [f"--input-shape {tensor.name}={','.join(dims)}"] if "?" in dims else []
+    advice = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
+    return f"{report.summary.transitions}; bytes unknown{advice}"
 
 
 def _limits(report: Report) -> str:
     needed = groups.undocumented(report)
     kernels = [f.value for f in report.findings if f.code == kernel_covers_input.code]
-    largest = max(kernels, key=lambda one: math.prod(map(int, one.split("x"))), default="")
+    largest = max(kernels, key=lambda text: math.prod(map(int, text.split("x"))), default="")
     kernel = f", with kernels of up to {largest}" if largest else ""
     return f"{count(needed, 'undocumented limit')}{kernel}; -v lists them" if needed else ""
 
 
-def _issue_blocks(report: Report, view: View, most: int = _MAX_FINDINGS) -> Iterator[Block]:
+def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
     """Yield the worst issues, and the number of those left out."""
     found = issues(report)
     for issue in found[:most]:
-        title = issue.title or issue.message
-        heading = view.hang(f"{issue.label}: {title}", "", "  ")
-        heading = _clipped(heading, 1 if issue.title else _MAX_LINES["message"], view)
-        lines = [view.accent(line, issue.label, LABEL_STYLE[issue.label]) for line in heading]
-        if issue.title:
-            lines += _clipped(view.hang(issue.message), _MAX_LINES["message"], view)
-        if issue.more:
-            lines.append(view.paint(f"  and {issue.more} more", "dim"))
-        if issue.fix:
-            lines += _clipped(view.hang(issue.fix, "  fix: ", "       "), _MAX_LINES["fix"], view)
-        yield lines
+        parts: list[str | Note] = [_clip(issue.message, width)] if issue.title else []
+        parts += [f"and {issue.more} more"] if issue.more else []
+        parts += [Note("fix:", [_clip(issue.fix, width, 7, _MAX_FIX_LINES)])] if issue.fix else []
+        title = _clip(f"{issue.label}: {issue.title or issue.message}", width)
+        yield Section(title, parts, issue.label)
     hidden = len(found) - most
     if hidden > 0:
-        yield [view.paint(f"... and {hidden} more; -v shows them", "dim")]
+        yield Section("", [f"... and {hidden} more; -v shows them"])
 
 
-def _clipped(lines: Block, limit: int, view: View) -> Block:
-    """Return the first lines; the last of them ends in ``...`` where some are left out."""
-    if len(lines) <= limit:
-        return lines
-    last = lines[limit - 1]
-    while cells(last) > view.width - 4:
-        last = last.rpartition(" ")[0]
-    return [*lines[: limit - 1], f"{last.rstrip(' .,;:')} ..."]
-
-
-def _overview_row(report: Report, name: str) -> tuple[str, ...]:
-    number = groups.tally(report)
-    row = (name, words.verdict_label(report), str(number.error), str(number.warning))
-    return (*row, str(report.summary.transitions), words.device_share(report))
+def _clip(text: str, width: int, indent: int = 2, lines: int = _MAX_LINES) -> str:
+    """Return the beginning of a text that fills more than so many indented lines."""
+    room = lines * (max(width, terminal.NARROWEST) - indent - _RAGGED)
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 4].rpartition(' ')[0].rstrip(' .,;:')} ..."

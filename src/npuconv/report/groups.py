@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,9 +12,7 @@ from npuconv.findings import Finding, Severity, Status
 from npuconv.report.words import (
     change,
     count,
-    device_share,
     overall,
-    percent,
     quantity,
     share,
     size,
@@ -28,10 +26,8 @@ from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Alternative, FindingInfo, Placement, Report, Rewrite, RewriteRow
 
-OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "limits", "device")
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")
-PASS_HEAD = ("pass", "changes", "largest difference", "measured against")
-PLACE_HEAD = ("runs on", "nodes", "of nodes", "MACs", "of MACs")
+VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
 
 _Item = TypeVar("_Item")
@@ -205,11 +201,6 @@ class PassGroup:
         """References that the changes were measured against; ``-`` if none."""
         return ", ".join(unique(rewrite.reference for rewrite in self.rewrites)) or "-"
 
-    @property
-    def row(self) -> tuple[str, ...]:
-        """The cells of the table of passes, under ``PASS_HEAD``."""
-        return self.name, str(len(self.rewrites)), self.difference, self.references
-
 
 def by_pass(report: Report) -> tuple[PassGroup, ...]:
     """Return the rewrites grouped by pass, in the order in which the passes ran."""
@@ -306,21 +297,6 @@ def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
     )
 
 
-def layer_table(layers: Sequence[LayerQuant]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return head and rows of a table of layers, without the column of their names.
-
-    The column of the notes is left out if no layer has one.
-    """
-    head = ("of the noise", "if alone", "SQNR so far", "note")
-    columns = len(head) if any(layer.note for layer in layers) else len(head) - 1
-    rows = []
-    for one in layers:
-        so_far = sqnr(one.sqnr_db, one.cosine)
-        row = (percent(one.noise_share), sqnr(one.alone_db, None), so_far, one.note)
-        rows.append(row[:columns])
-    return head[:columns], rows
-
-
 @dataclass(frozen=True)
 class Place:
     """One row of the placement table; ``macs`` is ``None`` where a dimension is dynamic."""
@@ -330,11 +306,6 @@ class Place:
     node_share: str
     macs: int | None
     mac_share: str
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """The cells of the row, under ``PLACE_HEAD``."""
-        return self.name, str(self.nodes), self.node_share, quantity(self.macs), self.mac_share
 
 
 def places(report: Report) -> tuple[Place, ...]:
@@ -353,16 +324,10 @@ def undocumented(report: Report) -> int:
     return sum(bool(one.values) for one in report.unknown_limits)  # others are assumptions
 
 
-def overview_row(report: Report) -> tuple[str, ...]:
-    """Return the row of one report in the table of several, under ``OVERVIEW_HEAD``."""
-    names = (report.model.path, report.target.name, verdict_label(report))
-    return (*names, *_open(report), device_share(report))
-
-
 def batch_row(job: BatchJob) -> tuple[str, ...]:
     """Return the row of one job of a batch, under ``BATCH_HEAD``."""
     if job.report is not None:
-        counts = _open(job.report)
+        counts = open_counts(job.report)
     elif job.by_severity is None:
         counts = ("-", "-", "-")
     else:
@@ -378,7 +343,8 @@ def batch_row(job: BatchJob) -> tuple[str, ...]:
     return (job.name, job.target, job.status, *counts, accuracy)
 
 
-def _open(report: Report) -> tuple[str, str, str]:
+def open_counts(report: Report) -> tuple[str, str, str]:
+    """Return the numbers of errors, warnings and undocumented limits."""
     number = tally(report)
     return str(number.error), str(number.warning), str(undocumented(report))
 

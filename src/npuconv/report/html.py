@@ -17,7 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from npuconv.report import Unreadable, groups, words
+from npuconv.report import Unreadable, groups, sections, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.html_graph import Picture, picture, source_picture
@@ -94,6 +94,7 @@ def page(template: str, **values: object) -> str:
         .render(
             groups=groups,
             words=words,
+            tables=sections,
             terms=TERMS,
             style=Markup(_read("page.css").strip()),
             script=Markup("".join(map(_read, _SCRIPTS))),

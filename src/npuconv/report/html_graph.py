@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from npuconv.report import words
 from npuconv.report.escape import visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
 from npuconv.report.groups import anchor, group_by, kind
-from npuconv.report.terminal import cells, elide
+from npuconv.report.terminal import elide
 from npuconv.schemas.quality import LayerQuant, TensorQuant
 from npuconv.schemas.report import FindingInfo, NodeInfo, Report
 
@@ -313,7 +315,7 @@ def _operator(box: Box) -> str:
 def _cut(text: str, width: int) -> str:
     """Return the text cut to the width in columns; an ellipsis marks the cut."""
     text = text[: width + 1]  # a character takes a cell at least
-    while cells(text) > width:
+    while cell_len(text) > width:
         text = text.removesuffix("…")[:-1] + "…"
     return text
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from npuconv.report import Unreadable, groups
 from npuconv.report.escape import plain, shortened
-from npuconv.report.sections import Item, Note, Section, Table, sections
+from npuconv.report.sections import Item, Note, Section, Table, overview, sections
 from npuconv.report.words import count
-from npuconv.schemas.batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
 # A job summary may hold one megabyte.
@@ -36,15 +37,11 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     """Render a table of all reports, the unreadable files, then each of the reports."""
     refused = sum(not report.ok for report in reports)
     missing = f", {count(len(unreadable), 'file')} unreadable" if unreadable else ""
-    rows = [
-        [code(model), code(target), *rest]
-        for model, target, *rest in map(groups.overview_row, reports)
-    ]
     return _join([
         f"# {count(len(reports), 'report')}, {refused} refused{missing}",
-        table(groups.OVERVIEW_HEAD, rows, right=4),
+        table(overview(reports)),
         "\n".join(f"- ❌ {code(path)}: {text(message)}" for path, message in unreadable),
-        *(block for one in reports for block in _document(one)),
+        *(block for report in reports for block in _document(report)),
     ])  # fmt: skip
 
 
@@ -52,23 +49,21 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
     """Render the summary of a batch: a table, and the causes of failure."""
     del base
     icon = "✅" if batch.ok else "❌"
-    shows_paths = groups.shows_paths(batch)
-    name, *rest = groups.BATCH_HEAD
-    head = (name, "model", *rest) if shows_paths else groups.BATCH_HEAD
+    rows = [groups.batch_row(job) for job in batch.jobs]
+    head: tuple[str, ...] = groups.BATCH_HEAD
+    names = [0]
+    if groups.shows_paths(batch):
+        head, names = (head[0], "model", *head[1:]), [0, 1]
+        rows = [(row[0], job.model, *row[1:]) for row, job in zip(rows, batch.jobs, strict=True)]
     causes = [
         f"- {code(job.name)}: **{text(job.status)}**: {text(job.message)}"
         for job in groups.not_converted(batch)
     ]
     return _join([
         f"## {icon} {code(batch.jobs_file)}: {text(batch.summary.headline)}",
-        table(head, (_job(job, shows_paths) for job in batch.jobs), right=4),
+        table(Table(head, rows, range(len(head) - 4, len(head)), names)),
         *(["### Not converted", "\n".join(causes)] if causes else []),
     ])  # fmt: skip
-
-
-def _job(job: BatchJob, shows_path: bool) -> list[str]:
-    name, *rest = groups.batch_row(job)
-    return [code(name), *([code(job.model)] if shows_path else []), *map(text, rest)]
 
 
 def text(untrusted: str) -> str:
@@ -85,22 +80,14 @@ def code(untrusted: str) -> str:
     return f"`{shown}`" if _PLAIN_CODE.fullmatch(shown) else f"<code>{text(shown)}</code>"
 
 
-def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    columns: Iterable[int] = (),
-    right: int = 0,
-) -> str:
-    """Return a table; the given ``columns``, or the last ``right`` ones, are flush right."""
-    flush = {*columns, *range(len(head) - right, len(head))}
-    rule = ["---:" if at in flush else "---" for at in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
-
-
-def folded(title: str, lines: Sequence[str]) -> list[str]:
-    """Return a list that opens on a click, cut if it is long; nothing without lines."""
-    return [f"<details><summary>{title}</summary>\n\n{body}\n\n</details>" for body in _cut(lines)]
+def table(shown: Table) -> str:
+    """Return a table; names are code, and columns of numbers are flush right."""
+    rule = ["---:" if number in shown.numbers else "---" for number in range(len(shown.head))]
+    rows = [
+        [code(cell) if number in shown.names else text(cell) for number, cell in enumerate(row)]
+        for row in shown.rows
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (shown.head, rule, *rows))
 
 
 def _join(blocks: Iterable[str]) -> str:
@@ -129,24 +116,33 @@ def _section(section: Section) -> list[str]:
     blocks, lines = [], list[str]()
     for part in section.parts:
         if isinstance(part, Table):
-            rows = [
-                [code(cell) if at in part.names else text(cell) for at, cell in enumerate(row)]
-                for row in part.rows[:_MAX_LINES]
-            ]
             hidden = len(part.rows) - _MAX_LINES
-            more = [f"... and {count(hidden, 'more row')}."] if hidden > 0 else []
-            blocks += [table(part.head, rows, columns=part.numbers), *more]
+            blocks.append(table(replace(part, rows=part.rows[:_MAX_LINES])))
+            blocks += [f"... and {count(hidden, 'more row')}."] if hidden > 0 else []
         elif isinstance(part, Note):
-            blocks.append(f"{part.label}: {_several(part.texts)}")
+            hidden = len(part.texts) - _MAX_FIXES
+            more = [f"... and {hidden} more"] if hidden > 0 else []
+            blocks.append(
+                f"{part.label} {'<br>'.join([*map(text, part.texts[:_MAX_FIXES]), *more])}"
+            )
         elif isinstance(part, Item):
-            lines.append(f"- {_names(part.names)}: {text('; '.join(part.texts))}")
+            names = [code(name) if name else "the model" for name in part.names[:_MAX_LINES]]
+            hidden = len(part.names) - len(names)
+            more = [f" and {hidden} more"] if hidden > 0 else []
+            lines.append(f"- {', '.join(names)}{''.join(more)}: {text('; '.join(part.texts))}")
         else:
             lines.append(f"- {text(part)}")
     if section.folded:
-        body = "\n\n".join([*blocks, *_cut(lines)])
-        return [f"<details><summary>{text(section.title)}</summary>\n\n{body}\n\n</details>"]
-    listed = _cut(lines) if len(lines) <= _MAX_OPEN else folded(f"{len(lines)} entries", lines)
-    return [f"### {text(section.title)}", *blocks, *listed]
+        return [_folded(text(section.title), [*blocks, *_cut(lines)])]
+    long = len(lines) > _MAX_OPEN
+    entries = [_folded(f"{len(lines)} entries", _cut(lines))] if long else _cut(lines)
+    return [f"### {text(section.title)}", *blocks, *entries]
+
+
+def _folded(title: str, blocks: Sequence[str]) -> str:
+    """Return blocks that open on a click."""
+    body = "\n\n".join(blocks)
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
 def _cut(lines: Sequence[str]) -> list[str]:
@@ -154,15 +150,3 @@ def _cut(lines: Sequence[str]) -> list[str]:
     hidden = len(lines) - _MAX_LINES
     more = [f"- ... and {hidden} more"] if hidden > 0 else []
     return ["\n".join([*lines[:_MAX_LINES], *more])] if lines else []
-
-
-def _several(texts: Sequence[str]) -> str:
-    hidden = len(texts) - _MAX_FIXES
-    more = f"<br>... and {hidden} more" if hidden > 0 else ""
-    return "<br>".join(text(one) for one in texts[:_MAX_FIXES]) + more
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = [code(name) if name else "the model" for name in names[:_MAX_LINES]]
-    hidden = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {hidden} more" if hidden > 0 else "")

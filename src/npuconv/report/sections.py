@@ -1,15 +1,16 @@
-"""Sections of a report: titles, lines, tables and lists, the same in text and in Markdown."""
+"""Sections of a report: titles, lines, tables and lists, the same in every format for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
-from npuconv.report.groups import Entry, Group
+from npuconv.report.groups import Group
 from npuconv.report.words import count
-from npuconv.schemas.report import Report
+from npuconv.schemas.quality import Budget, PartialSums
+from npuconv.schemas.report import Device, Report
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     numbers: Sequence[int] = ()
     names: Sequence[int] = (0,)  # columns with names of the model or of passes
+    styles: Mapping[str, str] = field(default_factory=dict)  # colours of cells by their first word
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,13 @@ class Item:
 
 @dataclass(frozen=True)
 class Note:
-    """Texts behind one label: fixes, sources."""
+    """Texts behind one label: fixes, sources, numbers."""
 
     label: str
     texts: Sequence[str]
 
 
-Part = str | Table | Item | Note
+Element = str | Table | Item | Note  # a text is a paragraph
 
 
 @dataclass(frozen=True)
@@ -47,57 +49,66 @@ class Section:
     """A title and the parts below it."""
 
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[Element] = ()
     label: str = ""  # of a finding, with which its title begins
+    style: str = ""  # colour of a verdict
     folded: bool = False  # whether a page shows it on a click only
 
 
 def sections(report: Report, *, each: bool) -> list[Section]:
-    """Return the sections behind the verdict that hold something.
+    """Return the sections behind the verdict that have parts.
 
     Args:
         report: what to show.
         each: whether nodes that are rewritten alike are listed one by one.
     """
-    found = [
+    every = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
         _plan(report, each=each),
         _rewrites(report),
-        Section("Not rewritten", [
-            f"{one.pass_name}: {one.node or 'the model'}: {one.reason}" for one in report.refusals
-        ], folded=True),
+        Section("Not rewritten", [": ".join(row) for row in refusals(report).rows], folded=True),
         *_placement(report),
         _unknown_limits(report),
         _quantization(report),
         Section("Compiler", [words.compiled(report.vela)] if report.vela is not None else []),
         _accuracy(report),
         _layers(report),
-        _timings(report),
+        Section("Timings", [timings(report)] if report.timings else []),
     ]  # fmt: skip
-    return [section for section in found if section.parts]
+    return [section for section in every if section.parts]
+
+
+def overview(reports: Sequence[Report]) -> Table:
+    """Return the table of several reports."""
+    head = ("model", "target", "verdict", "error", "warn", "limits", "device")
+    rows = []
+    for report in reports:
+        texts = (report.model.path, report.target.name, words.verdict_label(report))
+        rows.append((*texts, *groups.open_counts(report), words.device_share(report)))
+    return Table(head, rows, (3, 4, 5, 6), (0, 1))
 
 
 def _group(group: Group) -> Section:
     title = f"{group.label} {group.code} {group.name} ({group.tally})"
-    notes = [Note("fix", group.fixes), Note("source", group.sources)]
-    parts: list[Part] = [*map(_item, group.entries), *(note for note in notes if note.texts)]
+    notes = [Note("fix:", group.fixes), Note("source:", group.sources)]
+    parts: list[Element] = [*_items(group), *(note for note in notes if note.texts)]
     return Section(title, parts, group.label, folded=group.status is Status.REWRITTEN)
 
 
-def _item(entry: Entry) -> Item:
-    one, text = entry.first, entry.text
-    if one.status is Status.REWRITTEN:
-        into = f" into {one.rewritten_into}" if one.rewritten_into else ""
-        text += f"; rewritten by {one.rewritten_by or 'the converter'}{into}"
-    return Item([finding.node for finding in entry.findings], [text], one.op_type)
+def _items(group: Group) -> Iterator[Item]:
+    for entry in group.entries:
+        first, text = entry.first, entry.text
+        if first.status is Status.REWRITTEN:
+            into = f" into {first.rewritten_into}" if first.rewritten_into else ""
+            text += f"; rewritten by {first.rewritten_by or 'the converter'}{into}"
+        yield Item([finding.node for finding in entry.findings], [text], first.op_type)
 
 
 def _accepted(report: Report) -> Section:
-    parts: list[Part] = []
+    parts: list[Element] = []
     for group in groups.accepted(report):
-        parts += [f"{group.label} {group.code} {group.name} ({group.tally})"]
-        parts += map(_item, group.entries)
+        parts += [f"{group.label} {group.code} {group.name} ({group.tally})", *_items(group)]
     title = f"{count(report.summary.accepted, 'finding')} accepted by the baseline"
     return Section(title, parts, folded=True)
 
@@ -117,36 +128,78 @@ def _rewrites(report: Report) -> Section:
         + (f" ({rewrite.note})" if rewrite.note else "")
         for rewrite in report.rewrites
     )
-    rows = [one.row for one in groups.by_pass(report)]
-    parts: list[Part] = [Table(groups.PASS_HEAD, rows, (1,)), *changes] if rows else []
+    parts: list[Element] = [passes(report), *changes] if report.rewrites else []
     return Section(f"Rewritten: {count(len(report.rewrites), 'change')}", parts, folded=True)
+
+
+def passes(report: Report) -> Table:
+    """Return the passes with their numbers of changes, and the differences that were measured."""
+    head = ("pass", "changes", "largest difference", "measured against")
+    rows = [
+        (group.name, str(len(group.rewrites)), group.difference, group.references)
+        for group in groups.by_pass(report)
+    ]
+    return Table(head, rows, (1,))
+
+
+def refusals(report: Report) -> Table:
+    """Return the rewrites that were considered but not done."""
+    rows = [
+        (refusal.pass_name, refusal.node or "the model", refusal.reason)
+        for refusal in report.refusals
+    ]
+    return Table(("pass", "node", "reason"), rows, names=(1,))
 
 
 def _placement(report: Report) -> Iterator[Section]:
     """Yield nodes and work of each placement, and the subgraphs of the device."""
-    rows, device = [place.row for place in groups.places(report)], report.device
-    if not rows:
+    places, device = groups.places(report), report.device
+    if not places:
         return
-    parts: list[Part] = [Table(groups.PLACE_HEAD, rows, (1, 2, 3, 4), ())]
+    rows = [
+        (
+            place.name,
+            str(place.nodes),
+            place.node_share,
+            words.quantity(place.macs),
+            place.mac_share,
+        )
+        for place in places
+    ]
+    head = ("runs on", "nodes", "of nodes", "MACs", "of MACs")
+    parts: list[Element] = [Table(head, rows, (1, 2, 3, 4), ())]
     if device is not None:
         macs = f"MACs on the device: {words.device_change(device)}"
         parts += filter(None, [words.traffic(device), macs, words.kept_float(report)])
     crossings = count(report.summary.transitions, "crossing")
     yield Section(f"Placement: {crossings} between device and host", parts)
     if device is not None and device.subgraphs:
-        head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
-        cells = [words.subgraph_row(subgraph) for subgraph in device.subgraphs]
-        yield Section("Subgraphs", [Table(head, cells, (0, 1, 2, 5, 6), (3, 4))], folded=True)
+        yield Section("Subgraphs", [subgraphs(device)], folded=True)
+
+
+def subgraphs(device: Device) -> Table:
+    """Return nodes, MACs, first and last node, and bytes in and out of each subgraph."""
+    head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
+    rows = []
+    for subgraph in device.subgraphs:
+        read, written = (
+            words.size(words.total(port.bytes for port in ports))
+            for ports in (subgraph.inputs, subgraph.outputs)
+        )
+        macs = "unknown" if subgraph.macs is None else words.quantity(subgraph.macs)
+        number, nodes = str(subgraph.number), str(subgraph.nodes)
+        rows.append((number, nodes, macs, subgraph.first, subgraph.last, read, written))
+    return Table(head, rows, (0, 1, 2, 5, 6), (3, 4))
 
 
 def _unknown_limits(report: Report) -> Section:
     """Return the undocumented limits, the values that the model needs, and the assumptions."""
     rows = [
-        (one.limit, ", ".join(one.values), str(one.nodes), words.document(one.source))
-        for one in report.unknown_limits
-        if one.values
+        (limit.limit, ", ".join(limit.values), str(limit.nodes), words.document(limit.source))
+        for limit in report.unknown_limits
+        if limit.values
     ]
-    parts: list[Part] = []
+    parts: list[Element] = []
     if rows:
         parts.append(Table(("limit", "the model needs", "nodes", "source"), rows, (2,)))
     assumed = [f"{o.limit} {o.assumption}" for o in report.unknown_limits if o.assumption]
@@ -161,28 +214,87 @@ def _quantization(report: Report) -> Section:
         return Section("Calibration", [] if assumed is None else [assumed.sentence])
     unproven = "; accuracy is unproven" if quant.synthetic else ""
     changed = quant.source_scales.changed if quant.source_scales is not None else ()
-    parts: list[Part] = [f"{', '.join(words.quantization(quant))}{unproven}"]
-    parts += [Item([one.name], [one.reason]) for one in changed]
+    parts: list[Element] = [f"{', '.join(words.quantization(quant))}{unproven}"]
+    parts += [Item([scale.name], [scale.reason]) for scale in changed]
+    tables = [
+        partial_sums(quant.partial_sums) if quant.partial_sums is not None else None,
+        repeated_layers(quant.budget) if quant.budget is not None else None,
+        duplicated_channels(quant.budget) if quant.budget is not None else None,
+    ]
+    parts += [table for table in tables if table is not None and table.rows]
     return Section("Quantization", parts)
 
 
+def partial_sums(sums: PartialSums) -> Table:
+    """Return the layers whose partial sums are rounded, with their costs in dB."""
+    rows = [
+        (
+            layer.node,
+            str(layer.tensors),
+            "?" if layer.cost_db is None else f"{layer.cost_db:.2f} dB",
+        )
+        for layer in sums.layers
+    ]
+    return Table(("layer", "partial sums", "cost"), rows, (1, 2))
+
+
+def repeated_layers(budget: Budget) -> Table:
+    """Return the layers that a budget repeats."""
+    rows = [
+        (layer.node, str(layer.times), words.quantity(layer.extra_macs))
+        for layer in budget.repeated
+    ]
+    return Table(("layer", "times", "more MACs"), rows, (1, 2))
+
+
+def duplicated_channels(budget: Budget) -> Table:
+    """Return the tensors of which a budget duplicates channels."""
+    rows = [
+        (
+            channels.tensor,
+            ", ".join(channels.layers),
+            str(channels.channels),
+            str(channels.copies),
+            words.quantity(channels.extra_macs),
+        )
+        for channels in budget.channels
+    ]
+    return Table(("tensor", "layers", "channels", "copies", "more MACs"), rows, (2, 3, 4))
+
+
 def _accuracy(report: Report) -> Section:
-    measured, parts = report.accuracy, list[Part]()
-    if measured is not None:
-        parts = [f"{words.scores(measured)}; on {words.measured_on(measured)}", *measured.notes]
-        rows = words.output_rows(measured)
-        named = [(f"part {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
-        parts += [Table(("output", "SQNR", "cosine", "top-1"), named, (1, 2, 3))] if named else []
+    accuracy = report.accuracy
+    if accuracy is None:
+        return Section("Accuracy")
+    parts: list[Element] = [f"{words.scores(accuracy)}; on {words.measured_on(accuracy)}"]
+    parts += accuracy.notes
+    rows = [
+        (f"part {name}" if is_part else name, *numbers)
+        for name, is_part, *numbers in words.output_rows(accuracy)
+    ]
+    parts += [Table(("output", "SQNR", "cosine", "top-1"), rows, (1, 2, 3))] if rows else []
     return Section("Accuracy: int8 against float", parts)
 
 
 def _layers(report: Report) -> Section:
-    shown = groups.ranked_layers(report)
-    head, rows = groups.layer_table(shown)
-    named = [(one.name, *row) for one, row in zip(shown, rows, strict=True)]
-    return Section("Layers by cost", [Table(("layer", *head), named, (1, 2, 3))] if named else [])
+    """Return the layers by their share of the noise; notes only if a layer has one."""
+    head = ("layer", "of the noise", "if alone", "SQNR so far", "note")
+    rows = [
+        (
+            layer.name,
+            words.percent(layer.noise_share),
+            words.sqnr(layer.alone_db, None),
+            words.sqnr(layer.sqnr_db, layer.cosine),
+            layer.note,
+        )
+        for layer in groups.ranked_layers(report)
+    ]
+    columns = len(head) if any(row[-1] for row in rows) else len(head) - 1
+    table = Table(head[:columns], [row[:columns] for row in rows], (1, 2, 3))
+    return Section("Layers by cost", [table] if rows else [])
 
 
-def _timings(report: Report) -> Section:
+def timings(report: Report) -> Table:
+    """Return the seconds of each stage."""
     rows = [(timing.stage, f"{timing.seconds:.2f} s") for timing in report.timings or ()]
-    return Section("Timings", [Table(("stage", "time"), rows, (1,), ())] if rows else [])
+    return Table(("stage", "time"), rows, (1,), ())

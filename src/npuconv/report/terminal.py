@@ -1,160 +1,155 @@
-"""Lines that fit a terminal: wrapping, eliding in the middle, tables, colour.
+"""Sections as lines for a terminal, a log or a text file; wrapped and aligned by rich.
 
-Widths are columns of the terminal. The tables are not those of rich, which cut a long name at
-its end: both ends of a name of a node tell most, so it is elided in the middle.
+Widths are columns of the terminal. All texts are escaped here. Both ends of the name of a node
+matter, so a name that is too long loses its middle.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
+
+from rich import table as rich_table
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.text import Text
 
 from npuconv.report.escape import plain
+from npuconv.report.sections import Item, Note, Section, Table
 
-Block = list[str]
-LABEL_STYLE = {
+NARROWEST = 60  # columns; tables of several models need them
+_NARROWEST_CELL = 14  # columns of a long name or text in a table
+_LABEL_STYLE = {
     "error": "red", "warning": "yellow", "note": "blue", "undocumented": "blue",
-    "rewritten": "green",
+    "rewritten": "green", "not judged": "yellow",
 }  # fmt: skip
-_GAP = "  "  # between two columns of a table
-_NARROWEST_COLUMN = 6  # "a...b" and a space
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_RULER = Console(file=io.StringIO(), width=NARROWEST)  # wraps texts, prints nothing
 
 
-@dataclass(frozen=True)
-class View:
-    """Colour and width of the text output.
+def render(sections: Iterable[Section], *, color: bool = False, width: int = 80) -> str:
+    """Lay out sections with a blank line between them.
 
-    All texts that it lays out are escaped here.
+    Args:
+        sections: in the order in which they are shown; empty ones are left out.
+        color: with ANSI styles.
+        width: columns of the terminal; at least 60 are used.
+
+    Returns:
+        Lines without trailing blanks, each with its newline.
     """
-
-    color: bool
-    width: int
-
-    def paint(self, text: str, *styles: str) -> str:
-        """Return the text in ANSI styles; unchanged without colour."""
-        if not self.color or not text:
-            return text
-        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
-
-    def safe(self, text: str) -> str:
-        """Return an untrusted text with hidden characters and CI commands escaped."""
-        return plain(text)
-
-    def hang(self, text: str, first: str = "  ", rest: str = "    ") -> Block:
-        """Wrap the text behind ``first``, and on later lines behind ``rest``."""
-        return hang(self.safe(text), self.width, first=first, rest=rest)
-
-    def title(self, text: str) -> Block:
-        """Return the heading of a section."""
-        return [self.paint(line, "bold") for line in self.hang(text, "", "")]
-
-    def accent(self, line: str, word: str, *styles: str) -> str:
-        """Return the line with its first word painted, if it begins with that word."""
-        if not line.startswith(word):
-            return line
-        return self.paint(word, "bold", *styles) + line[len(word) :]
-
-    def table(
-        self,
-        head: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        right: Iterable[int] = (),
-        whole: Iterable[int] = (),
-    ) -> Block:
-        """Lay out a table under its dimmed head, indented by two; long texts wrap inside columns.
-
-        Args:
-            head: the column titles.
-            rows: as many texts each as there are titles.
-            right: columns that are flush right.
-            whole: columns whose words stay whole, as long as others can shrink.
-
-        Returns:
-            Lines that fit the width, without trailing blanks.
-        """
-        body = [tuple(head), *(tuple(map(self.safe, row)) for row in rows)]
-        widths = _widths(body, self.width - 2, frozenset(whole))
-        flush = frozenset(right)
-        lines = [line for row in body for line in _row(row, widths, flush)]
-        return [self.paint(lines[0], "dim"), *lines[1:]]
-
-
-def cells(text: str) -> int:
-    """Return an upper bound of the number of columns that the text takes."""
-    return len(text) if text.isascii() else sum(map(_cell, text))
+    width = max(width, NARROWEST)
+    console = Console(
+        file=io.StringIO(), width=width, height=25, force_terminal=color, no_color=not color,
+        color_system="standard" if color else None, legacy_windows=False, highlight=False,
+        markup=False, emoji=False,
+    )  # fmt: skip
+    blocks = [block for section in sections if (block := list(_lines(section, width)))]
+    with console.capture() as capture:
+        for number, block in enumerate(blocks):
+            for line in [""] * (number > 0) + block:
+                console.print(line)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().split("\n")[:-1])
 
 
 def elide(text: str, width: int) -> str:
     """Return the text with its middle left out if it does not fit; at least 5 columns."""
-    if cells(text) <= width:
+    if cell_len(text) <= width:
         return text
     room = max(width - 3, 2)
-    tail = _take(text[::-1], room - room // 3)[::-1]
-    return f"{_take(text, room - cells(tail))}...{tail}"
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """Return the words in lines of at most ``width`` columns; longer words are elided."""
-    lines: list[str] = []
-    for word in (elide(word, width) for word in text.split()):
-        if lines and cells(lines[-1]) + 1 + cells(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
+    end = set_cell_size(text[::-1], room - room // 3).rstrip()[::-1]
+    return f"{set_cell_size(text, room - cell_len(end)).rstrip()}...{end}"
 
 
 def hang(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """Wrap the words behind ``first``, and on later lines behind ``rest``."""
-    lines = wrap(text, width - max(cells(first), cells(rest)))
-    return [(rest if at else first) + line for at, line in enumerate(lines)]
+    """Escape a text and wrap it behind ``first``, and on later lines behind ``rest``."""
+    room = width - max(cell_len(first), cell_len(rest))
+    words = Text(" ".join(elide(word, room) for word in plain(text).split()))
+    lines: Iterable[Text] = words.wrap(_RULER, room) if words else ()
+    return [(rest if number else first) + line.plain.rstrip() for number, line in enumerate(lines)]
 
 
-def _row(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> list[str]:
-    columns = [wrap(text, width) for text, width in zip(row, widths, strict=True)]
-    lines = []
-    for at in range(max(len(column) for column in columns)):
-        texts = []
-        for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
-            text = column[at] if at < len(column) else ""
-            blanks = " " * (width - cells(text))
-            texts.append(blanks + text if place in right else text + blanks)
-        lines.append(("  " + _GAP.join(texts)).rstrip())
-    return lines
+def _lines(section: Section, width: int) -> Iterator[RenderableType]:
+    for line in hang(section.title, width, rest="  " if section.label or section.style else ""):
+        if section.label:
+            yield _labelled(line, section.label)
+        else:
+            yield Text(line, f"bold {section.style}".strip())
+    labels = [part.label for part in section.parts if isinstance(part, Note)]
+    column = max((len(label) + (not label.endswith(":")) for label in labels), default=0)
+    for part in section.parts:
+        if isinstance(part, Table):
+            yield _table(part)
+        elif isinstance(part, Item):
+            yield from _item(part, width)
+        elif isinstance(part, Note):
+            first = f"  {part.label:{column}} "
+            rest = " " * len(first)
+            for number, text in enumerate(part.texts):
+                for line in hang(text, width, first=rest if number else first, rest=rest):
+                    yield _labelled(line, part.label.rstrip(":"))
+        else:
+            yield from hang(part, width, first="  ", rest="    ")
 
 
-def _widths(body: Sequence[Sequence[str]], width: int, whole: frozenset[int]) -> list[int]:
-    """Return column widths that fit: titles wrap first, then the widest columns shrink."""
-    columns = list(zip(*body, strict=True))
-    width -= len(_GAP) * (len(columns) - 1)
-    full = [max(map(cells, column)) for column in columns]
-    if sum(full) <= width:
-        return full
-    widths = [max(map(cells, [*title.split(), *texts])) for title, *texts in columns]
-    return _shrink(_shrink(widths, width, {*range(len(widths))} - whole), width, set(whole))
-
-
-def _shrink(widths: list[int], width: int, shrinking: set[int]) -> list[int]:
-    """Return the widths with the widest of some columns reduced until all fit."""
-    while sum(widths) > width:
-        widest = max(shrinking, key=lambda at: (widths[at], -at), default=None)
-        if widest is None or widths[widest] <= _NARROWEST_COLUMN:
-            break
-        widths[widest] -= 1
-    return widths
-
-
-def _cell(char: str) -> int:
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def _take(text: str, width: int) -> str:
-    """Return the longest beginning of the text that fits the width."""
-    used = 0
-    for at, char in enumerate(text):
-        used += _cell(char)
-        if used > width:
-            return text[:at]
+def _labelled(line: str, label: str) -> Text:
+    """Return a line whose label has its colour, if it begins with the label."""
+    text = Text(line)
+    if label in _LABEL_STYLE and line.lstrip().startswith(label):
+        start = line.index(label)
+        text.stylize(f"bold {_LABEL_STYLE[label]}", start, start + len(label))
     return text
+
+
+def _item(item: Item, width: int) -> Iterator[str]:
+    """Yield one text behind its node, several below it; the names of several nodes last."""
+    if len(item.names) > 1:
+        text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
+        yield from hang(text, width, first="  ", rest="    ")
+        yield from (f"    {elide(plain(name), width - 4)}" for name in item.names)
+        return
+    node = item.names[0] or "the model"
+    node += f" ({item.op})" if item.op and item.names[0] else ""
+    if len(item.texts) == 1:
+        yield from hang(f"{node}: {item.texts[0]}", width, first="  ", rest="    ")
+        return
+    yield from hang(f"{node}:", width, first="  ", rest="    ")
+    for text in item.texts:
+        yield from hang(text, width, first="    ", rest="      ")
+
+
+def _table(table: Table) -> RenderableType:
+    grid = rich_table.Table(box=None, padding=(0, 0, 0, 2), header_style="")
+    for number, title in enumerate(table.head):
+        is_number = number in table.numbers
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        grid.add_column(Text.assemble((title, "dim")), justify=justify, no_wrap=is_number)
+    for row in table.rows:
+        cells: list[RenderableType] = []
+        for number, text in enumerate(row):
+            style = table.styles.get(text.partition(" ")[0], "")
+            if number in table.numbers or style:
+                cells.append(Text.assemble((plain(text), style)))
+            else:
+                cells.append(_Cell(text, is_name=number in table.names))
+        grid.add_row(*cells)
+    return grid
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A text that is wrapped, or a name that loses its middle, where the column is too narrow."""
+
+    text: str
+    is_name: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = max(options.max_width, 5)
+        lines = [elide(plain(self.text), width)] if self.is_name else hang(self.text, width)
+        yield Text("\n".join(lines))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = cell_len(plain(self.text))
+        return Measurement(min(_NARROWEST_CELL, width), width)

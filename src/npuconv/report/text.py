@@ -10,16 +10,12 @@ import posixpath
 from collections.abc import Sequence
 
 from npuconv import files
-from npuconv.report import Unreadable, groups
+from npuconv.report import Unreadable, groups, terminal
 from npuconv.report.job_names import shown_names
-from npuconv.report.sections import Item, Note, Section, Table, sections
-from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
+from npuconv.report.sections import Note, Section, Table, overview, sections
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import Report
-
-_NARROWEST = 60  # columns; the table of several reports needs them
-_VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
 
 
 def render(report: Report, *, color: bool = False, width: int = 80) -> str:
@@ -33,7 +29,7 @@ def render(report: Report, *, color: bool = False, width: int = 80) -> str:
     Returns:
         Text that ends in one newline.
     """
-    return _join(_blocks(report, View(color, max(width, _NARROWEST))))
+    return terminal.render(_document(report), color=color, width=width)
 
 
 def render_many(
@@ -51,11 +47,15 @@ def render_many(
         color: with ANSI styles.
         width: columns of the terminal; at least 60 are used.
     """
-    view = View(color, max(width, _NARROWEST))
-    blocks = [block for report in reports for block in _blocks(report, view)]
-    overview = _overview(reports, view) if reports or not unreadable else []
-    errors = [view.safe(f"cannot be read: {path}: {message}") for path, message in unreadable]
-    return _join([*blocks, overview, errors])
+    document = [section for report in reports for section in _document(report)]
+    if reports:
+        refused = sum(not report.ok for report in reports)
+        title = f"{count(len(reports), 'report')}, {refused} refused"
+        document.append(Section(title, [overview(reports)]))
+    elif not unreadable:
+        document.append(Section("no models"))
+    errors = [Note("cannot be read:", [f"{path}: {message}"]) for path, message in unreadable]
+    return terminal.render([*document, Section("", errors)], color=color, width=width)
 
 
 def render_batch(
@@ -75,55 +75,67 @@ def render_batch(
         Text that ends in one newline.
     """
     del base
-    view = View(color, width)
-    label, style = ("DONE  ", "green") if batch.ok else ("NOT ALL DONE  ", "red")
+    label, style = ("DONE", "green") if batch.ok else ("NOT ALL DONE", "red")
     targets = {job.target for job in batch.jobs}
     of = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
-    lines = view.hang(f"{of}: {batch.summary.headline}", label, " " * len(label))
-    verdict = [view.paint(line, "bold", style) for line in lines]
-    blocks = [verdict, _jobs(batch, view), _causes(batch, view)]
+    short_names = shown_names(batch.jobs)
+    causes = [
+        f"{short_names[job.name]}: {job.status}: {job.message}"
+        for job in groups.not_converted(batch)
+    ]
+    document = [
+        Section(f"{label}: {of}: {batch.summary.headline}", style=style),
+        Section("", [_jobs(batch)]),
+        Section("Not converted" if causes else "", causes),
+    ]
     if verbose:
-        blocks += [_files(job, view) for job in batch.jobs if job.files]
-    return _join(blocks)
+        document += [
+            Section(job.name, [file.path for file in job.files]) for job in batch.jobs if job.files
+        ]
+    return terminal.render(document, color=color, width=width)
 
 
-def _blocks(report: Report, view: View) -> list[Block]:
-    shown = sections(report, each=True)
-    return [_verdict(report, view), *(_section(section, view) for section in shown)]
+def _document(report: Report) -> list[Section]:
+    """Return what is not judged, the verdict with the warnings, then all sections."""
+    summary = report.summary
+    style = "yellow" if report.is_doubtful else groups.VERDICT_STYLE[summary.verdict]
+    verdict = f"{groups.verdict(report)}: {report.model.path} on {report.target.name}"
+    return [
+        Section("", [Note("not judged:", summary.not_judged)] if summary.not_judged else []),
+        Section(
+            f"{verdict}: {summary.headline}",
+            [Note("warning:", summary.warnings)] if summary.warnings else [],
+            style=style,
+        ),
+        *sections(report, each=True),
+    ]
 
 
-def _join(blocks: Sequence[Block]) -> str:
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-
-def _jobs(batch: BatchReport, view: View) -> Block:
-    titles, names = _batch_names(batch)
-    head = (*titles, *groups.BATCH_HEAD[2:])
-    results = (groups.batch_row(job)[2:] for job in batch.jobs)
-    rows = [(*name, *result) for name, result in zip(names, results, strict=True)]
-    numbers = range(len(titles) + 1, len(head))
-    return view.table(head, rows, right=numbers, whole=range(1, len(head)))
-
-
-def _batch_names(batch: BatchReport) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the columns that tell the jobs from each other: titles, and a row for each job.
+def _jobs(batch: BatchReport) -> Table:
+    """Return a row for each job, behind the columns that tell the jobs from each other.
 
     That is the model, by its folder where it is called ``model.onnx`` and without the folders that
     all share; target, and form, where they differ. Where models are not told apart, as those of
     absolute paths, which no report has, it is what the names of the jobs say besides.
     """
     pairs = [(job.target, job.format) for job in batch.jobs]
-    targets, forms = [target for target, _ in pairs], [form for _, form in pairs]
-    shown = {"target": targets} if len(set(targets)) > 1 else {}
-    shown |= {"form": forms} if len(set(pairs)) > len(set(targets)) else {}
+    differing = {"target": [target for target, _ in pairs], "form": [form for _, form in pairs]}
+    if len(set(pairs)) == len({target for target, _ in pairs}):
+        del differing["form"]
+    if len({target for target, _ in pairs}) <= 1:
+        del differing["target"]
     for title, names in (
         ("model", _models(batch)),
         ("job", [_job_without_target(job) for job in batch.jobs]),
     ):
-        rows = list(zip(names, *shown.values(), strict=True))
+        head, rows = (title, *differing), list(zip(names, *differing.values(), strict=True))
         if len(set(rows)) == len(rows):
-            return (title, *shown), rows
-    return ("job",), [(job.name,) for job in batch.jobs]
+            break
+    else:
+        head, rows = ("job",), [(job.name,) for job in batch.jobs]
+    table = [(*row, *groups.batch_row(job)[2:]) for row, job in zip(rows, batch.jobs, strict=True)]
+    titles = (*head, *groups.BATCH_HEAD[2:])
+    return Table(titles, table, range(len(head) + 1, len(titles)), range(len(head) + 1))
 
 
 def _models(batch: BatchReport) -> list[str]:
@@ -141,90 +153,3 @@ def _job_without_target(job: BatchJob) -> str:
     """Return the name of a job without its target, its form, and ``model`` at the end."""
     parts = [part for part in job.name.split("/") if part not in (job.target, job.format)]
     return "/".join(parts).removesuffix(f"/{files.UNNAMED.removesuffix('.onnx')}")
-
-
-def _causes(batch: BatchReport, view: View) -> Block:
-    jobs = groups.not_converted(batch)
-    lines = view.title("Not converted") if jobs else []
-    names = shown_names(batch.jobs)
-    for job in jobs:
-        lines += view.hang(f"{names[job.name]}: {job.status}: {job.message}")
-    return lines
-
-
-def _files(job: BatchJob, view: View) -> Block:
-    return [*view.title(job.name), *(f"  {view.safe(file.path)}" for file in job.files)]
-
-
-def _overview(reports: Sequence[Report], view: View) -> Block:
-    if not reports:
-        return ["no models"]
-    refused = sum(not report.ok for report in reports)
-    return [
-        *view.title(f"{count(len(reports), 'report')}, {refused} refused"),
-        *view.table(groups.OVERVIEW_HEAD, map(groups.overview_row, reports), right=(3, 4, 5, 6)),
-    ]
-
-
-def _verdict(report: Report, view: View) -> Block:
-    """Return the verdict, before it the options that are not judged, after it the warnings."""
-    label = f"{groups.verdict(report)}  "
-    target = view.safe(report.target.name)
-    path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
-    text = f"{path} on {target}: {report.summary.headline}"
-    style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
-    lines = view.hang(text, label, "    ")
-    return [
-        *_notices(report.summary.not_judged, "not judged: ", view),
-        *(view.paint(line, "bold", style) for line in lines),
-        *_notices(report.summary.warnings, "warning: ", view),
-    ]
-
-
-def _notices(sentences: Sequence[str], label: str, view: View) -> Block:
-    lines = [line for one in sentences for line in view.hang(one, label, " " * len(label))]
-    return [view.accent(line, label.strip(), LABEL_STYLE["warning"]) for line in lines]
-
-
-def _section(section: Section, view: View) -> Block:
-    if section.label:
-        style = LABEL_STYLE[section.label]
-        heading = view.hang(section.title, "", "  ")
-        lines = [view.accent(line, section.label, style) for line in heading]
-    else:
-        lines = view.title(section.title)
-    for part in section.parts:
-        if isinstance(part, Table):
-            lines += view.table(part.head, part.rows, right=part.numbers)
-        elif isinstance(part, Item):
-            lines += _item(part, view)
-        elif isinstance(part, Note):
-            label = f"  {part.label}: "
-            indent = " " * len(label)
-            lines += [
-                line
-                for at, text in enumerate(part.texts)
-                for line in view.hang(text, indent if at else label, indent)
-            ]
-        else:
-            lines += view.hang(part)
-    return lines
-
-
-def _item(item: Item, view: View) -> Block:
-    """Return a text behind its node, several below it; above the nodes when there are several."""
-    if len(item.names) > 1:
-        text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
-        names = (view.safe(name) or "the model" for name in item.names)
-        return view.hang(text, "  ", "      ") + [
-            f"      {elide(name, view.width - 6)}" for name in names
-        ]
-    (name,) = item.names
-    suffix = f" ({elide(view.safe(item.op), 24)})" if item.op and name else ""
-    node = elide(view.safe(name) or "the model", view.width - 3 - cells(suffix)) + suffix
-    line = f"  {node}: {view.safe(item.texts[0])}"
-    if len(item.texts) == 1 and cells(line) <= view.width:
-        return [line]
-    rest = "        " if len(item.texts) > 1 else "      "
-    texts = [line for text in item.texts for line in view.hang(text, "      ", rest)]
-    return [f"  {node}:", *texts]

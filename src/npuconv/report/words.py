@@ -16,7 +16,7 @@ from npuconv.schemas.quality import (
     Quantization,
     SourceScales,
 )
-from npuconv.schemas.report import Device, MacShare, Report, Subgraph, VelaEstimate
+from npuconv.schemas.report import Device, MacShare, Report, VelaEstimate
 
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
@@ -156,13 +156,6 @@ def kept_float(report: Report) -> str:
         f"kept float: {patterns}; {report.summary.transitions} crossings instead of "
         f"{without.transitions_without}, {change(size(without.bytes_without), moved)} per inference"
     )
-
-
-def subgraph_row(one: Subgraph) -> tuple[str, ...]:
-    """Return number, nodes, MACs, first and last node, bytes in and bytes out of a subgraph."""
-    read, written = (size(total(p.bytes for p in ports)) for ports in (one.inputs, one.outputs))
-    macs = "unknown" if one.macs is None else quantity(one.macs)
-    return (str(one.number), str(one.nodes), macs, one.first, one.last, read, written)
 
 
 def sqnr(decibel: float | None, cosine: float | None) -> str:

@@ -1,13 +1,13 @@
 """YAML with the place of every key, and readable errors.
 
 ``document``  text -> data, with line and column; stricter than YAML 1.1
-``check``     messages for what pydantic found wrong, with suggestions
+``messages``  messages for what pydantic found wrong, with suggestions
 """
 
 from __future__ import annotations
 
-from npuconv.yamlio.check import dotted, explain, hint_of, nearest, suggest
 from npuconv.yamlio.document import Document, KeyPath, load, load_table, loads, problems, validate
+from npuconv.yamlio.messages import dotted, explain, hint_of, nearest, suggest
 
 __all__ = [
     "Document", "KeyPath", "dotted", "explain", "hint_of", "load", "load_table", "loads", "nearest",

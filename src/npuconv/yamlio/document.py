@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import yaml
 
 from npuconv.errors import LocatedError, raise_together
-from npuconv.yamlio.check import dotted, explain, hint_of, nearest
+from npuconv.yamlio.messages import dotted, explain, hint_of, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -53,6 +53,7 @@ _REWORDED = (
     ("but got '<stream end>'", "a bracket is never closed"),
 )
 
+ErrorT = TypeVar("ErrorT", bound=LocatedError)
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]
 Places = dict[KeyPath, tuple[Place, Place]]  # of the key, of the value
@@ -82,6 +83,29 @@ class Document:
             if (*found, part) in self.places:
                 found = (*found, part)
         return found
+
+    def error(
+        self,
+        kind: type[ErrorT],
+        path: KeyPath,
+        message: str,
+        hint: str = "",
+        *,
+        key: bool = False,
+        offset: int = 0,
+    ) -> ErrorT:
+        """Return an error about a value, or about its key, with line and column.
+
+        Args:
+            kind: class of the error.
+            path: path of the value; for a missing part the place is that of its parent.
+            message: what is wrong.
+            hint: what to do about it.
+            key: whether the place is that of the key.
+            offset: number of characters of the value before the fault.
+        """
+        line, column = self.mark(path, key)
+        return kind(message, file=self.name, line=line, column=column + offset, hint=hint)
 
 
 def load(path: str | Path, *, error: type[LocatedError]) -> Document:
@@ -170,14 +194,11 @@ def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
         data = cast("dict[str, Any]", _build(node, (), places, faults))
     except yaml.YAMLError as cause:
         faults.append(cause)
-    described = (_describe(fault, text) for fault in faults)
-    raise_together(
-        (
-            error(message, file=name, line=line, column=column)
-            for message, (line, column) in described
-        ),
-        error,
-    )
+    errors = []
+    for fault in faults:
+        message, (line, column) = _describe(fault, text)
+        errors.append(error(message, file=name, line=line, column=column))
+    raise_together(errors, error)
     return Document(data, name, text, places)
 
 
@@ -187,68 +208,39 @@ def validate(document: Document, model: type[ModelT], *, error: type[LocatedErro
     Raises:
         error: all faults, with their places and, for a misspelling, a suggestion.
     """
-    value, faults = _try(document, model)
-    raise_together(_errors(document, model, _causes(faults), error), error)
-    return cast("ModelT", value)
+    try:
+        return model.model_validate(document.data)
+    except ValueError:  # pydantic's ValidationError is one
+        raise_together(problems(document, model, error=error), error)
+        raise
 
 
 def problems(
     document: Document, model: type[BaseModel], *, error: type[LocatedError]
 ) -> list[LocatedError]:
-    """Return every fault that ``validate`` would raise; misspelt keys first."""
-    return _errors(document, model, _causes(_try(document, model)[1]), error)
+    """Return every fault that ``validate`` would raise; misspelt keys first.
 
-
-def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
-    try:
-        return model.model_validate(document.data), []
-    except ValueError as cause:  # pydantic's ValidationError is one
-        return None, list(cast("ValidationError", cause).errors())
-
-
-def _errors(
-    document: Document,
-    model: type[BaseModel],
-    faults: Iterable[dict[str, Any]],
-    error: type[LocatedError],
-) -> list[LocatedError]:
-    # a misspelt required key is "missing" as well; the misspelling says more
-    ordered = sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden")
-    return [_error(document, model, fault, error) for fault in ordered]
-
-
-def _causes(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the faults without those that follow from another one.
-
-    Such are a list that is too short because an item is faulty, and a missing key that is
-    misspelt.
+    Consequences of another fault are left out: a list that is too short because an item is
+    faulty, and a missing key that is misspelt.
     """
-    places = {tuple(fault["loc"][:end]) for fault in faults for end in range(len(fault["loc"]))}
-    misspelt = [tuple(fault["loc"]) for fault in faults if fault["type"] == "extra_forbidden"]
-
-    def follows(fault: dict[str, Any]) -> bool:
-        """Return whether a fault follows from another."""
-        *outer, key = fault["loc"] or ("",)
-        near = [one for one in misspelt if list(one[:-1]) == outer and nearest(one[-1], [key])]
-        kind = fault["type"]
-        return (kind == "too_short" and (*outer, key) in places) or (
-            kind == "missing" and near != []
-        )
-
-    return [fault for fault in faults if not follows(fault)]
-
-
-def _error(
-    document: Document, model: type[BaseModel], fault: dict[str, Any], error: type[LocatedError]
-) -> LocatedError:
-    loc = tuple(fault["loc"])
-    missing = loc[-1:] if fault["type"] == "missing" else ()
-    path = document.known(loc)
-    line, column = document.mark(path)
-    where = dotted(path + missing)
-    message = f"{where}: {explain(fault)}" if where else explain(fault)
-    hint = hint_of(fault, model)
-    return error(message, file=document.name, line=line, column=column, hint=hint)
+    try:
+        model.model_validate(document.data)
+    except ValueError as cause:  # pydantic's ValidationError is one
+        faults = list(cast("ValidationError", cause).errors())
+    else:
+        return []
+    parents = {fault["loc"][:end] for fault in faults for end in range(len(fault["loc"]))}
+    misspelt = [fault["loc"] for fault in faults if fault["type"] == "extra_forbidden"]
+    errors = []
+    for fault in sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden"):
+        loc, kind = fault["loc"], fault["type"]
+        similar = [bad for bad in misspelt if bad[:-1] == loc[:-1] and nearest(bad[-1], loc[-1:])]
+        if (kind == "too_short" and loc in parents) or (kind == "missing" and similar):
+            continue
+        where = dotted(document.known(loc) + (loc[-1:] if kind == "missing" else ()))
+        message = f"{where}: {explain(fault)}" if where else explain(fault)
+        errors.append(document.error(error, loc, message, hint_of(fault, model), key=True))
+    return errors
 
 
 class _Loader(yaml.SafeLoader):

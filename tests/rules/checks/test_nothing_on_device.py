@@ -48,7 +48,7 @@ def test_zero_convolutions_are_not_ok(build, options):
     converted = npuconv.convert(build(), format="float", **options).report
     for report in (checked, converted):
         assert [f.severity for f in report.findings if f.code == CODE] == ["warning"]
-    assert text.render(checked).startswith("HOST ONLY, 1 warning  ")
+    assert text.render(checked).startswith("HOST ONLY, 1 warning: ")
     assert npuconv.check(build(), fail_on="warning", **options).summary.verdict == "refused"
 
 
