@@ -15,12 +15,11 @@ import onnx
 
 from npuconv import executor, files
 from npuconv.config import Options
-from npuconv.data import Feed, Samples, Source, open_samples
+from npuconv.data import Feed, Samples, Source, open_samples, preparation
 from npuconv.data.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.data.model_inputs import check_types, sample_inputs
 from npuconv.data.samples import HELD_OUT_LEAST, spread
 from npuconv.errors import CalibrationError, InternalError, ModelError, UsageError
-from npuconv.evaluate import preparation
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
 from npuconv.model.core import Model

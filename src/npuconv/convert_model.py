@@ -12,7 +12,7 @@ from npuconv import calibration_data as prepare
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
 from npuconv.conversion import Conversion
-from npuconv.data import Samples, Source
+from npuconv.data import Samples, Source, preparation
 from npuconv.data.workers import one_thread_each
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
@@ -25,7 +25,7 @@ from npuconv.errors import (
     UnsupportedModelError,
     of_model,
 )
-from npuconv.evaluate import matching, preparation, vela
+from npuconv.evaluate import matching, vela
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,
     Comparison,

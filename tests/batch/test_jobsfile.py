@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from batch.test_expansion import MY_CHIP
 
 import npuconv
+from batch.test_expansion import MY_CHIP
 from npuconv.batch.entry import Batch
 from npuconv.batch.jobs_file import Defaults, JobEntry, JobsFile, expand, read_outside_options
 from npuconv.config import Options

@@ -179,7 +179,7 @@ def _unknown_limits(legal: LegalModel) -> tuple[schema.UnknownLimit, ...]:
             limit=need.name,
             values=tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in need.values),
             nodes=need.nodes,
-            example=legal.model.label(need.example),
+            example=need.label,
             source=need.limit.cite(),
         )
         for need in legal.needs
