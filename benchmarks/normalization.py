@@ -88,7 +88,7 @@ def assumed(case: Case) -> BuiltinData:
     shapes = [text.partition("=") for text in case.arguments if "=" in text]
     fixed = {name: tuple(map(int, dims.split(","))) for name, _, dims in shapes}
     work = legalize(case.model, Options(input_shape=fixed))
-    return choose_builtin(work.model, work.options.preprocess, work.ctx.expected)
+    return choose_builtin(work.model, work.options.preprocess, work.expected)
 
 
 def is_near(pixels: Pixels, found: BuiltinData) -> bool:

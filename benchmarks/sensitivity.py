@@ -30,7 +30,6 @@ from npuconv.quantize.host_prep import prepare_host
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import SENSITIVITY
-from npuconv.quantize.state import DeviceGraph
 
 MODELS = (
     "ppocrv4_det", "mobilenetv2_imagenet_dq", "yunet_n_320", "squeezenet11_fp32", "fastestdet",
@@ -44,7 +43,7 @@ def examine(entry: Entry) -> str:
     shapes = dict(_pair(text) for text in entry.arguments if "=" in text)
     legal, source = legalize(entry.model, Options(input_shape=shapes)), str(entry.calib)
     samples = prepare.open_calibration(legal, save.to_proto(legal.model), source).samples
-    graph, grids = prepare_host(DeviceGraph.of(legal), samples)
+    graph, grids = prepare_host(legal, samples)
     proto = graph.proto()
     seen = calibrate(graph, proto, samples, lambda *_: None)
     state = choose_encodings(graph, seen, grids)

@@ -25,7 +25,6 @@ from npuconv.emit import lowering
 from npuconv.findings import Severity
 from npuconv.legalize import canonicalize, rewrites
 from npuconv.legalize import manager as _manager
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import validate
 from npuconv.model.core import Model
@@ -34,7 +33,7 @@ from npuconv.rules import RULES, SECTIONS, Rule, checks, engine
 from npuconv.rules.context import RuleContext
 from npuconv.target import Target
 from npuconv.target.facts import FACTS
-from support.asserts import context, findings, read, run_pass, same_numbers, unpack
+from support.asserts import Passes, context, findings, read, run_pass, same_numbers, unpack
 from support.target_files import chip
 from support.zoo import ZOO
 
@@ -259,7 +258,7 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 
 def fired(item: Pass, model: Model, target: Target) -> int:
     """Return the number of firings of a pass for a target."""
-    return run_pass(item.name, model, PassContext(target, Options()))
+    return run_pass(item.name, model, Passes(target, Options()))
 
 
 @each_float_pass
@@ -300,6 +299,6 @@ def test_all_passes_come_to_rest(name: str):
     """Together they compute the same, and the second time there is nothing to do."""
     model, ctx = read(zoo(name)), context()
     for phase in FLOAT:
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     same_numbers(zoo(name), model)
-    assert [_manager.run_phase(model, phase, ctx) for phase in FLOAT] == [0, 0]
+    assert [ctx.run_phase(model, phase) for phase in FLOAT] == [0, 0]

@@ -21,12 +21,9 @@ from npuconv.data.model_inputs import check_types, sample_inputs
 from npuconv.data.samples import HELD_OUT_LEAST, spread
 from npuconv.errors import CalibrationError, InternalError, ModelError, UsageError
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.source import SourceScales
 from npuconv.model.core import Model
 from npuconv.quantize import calibrate as calibration
-from npuconv.quantize import kept
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
-from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
 from npuconv.schemas import quality
 from npuconv.target import Target
@@ -180,9 +177,8 @@ def open_calibration(
     specs, assumed = sample_inputs(legal.model, proto, source)
     options = legal.options
     if source is None:
-        chosen = choose_builtin(legal.model, options.preprocess, legal.ctx.expected, specs)
-        brought = legal.ctx.source_scales if options.keep_scales else SourceScales()
-        if kept.is_complete(legal.model, legal.plan, brought):
+        chosen = choose_builtin(legal.model, options.preprocess, legal.expected, specs)
+        if legal.source_scales.is_complete(legal.model, legal.plan):
             chosen = replace(chosen, sentence=_KEPT, warning="")
         known = chosen.certainty != "unknown"
         said = preparation.record(chosen.for_images(specs), chosen.certainty) if known else ""
@@ -227,11 +223,11 @@ def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     Raises:
         CalibrationError: the model does not run on it, or makes numbers that are not finite.
     """
-    calibration.try_sample(DeviceGraph.of(legal), proto, samples)
+    calibration.try_sample(legal, proto, samples)
 
 
 def calibrate(
-    graph: DeviceGraph, data: CalibrationData, step: Step
+    graph: LegalModel, data: CalibrationData, step: Step
 ) -> tuple[CalibrationData, calibration.Calibration]:
     """Calibrate; where the model does not take some built-in samples, on the others.
 

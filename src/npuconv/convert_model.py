@@ -51,7 +51,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import (
@@ -192,10 +192,10 @@ def _without_samples(
     """Write a form whose activations stay float."""
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
-        source = DeviceGraph.of(legal).source_scales
-        per_tensor = legal.target.weights.granularity == "tensor"
-        weights = keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
-        model, _ = emit_model(legal, form, weights=weights)
+        weights, _ = keep_weights(
+            legal.model, legal.plan.device, {}, legal.source_scales, per_tensor=legal.is_per_tensor
+        )
+        model = emit_model(legal, form, weights=weights).proto
     refusal = prepare.check_loads(model)
     unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
@@ -239,12 +239,15 @@ def _quantize(
     shares = _shares(steps, made, data.used, clock)  # before the graph becomes int8
     rows = graph_rows(legal, rows)
     with clock.measured("quantize"):
-        model, ctx = emit_model(legal, form, made.state.encodings, made.state.weights)
-    ends = layer_pairs(legal.model, layers, made, ctx.stored, ctx.notes)
+        emitted = emit_model(legal, form, made.state.encodings, made.state.weights)
+        model = emitted.proto
+    ends = layer_pairs(legal.model, layers, made, emitted.stored, emitted.notes)
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, found = _measure(legal, float_model, model, data, same, ends, clock)
-    legal = legal.with_findings([*ctx.broken, *accuracy_findings(legal, accuracy, found.broken)])
+    legal = legal.with_findings(
+        [*emitted.broken, *accuracy_findings(legal, accuracy, found.broken)]
+    )
     notes = {matching.KEY: matching.record(ends), preparation.KEY: data.preparation}
     save.add_metadata(model, notes)
     quantization = quality.Quantization(
@@ -286,7 +289,7 @@ class _Steps:
     """Quantization of a float graph, before a budget is spent."""
 
     data: prepare.CalibrationData  # without built-in samples that the model does not take
-    graph: DeviceGraph  # with what the host pads
+    graph: LegalModel  # with what the host pads
     seen: Calibration  # statistics of the float pass
     state: QuantState  # scales, zero points, integer weights
     errors: Sensitivity | None  # of the outputs, by each rounding; None where unknown
@@ -296,11 +299,11 @@ class _Steps:
 def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:
     """Run the steps of quantization, from the float graph to integers."""
     # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
-    brought = legal.options.keep_scales and bool(legal.ctx.source_scales.tensors)
+    brought = bool(legal.source_scales.tensors)
     off_grid = data.samples.synthetic or brought  # scales of the source are on no such grid
     without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(DeviceGraph.of(legal), data.used, without, clock.step)
+        graph, grids = prepare_host(legal, data.used, without, clock.step)
     with clock.measured("calibrate"):
         data, seen = prepare.calibrate(graph, data, clock.step)
     used = data.used
@@ -320,7 +323,7 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
 
 
 def _sensitivity(
-    graph: DeviceGraph, state: QuantState, used: Samples, clock: Timings
+    graph: LegalModel, state: QuantState, used: Samples, clock: Timings
 ) -> Sensitivity | None:
     """Return what every rounding adds to the error of the outputs; None where that is unknown."""
     points = quant_points(graph, state)

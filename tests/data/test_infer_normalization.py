@@ -28,7 +28,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
     proto.producer_name = producer
     work = legalize(proto, Options())
     spec = InputSpec(name, np.dtype(np.float32), shape)
-    return infer(work.model, spec, work.ctx.expected)
+    return infer(work.model, spec, work.expected)
 
 
 def trained(on: Normalization) -> Net:

@@ -6,10 +6,10 @@ import pytest
 
 from npuconv.config import Options
 from npuconv.findings import Status
-from npuconv.legalize import manager as _manager
-from npuconv.legalize.context import RewriteRecord
-from npuconv.legalize.legal import LIMIT_UNKNOWN, SWEEP, LegalModel, Tracker, legalize
+from npuconv.legalize.legal import LIMIT_UNKNOWN, LegalModel, legalize
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import Phase
+from npuconv.legalize.tracker import SWEEP, Tracker
 from npuconv.rules import RULES, engine
 from npuconv.rules.context import RuleContext
 from support.asserts import apply_pass, builtin, context, read
@@ -24,7 +24,9 @@ AGAIN = (*range(CHANNELS), 5, 5)
 def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalModel]:
     """A model before and after some of its channels are duplicated."""
     legal = legalize(loud("Relu"), options or Options())
-    assert apply_pass("repeat-channels", legal.model, legal.ctx, legal.plan, {"made": AGAIN})
+    assert apply_pass(
+        "repeat-channels", legal.model, context(), plan=legal.plan, wanted={"made": AGAIN}
+    )
     return legal, legal.with_plan(legal.make_plan(), more_channels=True)
 
 
@@ -83,7 +85,7 @@ def test_asking_about_findings_is_as_good_as_asking_about_everything(name):
         asked.append(len(everything))
 
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx, after_pass)
+        ctx.run_phase(model, phase, after_pass)
     assert asked
 
 
@@ -141,7 +143,7 @@ def test_findings_about_the_model():
     tracker = Tracker(before)
     raised = context()
     for phase in (Phase.CANONICALIZE,):
-        _manager.run_phase(model, phase, raised, lambda item, _: tracker.step(item.name, ctx))
+        raised.run_phase(model, phase, lambda item, _: tracker.step(item.name, ctx))
     records = [RewriteRecord("x", ("r",), "", "no"), *raised.rewrites]
     merged = [f for f in tracker.merge([], records) if f.status == Status.REWRITTEN]
     assert [f.rewritten_by for f in merged] == ["raise-opset"] * len(merged)

@@ -19,7 +19,7 @@ from support.builders import Net
 CANONICALIZE = Phase.CANONICALIZE
 
 
-def throw_away(name: str, function: Callable = lambda _model, _ctx: 0, after=(), infers=False):
+def throw_away(name: str, function: Callable = lambda _model: 0, after=(), infers=False):
     """A pass that is in no registry."""
     return Pass(name, CANONICALIZE, function, tuple(after), infers, "For a test.")
 
@@ -55,17 +55,17 @@ def test_a_pass_is_run_again_only_when_something_has_changed(table):
     runs = []
 
     def counted(name: str, times: int):
-        def function(model, ctx):
+        def function(model, log):
             runs.append(name)
             if runs.count(name) > times:
                 return 0
-            with ctx.rewrite(model, model.nodes(), "a", "b", measure=False):
+            with log.rewrite(model, model.nodes(), "a", "b", measure=False):
                 return 1
 
         return throw_away(name, function)
 
     fill(table, counted("a", 0), counted("b", 2), counted("c", 1), counted("d", 0))
-    assert _manager.run_phase(relu(), CANONICALIZE, context()) == 3
+    assert context().run_phase(relu(), CANONICALIZE) == 3
     assert "".join(runs) == "abcd" + "abcd" + "ab"
 
 
@@ -96,11 +96,11 @@ def test_a_circle(table):
 def test_a_pass_that_raises_is_named():
     """The message has the pass and its error."""
 
-    def crash(_model, _ctx):
+    def crash(_model):
         raise KeyError("pads")
 
     with pytest.raises(InternalError, match="pass 'crash': KeyError: 'pads'") as caught:
-        _manager.run_pass(relu(), throw_away("crash", crash), context())
+        context().run(relu(), throw_away("crash", crash))
     assert caught.value.where == "pass 'crash'"
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -112,25 +112,25 @@ def test_what_fails_behind_a_pass_names_it(monkeypatch):
         raise TypeError("no such type")
 
     monkeypatch.setattr(_manager.shapes, "infer_unknown", crash)
-    item = throw_away("odd", lambda _model, _ctx: 1, infers=True)
+    item = throw_away("odd", lambda _model: 1, infers=True)
     with pytest.raises(InternalError, match="pass 'odd': TypeError: no such type"):
-        _manager.run_pass(relu(), item, context())
+        context().run(relu(), item)
 
 
 def test_an_error_of_the_user_passes_through():
     """A user's error is no bug."""
 
-    def complain(_model, _ctx):
+    def complain(_model):
         raise ModelError("the weights are not finite")
 
     with pytest.raises(ModelError, match="not finite"):
-        _manager.run_pass(relu(), throw_away("complain", complain), context())
+        context().run(relu(), throw_away("complain", complain))
 
 
-def double(model, ctx) -> int:
+def double(model, log) -> int:
     """A wrong rewrite: the Relu becomes x + x."""
     (node,) = model.nodes("Relu")
-    with ctx.rewrite(model, [node], "Relu", "Add"):
+    with log.rewrite(model, [node], "Relu", "Add"):
         source, result = node.inputs[0], node.outputs[0]
         edit.disconnect(node)
         edit.add_node(model, "Add", [source, source], [result], origin=[node])
@@ -140,15 +140,15 @@ def double(model, ctx) -> int:
 def test_a_pass_that_changes_numbers():
     """The measurement catches it, and says of which node."""
     with pytest.raises(InternalError, match=r"'double': the output 't0' of node 'relu' differs"):
-        _manager.run_pass(relu(), throw_away("double", double), context())
+        context().run(relu(), throw_away("double", double))
 
 
 def test_a_pass_that_changes_a_shape():
     """Another shape is found as well."""
 
-    def widen(model, ctx):
+    def widen(model, log):
         (node,) = model.nodes("Relu")
-        with ctx.rewrite(model, [node], "Relu", "Concat"):
+        with log.rewrite(model, [node], "Relu", "Concat"):
             source, result = node.inputs[0], node.outputs[0]
             edit.disconnect(node)
             attrs = {"axis": 1}
@@ -156,41 +156,41 @@ def test_a_pass_that_changes_a_shape():
         return 1
 
     with pytest.raises(InternalError, match=r"had shape \(1, 4\) and now has \(1, 8\)"):
-        _manager.run_pass(relu(), throw_away("widen", widen), context())
+        context().run(relu(), throw_away("widen", widen))
 
 
 def test_without_verification_nothing_is_measured():
     """--no-verify takes the pass at its word."""
     model, ctx = relu(), context()
-    ctx.verify = False
-    assert _manager.run_pass(model, throw_away("double", double), ctx) == 1
+    ctx.log.measures = False
+    assert ctx.run(model, throw_away("double", double)) == 1
     assert ctx.rewrites[0].difference is None
 
 
 def test_a_node_without_origin():
     """Findings are matched by origin, so none may be without."""
 
-    def sneak(model, _ctx):
+    def sneak(model):
         tensor = Variable("sneaked", np.float32, [1, 4])
         model.graph.nodes.append(Node("Neg", "neg", {}, [model.graph.inputs[0]], [tensor]))
         model.graph.outputs.append(tensor)
         return 1
 
     with pytest.raises(InternalError, match=r"pass 'sneak': node 'neg' \(Neg\) has no origin"):
-        _manager.run_pass(relu(), throw_away("sneak", sneak), context())
+        context().run(relu(), throw_away("sneak", sneak))
 
 
 def test_passes_that_never_rest(table):
     """The phase gives up after so many rounds."""
     calls = []
 
-    def restless(_model, _ctx):
+    def restless(_model):
         calls.append(1)
         return 1
 
     fill(table, throw_away("restless", restless))
     with pytest.raises(InternalError, match="phase canonicalize: the passes never come to rest"):
-        _manager.run_phase(relu(), CANONICALIZE, context())
+        context().run_phase(relu(), CANONICALIZE)
     assert len(calls) == _manager.MAX_ROUNDS
 
 
@@ -198,26 +198,24 @@ def test_a_phase_repeats_until_nothing_fires(table):
     """Every pass runs again after one has fired; those that fired are told."""
     left, seen, fired_names = [2], [], []
 
-    def shrink(_model, _ctx):
+    def shrink(_model):
         left[0] -= 1
         return int(left[0] >= 0)
 
-    fill(table, throw_away("a", lambda _m, ctx: seen.append(ctx.current) or 0))
+    fill(table, throw_away("a", lambda _m, log: seen.append(log.pass_name) or 0))
     fill(table, throw_away("b", shrink))
-    fired = _manager.run_phase(
-        relu(), CANONICALIZE, context(), lambda p, _s: fired_names.append(p.name)
-    )
+    fired = context().run_phase(relu(), CANONICALIZE, lambda p, _s: fired_names.append(p.name))
     assert (fired, seen, fired_names) == (2, ["a", "a", "a"], ["b", "b"])
 
 
 def test_shapes_are_inferred_after_a_pass_that_asks_for_it():
     """Only what fired is worth the time."""
 
-    def forget(model, _ctx):
+    def forget(model):
         model.nodes()[0].outputs[0].shape = None
         return 1
 
     for infers, expected in ((True, [1, 4]), (False, None)):
         model = read(Net(x=(1, 4)).op("Relu").op("Neg").model())
-        _manager.run_pass(model, throw_away("forget", forget, infers=infers), context())
+        context().run(model, throw_away("forget", forget, infers=infers))
         assert model.nodes()[0].outputs[0].shape == expected

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from npuconv.errors import InternalError
-from npuconv.legalize import manager as _manager
 from npuconv.legalize import measure as _measure
 from npuconv.legalize import region as _region
-from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import edit
 from npuconv.model.conv import resolved_pads, window
@@ -31,9 +30,9 @@ def chain(length: int):
 def rename(wrong: int = -1) -> Pass:
     """Every Relu becomes a Max with zero, the one with number ``wrong`` with one."""
 
-    def function(model, ctx) -> int:
+    def function(model, log) -> int:
         for number, node in enumerate(nodes := model.nodes("Relu")):
-            with ctx.rewrite(model, [node], "Relu", "Max"):
+            with log.rewrite(model, [node], "Relu", "Max"):
                 source, result = node.inputs[0], node.outputs[0]
                 bound = edit.constant(model, "bound", np.float32([number == wrong]))
                 edit.disconnect(node)
@@ -81,20 +80,20 @@ def test_many_regions():
     """More than one batch of them."""
     count = 2 * _measure.SESSION_REGIONS + 3
     model, ctx = chain(count), context()
-    assert _manager.run_pass(model, rename(), ctx) == count
+    assert ctx.run(model, rename()) == count
     assert [r.difference for r in ctx.rewrites] == [0.0] * count
 
 
 def test_the_wrong_one_of_many_is_found():
     """The wrong rewrite is named, also in the second batch."""
     with pytest.raises(InternalError, match="of node 'relu40' differs"):
-        _manager.run_pass(chain(50), rename(wrong=40), context())
+        context().run(chain(50), rename(wrong=40))
 
 
 def test_without_verification():
     """No verification runs and records nothing."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv().batchnorm(4).model()), context()
-    ctx.verify = False
+    ctx.log.measures = False
     assert run_pass("fuse-batchnorm", model, ctx) == 1
     (record,) = ctx.rewrites
     assert (record.difference, record.reference) == (None, "not measured")
@@ -295,9 +294,9 @@ def test_small_constants_count():
 def test_a_wrong_rewrite_is_found_by_the_one_that_is_run():
     """Equal rewrites are run once, so the wrong one has no cover."""
 
-    def turn(model, ctx):
+    def turn(model, log):
         for node in model.nodes("Conv"):
-            with ctx.rewrite(model, [node], "a", "b"):
+            with log.rewrite(model, [node], "a", "b"):
                 node.attrs["strides"] = [1, 1]
                 node.attrs["pads"] = [0, 1, 0, 1]
         return 1
@@ -306,4 +305,4 @@ def test_a_wrong_rewrite_is_found_by_the_one_that_is_run():
     wrong = Pass("turn", Phase.LEGALIZE, turn, (), False, "Turn.")
     assert wrong.name not in {item.name for item in PASSES}
     with pytest.raises(InternalError, match="pass 'turn'"):
-        _manager.run_pass(model, wrong, context())
+        context().run(model, wrong)

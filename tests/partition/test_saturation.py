@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext
-from support.asserts import read
+from support.asserts import Passes, read
 from support.builders import Net
 from support.plans import planned
 from support.target_files import NUMBERS, chip
@@ -31,7 +30,7 @@ def then(built: Net, pads: int = 0) -> Net:
 def place(built: Net, fused: list[str], **options: object) -> tuple[str, str]:
     """Placement and reason of the activation, on a device that fuses these activations."""
     target = chip(also={"fused_activations": fused, "activations": ANY_ZERO})
-    graph = planned(read(built.model()), EmitContext(target, Options(**options)))
+    graph = planned(read(built.model()), Passes(target, Options(**options)))
     (node,) = (n for n in graph.model.nodes() if n.name == "act")
     return graph.plan.placement[id(node)], graph.plan.reason[id(node)]
 

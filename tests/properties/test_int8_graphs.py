@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from npuconv import executor
 from npuconv.evaluate.simulator import as_float
-from npuconv.legalize.context import PassContext
 from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.quantize.fake_quant import fake_quantized, quant_points
 from npuconv.quantize.state import QuantState
-from support.asserts import context, read, run_pass
+from support.asserts import Passes, context, read, run_pass
 from support.builders import Net
 from support.dice import Dice
 from support.plans import QUANTIZE, largest_step, prepare, random_feeds
@@ -123,11 +122,11 @@ class Graph:
         return Value(name, source.channels, source.side)
 
 
-def converted(proto: onnx.ModelProto) -> tuple[Model, PassContext, onnx.ModelProto]:
+def converted(proto: onnx.ModelProto) -> tuple[Model, Passes, onnx.ModelProto]:
     """The int8 model, its context, and the float model that rounds in the same places."""
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
-    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.encodings)))
+    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.emission.encodings)))
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)
     return model, ctx, rounds
@@ -158,13 +157,13 @@ def test_what_is_padded_has_zero_point_0(seed: int) -> None:
     proto = Graph(seed).model()
     model, ctx = read(proto), context()
     prepare(model, ctx)
-    padded = [c for c in ctx.plan.device if any(query.attribute(c, "pads", ()))]
+    padded = [c for c in ctx.emission.plan.device if any(query.attribute(c, "pads", ()))]
     for conv in padded:
-        assert not ctx.encodings[conv.inputs[0].name].zeros.any(), conv.name
+        assert not ctx.emission.encodings[conv.inputs[0].name].zeros.any(), conv.name
     fills = {}
-    pads = [node for node in ctx.plan.passthrough if node.op == "Pad"]
+    pads = [node for node in ctx.emission.plan.passthrough if node.op == "Pad"]
     for node in [node for node in pads if not query.scalar_input(node, 2)]:  # with 0
-        (fills[node.name],) = set(ctx.encodings[node.outputs[0].name].zeros.tolist())
+        (fills[node.name],) = set(ctx.emission.encodings[node.outputs[0].name].zeros.tolist())
     assert set(fills.values()) <= {0, -128}
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)

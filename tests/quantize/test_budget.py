@@ -93,6 +93,12 @@ def limited(**limits: dict[str, int]) -> Target:
     )  # fmt: skip
 
 
+def with_target(own: Quantized, target: Target) -> Quantized:
+    """Return the graph on another device."""
+    graph = replace(own.graph, device=replace(own.graph.device, target=target))
+    return replace(own, graph=graph)
+
+
 # Repeatss
 
 
@@ -240,7 +246,7 @@ def test_where_sensitivity_is_not_known_nothing_is_bought(monkeypatch):
 def test_the_target_says_how_large_layers_may_be():
     """Rows and columns are those beyond what there is."""
     own = of_loud("Relu", max_extra_macs=30)
-    own.graph.ctx.target = limited(in_c={"max": CHANNELS + 2}, weight_n={"max": CHANNELS + 1})
+    own = with_target(own, limited(in_c={"max": CHANNELS + 2}, weight_n={"max": CHANNELS + 1}))
     made = spend(own).oversampled
     shapes = [conv.inputs[1].values.shape for conv in made.graph.plan.device]
     assert [one.index[CHANNELS:] for one in made.duplicated if len(one.index) > 10] == [(LOUD,)]
@@ -252,7 +258,7 @@ def test_layers_that_read_one_by_one_grow_in_both():
     """A depthwise convolution has as many groups as channels."""
     net = Net(x=(1, 8, 6, 6)).conv("x", (8, 1, 3, 3), group=8, name="deep")
     own = quantized(net.op("Sigmoid").model(), max_extra_macs=60)
-    own.graph.ctx.target = limited(group={"max": 9})
+    own = with_target(own, limited(group={"max": 9}))
     found = spend(own)
     assert len(found.repeats.channels["x"]) == 9
     (conv,) = found.oversampled.graph.plan.device
@@ -263,7 +269,7 @@ def test_nobody_takes_a_mean_where_there_is_no_host():
     """Channels between layers may be made again there, and nothing else be bought."""
     own = of_loud("Relu", max_extra_macs=100)
     alone = own.graph.target.model_copy(update={"unlisted_operators": "error"})
-    found = spend(replace(own, graph=replace(own.graph, target=alone)))
+    found = spend(with_target(own, alone))
     assert not found.repeats.layers
     assert set(found.repeats.channels) == {"made"}
 

@@ -13,10 +13,10 @@ from npuconv.config import Preprocess
 from npuconv.data import open_samples
 from npuconv.data.model_inputs import first_convolution, sample_inputs
 from npuconv.errors import CalibrationError
+from npuconv.legalize.legal import LegalModel
 from npuconv.quantize import calibrate as calibration
 from npuconv.quantize.calibrate import Calibration, calibrate, watched
 from npuconv.quantize.settings import HESSIAN
-from npuconv.quantize.state import DeviceGraph
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned
@@ -32,7 +32,7 @@ def chain() -> Net:
     return net.conv("s", (2, 4, 1, 1), name="third", to="c").op("Sigmoid", "c", to="y")
 
 
-def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Calibration:
+def found(graph: LegalModel, values: np.ndarray | None, **steps: object) -> Calibration:
     """Calibrate on these samples, or on made-up ones for None."""
     proto = graph.proto()
     source = None if values is None else {"x": values}
@@ -64,7 +64,7 @@ def test_ends_of_groups_are_watched():
 def test_what_training_has_statistics_of_is_watched():
     """A rule compares such tensors with the training."""
     ctx = context()
-    ctx.expected["b"] = (np.zeros(4), np.ones(4))
+    ctx.annotations.expected["b"] = (np.zeros(4), np.ones(4))
     assert "b" in watched(planned(read(chain().model()), ctx))
 
 

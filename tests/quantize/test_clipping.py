@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from npuconv.executor import RuntimeRefusedError
+from npuconv.legalize.legal import LegalModel
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import CLIPPING
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net
 from support.plans import planned, random_feeds, watch
@@ -19,7 +20,7 @@ from support.target_files import NUMBERS, chip
 LOUD = 40.0  # times as large as the others is one channel
 
 
-def graph(weight_of_loud: float, *, op: str = "HardSwish", **options: object) -> DeviceGraph:
+def graph(weight_of_loud: float, *, op: str = "HardSwish", **options: object) -> LegalModel:
     """A layer with a loud channel, an operator of the device, and a layer that reads it.
 
     Args:
@@ -42,7 +43,7 @@ def graph(weight_of_loud: float, *, op: str = "HardSwish", **options: object) ->
     return planned(read(net.output("y").model()), ctx)
 
 
-def states(one: DeviceGraph, without: tuple[str, ...] = ()) -> tuple[QuantState, QuantState]:
+def states(one: LegalModel, without: tuple[str, ...] = ()) -> tuple[QuantState, QuantState]:
     """Return the state before and after the step."""
     feeds = random_feeds(one.model, 8)
     seen = Calibration(watch(one, feeds), {})

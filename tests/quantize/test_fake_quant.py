@@ -143,8 +143,8 @@ def both(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto, floa
     """The model that rounds, the int8 model, and a step of its output."""
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
-    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.encodings)))
-    step = float(list(ctx.encodings.values())[-1].scales.max())
+    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.emission.encodings)))
+    step = float(list(ctx.emission.encodings.values())[-1].scales.max())
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)
     return rounds, save.to_proto(model), step
@@ -177,7 +177,7 @@ def test_a_classifier():
 def points_of(proto: onnx.ModelProto, **state: object) -> list[QuantPoint]:
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
-    return quant_points(graph, QuantState(ctx.encodings, **state))
+    return quant_points(graph, QuantState(ctx.emission.encodings, **state))
 
 
 def places(proto: onnx.ModelProto) -> list[tuple[str, str, str]]:
@@ -234,9 +234,9 @@ def test_weights_of_a_model_that_lies_in_files():
     model = read(Net(x=(1, 512, 2, 2)).conv("x", (513, 512, 1, 1), to="y", name="c").model())
     ctx = context()
     graph = prepare(model, ctx)
-    (held,) = (p for p in quant_points(graph, QuantState(ctx.encodings)) if p.constants)
+    (held,) = (p for p in quant_points(graph, QuantState(ctx.emission.encodings)) if p.constants)
     model.store = Store()
-    (kept,) = (p for p in quant_points(graph, QuantState(ctx.encodings)) if p.constants)
+    (kept,) = (p for p in quant_points(graph, QuantState(ctx.emission.encodings)) if p.constants)
     assert held.owner is None
     assert kept.owner.paths
     assert kept.constants[1].nbytes > LARGE_TENSOR

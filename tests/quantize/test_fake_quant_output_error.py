@@ -22,7 +22,7 @@ def rounded(made: Net) -> tuple[onnx.ModelProto, list[QuantPoint], Feeds]:
     """A model, all of its points, and samples."""
     model, ctx = read(made.model()), context()
     graph = prepare(model, ctx)
-    points = quant_points(graph, QuantState(ctx.encodings))
+    points = quant_points(graph, QuantState(ctx.emission.encodings))
     return graph.proto(), points, random_feeds(model)
 
 

@@ -11,9 +11,9 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.arithmetic.grid import Grid
+from npuconv.legalize.legal import LegalModel
 from npuconv.partition import transitions
 from npuconv.quantize.host_prep import gain, prepare_host
-from npuconv.quantize.state import DeviceGraph
 from support.asserts import builtin, context, read, same_numbers
 from support.builders import Net
 from support.plans import planned
@@ -32,16 +32,16 @@ X = (1, 3, 16, 16)
 
 def prepared(
     built: Net, x: np.ndarray = UNIT, without: tuple[str, ...] = (), **options: object
-) -> tuple[DeviceGraph, dict[str, Grid]]:
+) -> tuple[LegalModel, dict[str, Grid]]:
     """The graph after what the host does, and the grids that are left."""
     model = read(built.model())
     graph = planned(model, context(**{"pad_on_host": "host", **options}))
     return prepare_host(graph, [{"x": one[None]} for one in x], without)
 
 
-def fired(graph: DeviceGraph, name: str) -> list[str]:
+def fired(graph: LegalModel, name: str) -> list[str]:
     """The nodes that a pass was fired for."""
-    return [record.node for record in graph.ctx.rewrites if record.pass_name == name]
+    return [record.node for record in graph.log.rewrites if record.pass_name == name]
 
 
 def padded(built: Net, x: np.ndarray = UNIT, **options: object) -> list[str]:
@@ -174,7 +174,7 @@ def test_what_others_read_without_pads():
     side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z")
     assert padded(side) == []
     graph, _ = prepared(side, pad_on_host="all")
-    (record,) = graph.ctx.rewrites
+    (record,) = graph.log.rewrites
     assert (record.node, record.note) == ("a", f"{3 * 18 * 18} bytes more cross to the device")
     assert {conv.name: conv.inputs[0].name == "x" for conv in graph.plan.device} == {
         "a": False, "b": True,
@@ -233,7 +233,7 @@ def test_pixels_that_are_half_a_step_off(attrs):
 def test_what_is_aligned_already(scale):
     """Pixels as they are, and pixels over 255: nothing is moved, and there is a grid."""
     graph, grids = prepared(plain(), (PIXELS * np.float32(scale)).astype(np.float32))
-    assert not graph.ctx.rewrites
+    assert not graph.log.rewrites
     assert grids["x"].steps == pytest.approx(scale, rel=1e-3)
 
 

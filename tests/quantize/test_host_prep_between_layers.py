@@ -9,12 +9,13 @@ import pytest
 from onnx import numpy_helper
 
 import npuconv
+from npuconv.legalize.legal import LegalModel
 from npuconv.quantize import host_prep, sensitivity
 from npuconv.quantize.fake_quant import OutputError, logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import HOST_PADDING
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from support.asserts import context, read, same_numbers
 from support.builders import Net
 from support.plans import Feeds, calibrated, planned
@@ -51,7 +52,7 @@ def net(kernel: np.ndarray = EDGE, louder: float = 0.0) -> Net:
 
 def crossed(
     built: Net, without: tuple[str, ...] = (), feeds: Feeds = (), **options: object
-) -> tuple[DeviceGraph, QuantState, QuantState]:
+) -> tuple[LegalModel, QuantState, QuantState]:
     """The graph after the step, its state, and that before."""
     graph = planned(read(built.model()), context(**{"pad_on_host": "auto"} | options))
     feeds = list(feeds) or [{"x": one[None]} for one in hills()[:8]]
@@ -65,14 +66,14 @@ def crossed(
 
 def padded(built: Net, **options: object) -> list[str]:
     """The layers that need not pad any more."""
-    return [record.node for record in crossed(built, **options)[0].ctx.rewrites]
+    return [record.node for record in crossed(built, **options)[0].log.rewrites]
 
 
 def test_a_tensor_crosses_where_the_outputs_gain():
     """The graph is planned anew, and what reads the padded tensor has half of the step."""
     graph, after, before = crossed(net())
     (second,) = (conv for conv in graph.plan.device if conv.name == "second")
-    assert [record.node for record in graph.ctx.rewrites] == ["second"]
+    assert [record.node for record in graph.log.rewrites] == ["second"]
     assert second.attrs["pads"] == [0] * 4
     own, old = after.encodings[second.inputs[0].name], before.encodings["made"]
     assert (own.zeros == -128).all()
@@ -98,7 +99,7 @@ def test_not_where_outputs_are_good_enough():
     copy = np.zeros((3, 3))
     copy[1, 1] = 1
     graph, _, state = crossed(net(copy))
-    assert not graph.ctx.rewrites
+    assert not graph.log.rewrites
     feeds = [{"x": one[None]} for one in hills()[:8]]
     points = quant_points(graph, state)
     error = OutputError(graph.proto(), feeds)
@@ -177,7 +178,7 @@ def test_what_others_read_without_pads():
     """Other readers keep the unpadded tensor; both are stored alike."""
     built = net().conv("made", (4, 4, 1, 1), name="third", to="z").output("y", "z")
     graph, after, before = crossed(built, pad_on_host="all")
-    assert [record.node for record in graph.ctx.rewrites] == ["second"]
+    assert [record.node for record in graph.log.rewrites] == ["second"]
     sources = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
     assert sources["third"] == "made" != sources["second"]
     assert set(after.encodings) == {*before.encodings, sources["second"]}
@@ -230,7 +231,7 @@ def test_what_is_left_of_the_error():
     seen = calibrated(graph, feeds)
     state = choose_encodings(graph, seen, {})
 
-    def measured(graph: DeviceGraph, state: QuantState) -> sensitivity.Sensitivity:
+    def measured(graph: LegalModel, state: QuantState) -> sensitivity.Sensitivity:
         points = quant_points(graph, state)
         return sensitivity.measure(logits(graph.proto()), points, state, feeds, 64)
 

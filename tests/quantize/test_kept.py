@@ -8,7 +8,7 @@ import pytest
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.source import SourceScales, WeightScales
+from npuconv.legalize.source_scales import SourceScales, WeightScales
 from npuconv.quantize import kept
 from support.asserts import read
 from support.builders import Net
@@ -20,7 +20,7 @@ def encoding(scale: float, zero: int) -> Encoding:
 
 
 def matched(legal: LegalModel) -> dict[str, tuple[float, int]]:
-    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales).groups
+    found = legal.source_scales.match_groups(legal.model, legal.plan).groups
     return {name: (round(float(e.nominal), 6), int(e.zeros[0])) for name, e in found.items()}
 
 
@@ -60,7 +60,7 @@ def test_every_tensor_of_a_trained_model_is_matched():
     """Scales are found by the tensor that others read; the output by its own name."""
     legal = legalize(trained(), Options())
     assert list(matched(legal).values()) == [(0.0317, -7), (0.0173, -128), (0.0291, 11)]
-    assert kept.is_complete(legal.model, legal.plan, legal.ctx.source_scales)
+    assert legal.source_scales.is_complete(legal.model, legal.plan)
 
 
 def test_a_renamed_tensor_is_known_by_its_node():
@@ -73,7 +73,7 @@ def test_tensors_of_one_group_share_a_scale():
     """The last rounding counts; the report names the other."""
     net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
     legal = legalize(net.op("Relu").fake(0.02, -128).model(), Options())  # type: ignore[attr-defined]
-    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales)
+    found = legal.source_scales.match_groups(legal.model, legal.plan)
     assert [round(float(e.nominal), 6) for e in found.groups.values()] == [0.03, 0.02]
     assert list(found.changed.values()) == ["it shares the scale of 't8' on the device"]
 
@@ -82,7 +82,7 @@ def test_a_tensor_of_the_host_is_named():
     """Tensors that the host computes are not rounded there."""
     net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
     legal = legalize(net.op("Softmax").fake(0.004, -128).model(), Options())  # type: ignore[attr-defined]
-    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales)
+    found = legal.source_scales.match_groups(legal.model, legal.plan)
     assert list(found.changed.values()) == ["the host computes it in float, or it is merged with "
                                             "another"]  # fmt: skip
 

@@ -9,13 +9,15 @@ import onnx
 import pytest
 
 from npuconv.arithmetic.encoding import Encoding
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import Log
 from npuconv.model import load, query
 from npuconv.quantize.fake_quant import OutputError, quant_points
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, offsets, oversample, real_weights
 from npuconv.quantize.rounding import nearest, round_weights
-from npuconv.quantize.state import DeviceGraph, QuantState
-from support.asserts import context, read, same_numbers
+from npuconv.quantize.state import QuantState
+from support.asserts import read, same_numbers
 from support.builders import Net
 from support.loud_nets import LOUD, inverted
 from support.plans import Feeds, planned, quantized
@@ -29,7 +31,7 @@ X = (1, 3, 12, 12)
 class Case:
     """A quantized graph, and what a repeats is made with."""
 
-    graph: DeviceGraph
+    graph: LegalModel
     state: QuantState
     hessians: dict[str, Hessian]
     feeds: Feeds
@@ -37,8 +39,7 @@ class Case:
 
     def made(self, repeats: Repeats, known: QuantState | None = None) -> Oversampled:
         """Return the changed copy of the model."""
-        graph = replace(self.graph, ctx=context())
-        graph = graph.replanned(load.load(self.proto))
+        graph = replace(self.graph, model=load.load(self.proto), log=Log()).replanned()
         return oversample(graph, self.state, self.hessians, repeats, self.feeds, known)
 
     def noise(self, made: Oversampled | None = None) -> float:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.grid import Grid
-from npuconv.legalize.context import PassContext
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings, entropy_limit, percentile_limit
 from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
-from support.asserts import context, read
+from support.asserts import Passes, context, read
 from support.builders import Net
 from support.plans import AS_SEEN, planned, prepare, random_feeds, watch
 from support.target_files import NUMBERS, chip
@@ -160,7 +159,7 @@ def test_nothing_but_zeros(method: str) -> None:
 # Encodings of a whole plan
 
 
-def encoded(net: Net) -> PassContext:
+def encoded(net: Net) -> Passes:
     model, ctx = read(net.model()), context()
     prepare(model, ctx)
     return ctx
@@ -173,16 +172,16 @@ def image() -> Net:
 def test_every_int8_tensor_has_one():
     """Inputs and outputs of convolutions, and what is carried."""
     ctx = encoded(image().op("Relu", to="r").conv("r", (2, 4, 3, 3), to="y"))
-    assert set(ctx.encodings) == {"x", "a", "r", "y"}
-    assert [ctx.encodings[n].scales.size for n in ("x", "a", "r", "y")] == [3, 4, 4, 2]
-    assert {e.axis for e in ctx.encodings.values()} == {1}
+    assert set(ctx.emission.encodings) == {"x", "a", "r", "y"}
+    assert [ctx.emission.encodings[n].scales.size for n in ("x", "a", "r", "y")] == [3, 4, 4, 2]
+    assert {e.axis for e in ctx.emission.encodings.values()} == {1}
 
 
 def test_a_group_has_one_nominal_scale():
     """The largest of all its channels: ratios are at most 1."""
     net = image().conv("x", (2, 3, 3, 3), to="b").op("Concat", "a", "b", axis=1, to="y")
     ctx = encoded(net)
-    parts = [ctx.encodings[name] for name in ("a", "b", "y")]
+    parts = [ctx.emission.encodings[name] for name in ("a", "b", "y")]
     assert len({e.nominal for e in parts}) == 1
     assert parts[2].nominal == parts[2].scales.max()
     assert np.array_equal(parts[2].scales, np.concatenate([parts[0].scales, parts[1].scales]))
@@ -193,15 +192,20 @@ def test_scales_follow_their_channels():
     """Along another axis, and in another order."""
     net = image().op("Transpose", perm=[0, 2, 3, 1], to="t")
     ctx = encoded(net.op("Gather", "t", net.constant(np.asarray([2, 0])), axis=3, to="y"))
-    assert [ctx.encodings[n].axis for n in ("a", "t", "y")] == [1, 3, 3]
-    assert np.array_equal(ctx.encodings["y"].scales, ctx.encodings["a"].scales[[2, 0]])
+    assert [ctx.emission.encodings[n].axis for n in ("a", "t", "y")] == [1, 3, 3]
+    assert np.array_equal(
+        ctx.emission.encodings["y"].scales, ctx.emission.encodings["a"].scales[[2, 0]]
+    )
 
 
 def test_channels_that_are_alike_are_one():
     """Equal channels have no axis, and nothing to write for each."""
     ctx = encoded(image().op("DepthToSpace", blocksize=2, to="y"))
     for name in ("a", "y"):
-        assert (ctx.encodings[name].axis, ctx.encodings[name].scales.shape) == (None, (1,))
+        assert (ctx.emission.encodings[name].axis, ctx.emission.encodings[name].scales.shape) == (
+            None,
+            (1,),
+        )
 
 
 def chosen(without: tuple[str, ...] = (), **options: object) -> QuantState:
@@ -257,7 +261,7 @@ def test_a_device_with_one_scale_for_all_weights():
     ctx.target = target.model_copy(update={"weights": weights})
     found = prepare(model, ctx)
     assert found.is_per_tensor
-    assert {e.scales.size for e in ctx.encodings.values()} == {1}
+    assert {e.scales.size for e in ctx.emission.encodings.values()} == {1}
 
 
 @pytest.mark.parametrize("zero_points", [[-128, 127], [0, 0]])

@@ -9,13 +9,14 @@ import pytest
 
 from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights, scales_for
 from npuconv.arithmetic.layer import folded
+from npuconv.legalize.legal import LegalModel
 from npuconv.model.store import Store
 from npuconv.quantize import rounding
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights, solve
 from npuconv.quantize.settings import ROUNDING
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from support.asserts import builtin, context, read
 from support.builders import Net
 from support.plans import calibrated, planned, prepare, random_feeds, windows
@@ -156,11 +157,11 @@ def layers() -> Net:
     return net.conv("", (24, 1, 3, 3), group=24, name="deep")
 
 
-def encoded(net: Net) -> tuple[DeviceGraph, dict[str, Hessian], QuantState]:
+def encoded(net: Net) -> tuple[LegalModel, dict[str, Hessian], QuantState]:
     """A graph, its windows, and a state that holds encodings alone."""
     model, ctx = read(net.model()), context()
     graph = prepare(model, ctx)
-    return graph, windows(graph, random_feeds(model, 8)), QuantState(ctx.encodings)
+    return graph, windows(graph, random_feeds(model, 8)), QuantState(ctx.emission.encodings)
 
 
 def test_every_layer_with_windows_is_rounded():
@@ -179,7 +180,10 @@ def test_one_scale_for_all_weights_of_a_layer():
     """One scale per layer is rounded to nearest, as steps of its own are what helps."""
     graph, hessians, state = encoded(layers())
     weights = builtin().weights.model_copy(update={"granularity": "tensor"})
-    coarse = replace(graph, target=builtin().model_copy(update={"weights": weights}))
+    coarse = replace(
+        graph,
+        device=replace(graph.device, target=builtin().model_copy(update={"weights": weights})),
+    )
     found = round_weights(coarse, hessians, state)
     assert (found.weights, found.roundings) == ({}, {})
 

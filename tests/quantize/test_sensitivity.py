@@ -64,7 +64,7 @@ MODELS = {f.__name__: f for f in (residual, pooled, scaled, resized)}
 def rounded(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, list[QuantPoint], QuantState, Feeds]:
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
-    state = QuantState(ctx.encodings)
+    state = QuantState(ctx.emission.encodings)
     return logits(graph.proto()), quant_points(graph, state), state, random_feeds(model)
 
 

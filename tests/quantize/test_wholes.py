@@ -115,7 +115,7 @@ def halves() -> tuple[Assembly, dict[str, Encoding]]:
     whole, places = Whole("whole", "x", layer), np.arange(12).reshape(3, 4, 1, 1)
     for number, conv in enumerate(graph.plan.device):
         own = places[:, 2 * number : 2 * number + 2]
-        graph.ctx.fragments[conv.name] = Fragment(whole, own, biased=number == 0)
+        graph.splits.fragments[conv.name] = Fragment(whole, own, biased=number == 0)
     scales = np.float32([1, 2]), np.zeros(2, np.int32)
     encodings = {name: Encoding(*scales, np.float32(n + 2), 1) for n, name in enumerate("ab")}
     return assemblies(graph)[0], encodings
@@ -153,7 +153,7 @@ def test_inputs_of_other_scales_are_rounded_by_themselves():
     graph = planned(read(built.model()), context())
     layer = Layer((1, 2, 4, 8), (3, 2, 1, 1), (1, 1), (1, 1), ((0, 0), (0, 0)), bias=True)
     part = Fragment(Whole("whole", "x", layer), np.arange(6).reshape(3, 2, 1, 1), biased=True)
-    graph.ctx.fragments.update({conv.name: part for conv in graph.plan.device})
+    graph.splits.fragments.update({conv.name: part for conv in graph.plan.device})
     (one,) = assemblies(graph)
     encodings = {name: Encoding.plain(n + 1) for n, name in enumerate("ab")}
     found = [cluster.source.scales.tolist() for cluster in one.clusters(encodings)]
@@ -168,7 +168,7 @@ def test_a_part_on_the_host_leaves_none():
     assert one.convs == {conv.name for conv, _ in one.fragments}
     built = Net(a=(1, 2, 4, 4)).conv("a", (3, 2, 1, 1), name="one")
     graph = planned(read(built.model()), context())
-    graph.ctx.fragments["one"] = one.fragments[0][1]
+    graph.splits.fragments["one"] = one.fragments[0][1]
     assert assemblies(graph) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,21 +14,25 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
 from npuconv.emit.emit import form_findings
 from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.legal import legalize
-from npuconv.legalize.registry import PASSES
+from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
+from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
-from npuconv.partition import make_plan
+from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
 from support.builders import Net
+
+INT8_PHASES = (Phase.QUANTIZE, Phase.LOWER)
 
 
 @cache
@@ -43,33 +48,84 @@ def read(proto: onnx.ModelProto) -> Model:
     return model
 
 
-def context(**options: Any) -> EmitContext:
-    """A context for passes of any phase and the built-in target, with verification on."""
-    return EmitContext(builtin(), Options(**options))
+class Passes:
+    """TargetDevice, log, annotations and emission of the passes that a test runs."""
+
+    def __init__(
+        self, target: Target | None = None, options: Options | None = None, *, measures: bool = True
+    ) -> None:
+        self.device = TargetDevice(target or builtin(), options or Options())
+        self.log = Log(measures)
+        self.annotations = Annotations()
+        self.emission = Emission(Plan())
+
+    @property
+    def target(self) -> Target:
+        """Target of the device."""
+        return self.device.target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self.device = replace(self.device, target=target)
+
+    @property
+    def options(self) -> Options:
+        """Options of the run."""
+        return self.device.options
+
+    @property
+    def rewrites(self) -> list[RewriteRecord]:
+        """Rewrites of all passes so far."""
+        return self.log.rewrites
+
+    @property
+    def refusals(self) -> list[RefusalRecord]:
+        """Refusals of all passes so far."""
+        return list(self.log.refusals)
+
+    def run(self, model: Model, item: Pass) -> int:
+        """Run one pass as the manager does; return how often it fired."""
+        state = "emission" if item.phase in INT8_PHASES else "annotations"
+        fired, value = _manager.run_pass(model, item, self.device, self.log, getattr(self, state))
+        setattr(self, state, value)
+        return fired
+
+    def run_phase(self, model: Model, phase: Phase, *after_pass: Any) -> int:
+        """Run the passes of a float phase to the end; return how often they fired."""
+        fired, self.annotations = _manager.run_phase(
+            model, phase, self.device, self.log, self.annotations, *after_pass
+        )
+        return fired
 
 
-def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
+def context(**options: Any) -> Passes:
+    """Passes of any phase for the built-in target, with verification on."""
+    return Passes(builtin(), Options(**options))
+
+
+def run_pass(name: str, model: Model, passes: Passes | None = None) -> int:
     """Run one pass as the manager does: swept, checked, measured."""
     item = PASSES.get(name)
     assert item is not None, name
-    return _manager.run_pass(model, item, ctx or context())
+    return (passes or context()).run(model, item)
 
 
 def refusals(
-    name: str, model: onnx.ModelProto | Net, ctx: PassContext | None = None
+    name: str, model: onnx.ModelProto | Net, passes: Passes | None = None
 ) -> list[tuple[str, str]]:
     """Run a pass that must not fire; return node and reason of each of its refusals."""
     proto = model.model() if isinstance(model, Net) else model
-    ctx = ctx or context()
-    assert run_pass(name, read(proto), ctx) == 0
-    return [(r.node, r.reason) for r in ctx.refusals]
+    passes = passes or context()
+    assert run_pass(name, read(proto), passes) == 0
+    return [(r.node, r.reason) for r in passes.refusals]
 
 
-def apply_pass(name: str, model: Model, ctx: PassContext, *arguments: Any) -> Any:
-    """Run a pass that takes more than a model; what it returns."""
+def apply_pass(name: str, model: Model, passes: Passes, **inputs: Any) -> Any:
+    """Run a pass with inputs by name; return its result."""
     item = PASSES.get(name)
     assert item is not None, name
-    return _manager.apply(model, item, ctx, *arguments)
+    splits = passes.annotations.splits
+    return _manager.apply(model, item, passes.device, passes.log, splits=splits, **inputs)
 
 
 def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:

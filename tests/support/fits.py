@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, Proposal
+from npuconv.legalize.log import RewriteRecord
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from support.asserts import read, run_pass, same_numbers
+from support.asserts import Passes, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -56,7 +56,7 @@ def fit(
     """
     proto = net.model()
     target = chip(also={**(also or {}), **({"costs": costs} if costs else {})}, **limits)
-    model, ctx = read(proto), PassContext(target, Options(format="float"))
+    model, ctx = read(proto), Passes(target, Options(format="float"))
     fired = run_pass(NAME, model, ctx)
     record = ctx.rewrites[0] if ctx.rewrites else None
     same_numbers(proto, model)
@@ -64,7 +64,7 @@ def fit(
         for node in model.nodes("Conv"):
             win = window(node)
             assert win is not None
-            assert not ctx.breaks(win, node), node.name
+            assert not ctx.device.breaks(win, node), node.name
         assert run_pass(NAME, model, ctx) == 0
     return Fitted(model, fired, record, [r.reason for r in ctx.refusals])
 

@@ -12,7 +12,7 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data.collect import collect
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
@@ -25,8 +25,8 @@ from npuconv.quantize.fake_quant import QuantPoint, quant_points
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
-from npuconv.quantize.state import DeviceGraph, QuantState
-from support.asserts import context, read, run_pass
+from npuconv.quantize.state import QuantState
+from support.asserts import Passes, context, read, run_pass
 
 Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4
@@ -50,34 +50,42 @@ def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
     ]
 
 
-def planned(model: Model, ctx: EmitContext | None = None) -> DeviceGraph:
+def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
     """A legal float model as the steps of quantization take it."""
     ctx = ctx or context()
+    findings, annotations = Findings(ctx.options), ctx.annotations
+    legal = LegalModel(
+        model,
+        ctx.device,
+        SourceModel.of(model),
+        ctx.log,
+        findings,
+        annotations.expected,
+        annotations.source_scales,
+        annotations.splits,
+    )
+    return legal.replanned()
 
-    findings = Findings(ctx.options)
-    legal = LegalModel(model, ctx.target, ctx.options, SourceModel.of(model), ctx, findings)
-    return DeviceGraph.of(legal).replanned()
 
-
-def watch(graph: DeviceGraph, feeds: Feeds) -> dict[str, Statistics]:
+def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
     """Return the float model's statistics of int8 tensors."""
     return collect(graph.proto(), watched(graph), feeds)
 
 
-def windows(graph: DeviceGraph, feeds: Feeds) -> dict[str, Hessian]:
+def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
     layers = [one for conv in graph.plan.device if (one := hessians_of.windows_of(conv))]
     return hessians_of.gather(graph.proto(), layers, feeds, len(feeds))
 
 
-def calibrated(graph: DeviceGraph, feeds: Feeds) -> Calibration:
+def calibrated(graph: LegalModel, feeds: Feeds) -> Calibration:
     """All that samples show."""
     return Calibration(watch(graph, feeds), windows(graph, feeds))
 
 
 def prepare(
-    model: Model, ctx: EmitContext, plain: Mapping[str, float] = MappingProxyType({})
-) -> DeviceGraph:
+    model: Model, ctx: Passes, plain: Mapping[str, float] = MappingProxyType({})
+) -> LegalModel:
     """Set the plan and the encodings of ``ctx``, calibrated on random inputs.
 
     Ranges are those of the inputs, with nothing added.
@@ -93,7 +101,7 @@ def prepare(
         seen = Calibration(watch(graph, random_feeds(model)), {})
         found = dict(choose_encodings(graph, seen, {}, AS_SEEN).encodings)
         found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.use(graph.plan, found, {})
+    ctx.emission = Emission.of(graph.plan, found, {}, ctx.annotations.splits)
     return graph
 
 
@@ -101,7 +109,7 @@ def prepare(
 class Quantized:
     """A graph whose ranges are chosen and whose weights are rounded, and what was seen."""
 
-    graph: DeviceGraph
+    graph: LegalModel
     state: QuantState
     hessians: dict[str, Hessian]
     feeds: Feeds
@@ -121,16 +129,14 @@ def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Q
     return Quantized(graph, state, seen.hessians, feeds)
 
 
-def prepared(proto: onnx.ModelProto) -> tuple[Model, EmitContext]:
+def prepared(proto: onnx.ModelProto) -> tuple[Model, Passes]:
     """A legal model that is planned and calibrated."""
     model, ctx = read(proto), context()
     prepare(model, ctx)
     return model, ctx
 
 
-def quantize(
-    model: Model, ctx: EmitContext, plain: Mapping[str, float] = MappingProxyType({})
-) -> None:
+def quantize(model: Model, ctx: Passes, plain: Mapping[str, float] = MappingProxyType({})) -> None:
     """Prepare, and run the quantize passes."""
     prepare(model, ctx, plain)
     for name in QUANTIZE:
@@ -142,7 +148,7 @@ def converted(
     *passes: str,
     plain: Mapping[str, float] = MappingProxyType({}),
     **options: object,
-) -> tuple[Model, EmitContext, onnx.ModelProto]:
+) -> tuple[Model, Passes, onnx.ModelProto]:
     """The model after quantization and these passes, and the form with conversions."""
     model, ctx = read(proto), context(**options)
     quantize(model, ctx, plain)
@@ -152,9 +158,9 @@ def converted(
     return model, ctx, explicit
 
 
-def largest_step(ctx: EmitContext) -> float:
+def largest_step(ctx: Passes) -> float:
     """The largest scale of any channel of any tensor."""
-    return max(float(encoding.scales.max()) for encoding in ctx.encodings.values())
+    return max(float(encoding.scales.max()) for encoding in ctx.emission.encodings.values())
 
 
 def groups_of(plan: Plan) -> dict[str, Group]:

@@ -106,7 +106,7 @@ def _calibration(
         legal = legalize(source, Options(input_shape=input_shape, verify=False))
         if not legal.plan.device:
             return ""
-        return choose_builtin(legal.model, legal.options.preprocess, legal.ctx.expected).sentence
+        return choose_builtin(legal.model, legal.options.preprocess, legal.expected).sentence
     except NpuconvError:  # what stands against it is for check to say
         return ""
 

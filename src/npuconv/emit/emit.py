@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import Format, int8_operators
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
 from npuconv.rules import engine
@@ -45,12 +46,29 @@ WEIGHT_SUMS = "QNT002"
 NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
 
 
+@dataclass(frozen=True)
+class EmittedModel:
+    """A model in its form.
+
+    Attributes:
+        proto: the model.
+        stored: name of the int8 tensor by its float tensor.
+        notes: text for the report on a layer, by node label.
+        broken: limits of the target that rounded weights break.
+    """
+
+    proto: onnx.ModelProto
+    stored: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    broken: tuple[Finding, ...] = ()
+
+
 def emit(
     legal: LegalModel,
     form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
-) -> tuple[onnx.ModelProto, EmitContext]:
+) -> EmittedModel:
     """Write the legal float model in a form.
 
     Args:
@@ -60,24 +78,19 @@ def emit(
         weights: integer weights and biases by node; the others are rounded to nearest.
 
     Returns:
-        The model, and the context of the passes, with the names of its int8 tensors and with
-        the limits that its weights break.
+        The model with the names of its int8 tensors, and the limits that its weights break.
 
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
-    # int8 is compared as a whole: it is not meant to be equal.
-    ctx = EmitContext(
-        legal.target, legal.options, verify=False, kept=legal.ctx.kept, parts=legal.ctx.parts,
-        bias_channels=legal.ctx.bias_channels,
-    )  # fmt: skip
-    ctx.use(legal.plan, encodings, weights)
+    log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
+    emission = Emission.of(legal.plan, encodings, weights, legal.splits)
     for phase in form.phases:
-        manager.run_phase(legal.model, Phase(phase), ctx)
-    legal.ctx.rewrites += ctx.rewrites
-    legal.ctx.refusals |= ctx.refusals
-    ctx.broken = _check_limits(legal)
-    return save.to_proto(legal.model, _metadata(legal, form)), ctx
+        _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
+    legal.log.extend(log)
+    broken = _check_limits(legal)
+    proto = save.to_proto(legal.model, _metadata(legal, form))
+    return EmittedModel(proto, emission.stored, emission.notes, broken)
 
 
 def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:

@@ -8,12 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
 from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
+from npuconv.legalize.annotations import Splits
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
@@ -45,10 +48,11 @@ def in_integers(opened: Opened) -> Opened:
     if not plan.device:
         return opened
     plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
-    options = Options()  # nothing of them, or of the target, is asked for
-    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan, parts=parts)
+    options = Options()  # these passes ask for the format alone
+    device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
+    emission = Emission(plan, splits=Splits(parts=parts))
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
-        manager.run_pass(model, item, ctx)
+        _, emission = manager.run_pass(model, item, device, log, emission)
     return replace(opened, proto=save.to_proto(model))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -16,20 +16,27 @@ from npuconv.config import Options
 from npuconv.errors import ModelError
 from npuconv.findings import Finding, Severity, Status, sort_key
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.context import INTEGER_FORMS, PassContext, RefusalRecord, RewriteRecord
+from npuconv.legalize.annotations import Annotations, Splits
+from npuconv.legalize.device import INTEGER_FORMS, TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel, SourceScales
+from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
 from npuconv.partition import Plan, make_plan, saturation
-from npuconv.partition.channels import uniform
+from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
+
+if TYPE_CHECKING:
+    from npuconv.legalize.annotations import Expected
 
 LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
@@ -39,13 +46,15 @@ class LegalModel:
     """A legalized model, the placement of its nodes, and the findings of all rules."""
 
     model: Model  # the graph; steps that change it return a new plan with it
-    target: Target
-    options: Options  # of the run, with those for this model
+    device: TargetDevice  # target, options with those for this model, nodes that stay float
     source: SourceModel  # the model as it came
-    ctx: PassContext  # rewrites and refusals of the passes, and statistics of the training
+    log: Log  # rewrites and refusals of the passes
     findings: Findings  # of all rules so far
-    # Source nodes that stay float: label -> pattern of the user.
-    kept: Mapping[str, str] = field(default_factory=dict)
+    # Mean and standard deviation of each channel in training, by tensor.
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    # Encodings of a source that was quantized; empty if they are not to be kept.
+    source_scales: SourceScales = field(default_factory=SourceScales)
+    splits: Splits = field(default_factory=Splits)  # convolutions that are written in several
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of those that the device computes beside convolutions, as the first plan chose them:
@@ -55,17 +64,27 @@ class LegalModel:
     # What rules have measured of nodes, for the next lint.
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
+    @property
+    def target(self) -> Target:
+        """Target of the run."""
+        return self.device.target
+
+    @property
+    def options(self) -> Options:
+        """Options of the run, with those for this model."""
+        return self.device.options
+
     def rules(self, **evidence: Any) -> RuleContext:
         """Return a context for rules."""
-        kept = frozenset(self.kept)
+        keep_float = frozenset(self.device.keep_float)
         return RuleContext(
-            self.model, self.target, self.options, self.facts, kept_float=kept, **evidence
+            self.model, self.target, self.options, self.facts, kept_float=keep_float, **evidence
         )
 
-    def make_plan(self, model: Model | None = None) -> Plan:
-        """Partition the graph as it is now, or that of another model."""
-        model = model or self.model
-        kept = keep_float.names(model, self.kept)
+    def make_plan(self) -> Plan:
+        """Partition the graph as it is now."""
+        model = self.model
+        kept = keep_float.names(model, self.device.keep_float)
         plan = make_plan(
             model,
             self.target,
@@ -75,7 +94,7 @@ class LegalModel:
             form=self.options.format,
         )
         if activations := saturation.candidates(model, plan):
-            planned = replace(self, model=model, plan=plan)
+            planned = replace(self, plan=plan)
             fixed = {*planned.uniform_tensors, *planned.symmetric_tensors}
             centred = {*planned.centred_tensors, *planned.padded_tensors, *planned.partial_sums}
             saturation.absorb(activations, plan, self.target, fixed, centred)
@@ -110,10 +129,20 @@ class LegalModel:
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *centred]
 
+    @cached_property
+    def channels(self) -> Channels:
+        """Channels that share a scale, in tensors that are not uniform."""
+        names = [name for group in self.plan.groups for name in group.tensors]
+        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
+        if self.is_per_tensor:
+            return trace(self.plan, names, layers)
+        imported = self.source_scales.uniform_tensors(self.model, self.plan)
+        return trace(self.plan, [*self.uniform_tensors, *imported], layers)
+
     @property
     def padded_tensors(self) -> set[str]:
         """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        padded, fragments = set[str](), self.ctx.fragments
+        padded, fragments = set[str](), self.splits.fragments
         for conv in self.plan.device:
             pads = any(query.attribute(conv, "pads", ()) or ())
             if pads or (conv.name in fragments and fragments[conv.name].needs_zero):
@@ -124,14 +153,13 @@ class LegalModel:
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
         bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
-        more = self.ctx.bias_channels
-        broken = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
-        return frozenset((*(conv.name for conv in broken), *more))
+        broken = (c for c in bare if any(map(self.device.objections, self.splits.windows(c))))
+        return frozenset((*(conv.name for conv in broken), *self.splits.bias_channels))
 
     @property
     def symmetric_tensors(self) -> set[str]:
         """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
-        source = self.ctx.source_scales if self.options.keep_scales else SourceScales()
+        source = self.source_scales
         symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
         producers = {label for label, name in source.made.items() if name in symmetric}
         nodes = self.model.nodes() if producers else []
@@ -141,13 +169,31 @@ class LegalModel:
     @property
     def partial_sums(self) -> set[str]:
         """Tensors of convolutions in parts, whose sum is activated later."""
-        parts = self.ctx.fragments
+        parts = self.splits.fragments
         convs = (c for c in self.plan.device if c.name in parts and parts[c.name].summed)
         return {conv.outputs[0].name for conv in convs}
 
-    def with_findings(self, found: Iterable[Finding]) -> LegalModel:
+    @property
+    def has_host(self) -> bool:
+        """Return whether the target has a host that computes in float."""
+        return self.target.unlisted_operators != "error"
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Return whether the device has one weight scale per layer, and none per channel."""
+        return self.target.weights.granularity == "tensor"
+
+    def proto(self) -> onnx.ModelProto:
+        """Return the model as ONNX."""
+        return save.to_proto(self.model)
+
+    def with_findings(self, findings: Iterable[Finding]) -> LegalModel:
         """Return the model with more findings."""
-        return replace(self, findings=self.findings.add(found))
+        return replace(self, findings=self.findings.add(findings))
+
+    def replanned(self) -> LegalModel:
+        """Return the model with the plan of its graph as it is now."""
+        return replace(self, plan=self.make_plan())
 
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
@@ -162,9 +208,11 @@ class LegalModel:
         # The cache of facts is of the graph as it was.
         rules = replace(self, facts={}).rules()
         unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
-        now = tuple(needs(rules))
         return replace(
-            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, unknown)
+            self,
+            plan=plan,
+            needs=tuple(needs(rules)),
+            findings=self.findings.renew(LIMIT_UNKNOWN, unknown),
         )
 
 
@@ -182,19 +230,67 @@ def legalize(
     timings = timings or Timings()
     with timings.measured("load"):
         legal, contradiction = _open(source, options)
+    model, device, log = legal.model, legal.device, legal.log
+    annotations = Annotations()
     rules = legal.rules()
-    # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
-    # with others, rewrites may mend.
-    if malformed := engine.lint_malformed(rules):
-        legal.source.record_costs(legal.model, legal.target, malformed)
-        return _conclude(legal, Tracker(malformed), malformed, rules, timings)
-    before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
-    if contradiction and not any(f.severity == Severity.ERROR for f in before):
-        _refuse_unless_it_runs(legal.model, contradiction)
-    tracker = Tracker(before)
-    _rewrite(legal, tracker, timings)
-    rules = legal.rules()
-    return _conclude(legal, tracker, engine.lint(rules), rules, timings)
+    malformed = engine.lint_malformed(rules)
+    if malformed:  # rewrites of nodes without a meaning say nothing
+        tracker, after = Tracker(malformed), malformed
+        legal.source.record_costs(model, device.target, malformed)
+    else:
+        before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
+        if contradiction and not any(f.severity == Severity.ERROR for f in before):
+            _refuse_unless_it_runs(model, contradiction)
+        tracker = Tracker(before)
+
+        def credit(item: Pass, seconds: float) -> None:
+            timings.add(item.name, seconds)
+            tracker.step(item.name, legal.rules())
+
+        if core.sweep(model):  # here, or the first pass that fires would get the credit
+            tracker.step(SWEEP, legal.rules())
+        _, annotations = manager.run_phase(
+            model, Phase.CANONICALIZE, device, log, annotations, credit
+        )
+        legal.source.record_costs(model, device.target, tracker.open_errors())
+        _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
+        if core.sweep(model):
+            tracker.step(SWEEP, legal.rules())
+        rules = legal.rules()
+        after = engine.lint(rules)
+    legal = replace(legal, needs=tuple(needs(rules)))
+    if device.options.format in INTEGER_FORMS:
+        fired, annotations = manager.run_phase(
+            model, Phase.ACCUMULATE, device, log, annotations,
+            lambda item, seconds: timings.add(item.name, seconds),
+        )  # fmt: skip
+        if fired:
+            # The device runs the convolutions as they were, but not the nodes that split and
+            # added them.
+            beside = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
+            convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
+            after = sorted(convolutions + beside, key=sort_key)
+    source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
+    legal = replace(
+        legal,
+        expected=annotations.expected,
+        source_scales=source_scales,
+        splits=annotations.splits,
+        blocked=_blocked(model, after),
+    ).replanned()
+    plan = legal.plan
+    legal = replace(legal, operators=frozenset(node.name for node in plan.operators))
+    on_device = {
+        (node.op, model.label(node))
+        for node in plan.passthrough
+        if plan.placement[id(node)] == "device"
+    }
+    after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in on_device]
+    merged = explained(tracker.merge(after, log.rewrites), log.refusals)
+    findings = legal.findings.add(merged)
+    if not any(map(selection.is_blocking, findings.selected)):
+        findings = findings.add(engine.lint(legal.rules(plan=plan), at="planned"))
+    return replace(legal, findings=findings)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
@@ -210,44 +306,9 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     validate.check_tensor_sizes(model)
     validate.check_types(model)
     info.record_nodes(model)
-    kept = keep_float.find(model, options.keep_float, target)
-    ctx = PassContext(target, options, verify=options.verify, kept=frozenset(kept))
-    accepted = selection.listed_in(options, name, target.name)
-    findings = Findings(options, accepted)
-    return LegalModel(model, target, options, info, ctx, findings, kept), contradiction
-
-
-def _conclude(
-    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext, timings: Timings
-) -> LegalModel:
-    """Partition the graph, and add up the findings."""
-    model = legal.model
-    legal = replace(legal, needs=tuple(needs(rules)))
-
-    def after_pass(item: Pass, seconds: float) -> None:
-        timings.add(item.name, seconds)
-
-    joined = legal.options.format in INTEGER_FORMS
-    if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx, after_pass):
-        # The device runs the convolutions as they were, but none of what cut and added them.
-        rules = legal.rules()
-        beside = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
-        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + beside, key=sort_key)
-    legal = replace(legal, blocked=_blocked(model, after))
-    plan = legal.make_plan()
-    legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
-    device = {
-        (node.op, model.label(node))
-        for node in plan.passthrough
-        if plan.placement[id(node)] == "device"
-    }
-    after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in device]
-    merged = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
-    findings = legal.findings.add(merged)
-    if not any(map(selection.is_blocking, findings.selected)):
-        rules.plan = legal.plan
-        findings = findings.add(engine.lint(rules, at="planned"))
-    return replace(legal, findings=findings)
+    device = TargetDevice(target, options, keep_float.find(model, options.keep_float, target))
+    findings = Findings(options, selection.listed_in(options, name, target.name))
+    return LegalModel(model, device, info, Log(options.verify), findings), contradiction
 
 
 def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
@@ -257,22 +318,6 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
         executor.Session(save.to_proto(model), threads=1, optimize=False)
     except executor.RuntimeRefusedError:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
-
-
-def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> None:
-    """Run the float phases; the tracker notes which finding went with which pass."""
-
-    def after_pass(item: Pass, seconds: float) -> None:
-        timings.add(item.name, seconds)
-        tracker.step(item.name, legal.rules())
-
-    if core.sweep(legal.model):  # here, or the first pass that fires would get the credit
-        tracker.step(SWEEP, legal.rules())
-    manager.run_phase(legal.model, Phase.CANONICALIZE, legal.ctx, after_pass)
-    legal.source.record_costs(legal.model, legal.target, tracker.open_errors())
-    manager.run_phase(legal.model, Phase.LEGALIZE, legal.ctx, after_pass)
-    if core.sweep(legal.model):
-        tracker.step(SWEEP, legal.rules())
 
 
 def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
@@ -285,85 +330,3 @@ def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
     }
     convolutions = model.nodes(*query.CONVOLUTIONS)
     return frozenset(n.name for n in convolutions if model.label(n) in labels)
-
-
-_REWRITERS = (  # passes that make one operator of another
-    "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-", "fit-",
-)  # fmt: skip
-SWEEP = "sweep"  # unused nodes go without a pass having to say so
-# What became of nodes that passes leave no record of, one by one.
-_UNSAID = {SWEEP: "nothing reads it any more", "fold-constants": "a constant"}
-
-Key = tuple[str, tuple[str, ...]]
-
-
-class Tracker:
-    """Watches the findings of the source graph while passes change it.
-
-    After each pass that fired the rules are asked again, only those that still have
-    something open, and only of the nodes it is about. Notes are about a node being there,
-    so for them it is enough to look whether it still is.
-    """
-
-    def __init__(self, before: list[Finding]) -> None:
-        self._before = [f for f in before if f.status != Status.UNKNOWN]
-        self._open = [f for f in self._before if f.severity != Severity.NOTE]
-        self._notes = [f for f in self._before if f.severity == Severity.NOTE]
-        self._gone: dict[Key, str] = {}
-
-    def step(self, pass_name: str, ctx: RuleContext) -> None:
-        """Credit findings that disappeared to this pass."""
-        if self._open:
-            marks = engine.marks_left(ctx, self._open)
-            self._open = self._keep(self._open, pass_name, lambda f: _is_marked(f, marks))
-        if self._notes:
-            labels = {ctx.model.label(node) for node in ctx.model.nodes()}
-            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in labels)
-
-    def open_errors(self) -> list[Finding]:
-        """The errors that no pass has removed so far."""
-        return [f for f in self._open if f.severity == Severity.ERROR]
-
-    def _keep(
-        self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
-    ) -> list[Finding]:
-        self._gone |= {f.key: pass_name for f in findings if not stays(f)}
-        return [finding for finding in findings if stays(finding)]
-
-    def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
-        """The findings that stay, and those that went, with the pass and its result.
-
-        A note on a node that is still there and no longer applies was never a fault.
-        """
-        records, marks, findings = list(rewrites), engine.marks(after), list(after)
-        last: dict[tuple[str, str], int] = {}  # record by pass and source node, or any ('')
-        for number, record in enumerate(records):
-            last |= {(record.pass_name, label): number for label in (*record.origin, "")}
-        for finding in self._before:
-            pass_name = self._gone.get(finding.key)
-            if pass_name is None or _is_marked(finding, marks):
-                continue
-            number = max(last.get((pass_name, label), -1) for label in finding.origin or ("",))
-            into = records[number].after if number >= 0 else _UNSAID.get(pass_name, "")
-            findings.append(
-                finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
-            )
-        return findings
-
-
-def _is_marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
-    """Return whether a finding of that code remains for one of its source nodes."""
-    return any((finding.code, label) in marks for label in finding.origin or ("",))
-
-
-def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
-    """Add to errors that remain the reason why no pass rewrote the node."""
-    reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
-    result = []
-    for finding in findings:
-        remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
-        reason = reasons.get(finding.node, "")
-        if remains and reason and reason not in finding.message:
-            finding = replace(finding, message=f"{finding.message}; not rewritten: {reason}")
-        result.append(finding)
-    return result

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from npuconv.errors import InternalError, bugs_in
 from npuconv.legalize import measure as measuring
-from npuconv.legalize.context import PassContext, RewriteRecord
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import shapes, validate
 from npuconv.model.core import Model, sweep
 from npuconv.partition.costs import cost
 
 MAX_ROUNDS = 20
+State = TypeVar("State")
 
 
 def order(phase: Phase) -> list[Pass]:
@@ -38,67 +40,67 @@ def order(phase: Phase) -> list[Pass]:
 def run_phase(
     model: Model,
     phase: Phase,
-    ctx: PassContext,
+    device: TargetDevice,
+    log: Log,
+    state: State,
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
-) -> int:
+) -> tuple[int, State]:
     """Run every pass of a phase until none fires any more.
 
+    ``state`` holds the annotations of a float phase, or the emission of an int8 phase.
     ``after_pass`` is called after each pass that fired, with its seconds.
 
     Returns:
-        How often passes fired.
+        How often passes fired, and the new state.
 
     Raises:
         InternalError: a pass failed, broke the graph, changed its numbers, or never ends.
     """
     passes = order(phase)
     total = 0
-    idle: set[str] = set()  # had nothing to do, and nothing has changed since
+    idle: set[str] = set()  # passes that had nothing to do since the last change
     for _ in range(MAX_ROUNDS):
         for item in passes:
             if item.name in idle:
                 continue
-            fired = run_pass(model, item, ctx, after_pass)
+            start = time.perf_counter()
+            fired, state = run_pass(model, item, device, log, state)
+            if fired:
+                after_pass(item, time.perf_counter() - start)
             total += fired
             idle = idle | {item.name} if not fired else set()
         if len(idle) == len(passes):
-            return total
+            return total, state
     raise InternalError("the passes never come to rest", where=f"phase {phase}")
 
 
 def run_pass(
-    model: Model,
-    item: Pass,
-    ctx: PassContext,
-    after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
-) -> int:
-    """Run one pass once; sweep, verify and measure its changes."""
-    start = time.perf_counter()
-    fired = int(apply(model, item, ctx))
-    if fired:
-        after_pass(item, time.perf_counter() - start)
-    return fired
+    model: Model, item: Pass, device: TargetDevice, log: Log, state: State
+) -> tuple[int, State]:
+    """Run one pass once; return how often it fired, and the new state."""
+    result = apply(model, item, device, log, annotations=state, emission=state)
+    return result if isinstance(result, tuple) else (int(result), state)
 
 
-def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
-    """Run one pass once with arguments of its own.
+def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: Any) -> Any:
+    """Run one pass once with inputs by name; sweep, verify and measure its changes.
 
     Returns:
-        What the pass returns: how often it fired, or what it made.
+        The result of the pass: how often it fired, or the new values.
 
     Raises:
         InternalError: the pass failed, broke the graph, or changed its numbers.
     """
-    ctx.current = item.name
-    first = len(ctx.rewrites)
+    entries = Log(log.measures, item.name)
+    inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
-        fired = item.function(model, ctx, *arguments)
-        if not fired:
-            return fired
-        _settle(model, item, ctx.rewrites[first:])
-    for record in ctx.rewrites[first:]:
+        result = item.function(model, **{name: inputs[name] for name in item.inputs})
+        if result[0] if isinstance(result, tuple) else result:
+            _settle(model, item, entries.rewrites)
+    for record in entries.rewrites:
         record.cost_after, record.made = cost(record.made), []
-    return fired
+    log.extend(entries)
+    return result
 
 
 def _settle(model: Model, item: Pass, records: Sequence[RewriteRecord]) -> None:

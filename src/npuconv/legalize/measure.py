@@ -21,7 +21,7 @@ from onnx import helper
 
 from npuconv import executor
 from npuconv.errors import InternalError
-from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
 from npuconv.model import nhwc, query
 from npuconv.model.proto import Types

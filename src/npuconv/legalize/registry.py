@@ -1,24 +1,28 @@
 """Rewrites of the graph: one pass per module, registered by its decorator.
 
-A pass is a function ``(model, ctx) -> int``, how often it fired. It changes the graph
-through ``npuconv.model.edit``, brackets each change in ``ctx.rewrite`` so that it is
-measured, and says ``ctx.refuse`` where it nearly fired. It knows no rule and no other
-pass, except by name in ``after``; order, fixed point, checks and errors are the
-manager's (``manager.py``).
+A pass is a function of the model and of what it asks for by the names of its parameters:
+``device`` (target and options), ``log`` (rewrites and refusals), and ``annotations`` in float
+phases or ``emission`` in int8 phases. It returns how often it fired, and, if it adds to the
+annotations or the emission, the new value: ``(fired, annotations)``. It changes the graph
+through ``npuconv.model.edit``, brackets each change in ``log.rewrite`` so that it is measured,
+and calls ``log.refuse`` where it nearly fired. It knows no rule and no other pass, except by
+name in ``after``; order, fixed point, checks and errors are the manager's (``manager.py``).
 
 Modules keep numpy and onnx out of their top level: ``npuconv explain`` reads them all.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from npuconv.registry import Registry, described
 
-# (model, ctx), in HOST_PREP and OVERSAMPLE also a plan and a request.
+# Of the model and of inputs by name, in HOST_PREP and OVERSAMPLE also a plan and a request.
 PassFunction = Callable[..., Any]
 
 
@@ -53,6 +57,11 @@ class Pass:
     infers: bool
     doc: str
     rewires: bool = True
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the parameters after the model."""
+        return tuple(inspect.signature(self.function).parameters)[1:]
 
 
 PASSES: Registry[Pass] = Registry(

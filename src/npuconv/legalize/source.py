@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from npuconv.findings import Finding, Severity
 from npuconv.model import query
@@ -16,54 +15,6 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from npuconv.arithmetic.encoding import Encoding
-
-
-@dataclass(frozen=True)
-class WeightScales:
-    """Scales of the integer weights of one layer."""
-
-    scales: NDArray[np.float32]  # float32 [1] or [M], one for each output channel
-    bits: str  # width of the stored integers, for people
-
-
-@dataclass
-class SourceScales:
-    """Encodings of a model that was quantized before it came.
-
-    Attributes:
-        tensors: encoding by tensor of the float graph, in int8.
-        made: name of such a tensor by label of the node that makes it, which outlives the name.
-        weights: scales of weights, by label of the layer that reads them.
-        lost: reason by name of the tensor or label of the layer whose scales cannot be kept.
-    """
-
-    tensors: dict[str, Encoding] = field(default_factory=dict)
-    made: dict[str, str] = field(default_factory=dict)
-    weights: dict[str, WeightScales] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        """Return whether the model was quantized in any part."""
-        return bool(self.tensors or self.weights or self.lost)
-
-    def multiply(self, labels: Iterable[str], factor: NDArray[np.float64]) -> None:
-        """Move a factor of each output channel, [M], into the scales of a layer's weights.
-
-        Where it is 0, any scale is right.
-        """
-        for label in labels:
-            stored = self.weights.get(label)
-            if stored is not None and stored.scales.size in (1, factor.size):
-                size = abs(factor)
-                scales = stored.scales * (size + (size == 0))
-                self.weights[label] = replace(stored, scales=scales.astype("float32"))
-
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
 

@@ -14,6 +14,8 @@ from functools import partial
 import onnx
 
 from npuconv.data import Feed, Samples
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import Log
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
@@ -25,7 +27,7 @@ from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, 
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
 
@@ -50,7 +52,7 @@ class BudgetResult:
 
 
 def spend_budget(
-    graph: DeviceGraph,
+    graph: LegalModel,
     state: QuantState,
     hessians: Mapping[str, Hessian],
     used: Samples,
@@ -82,7 +84,7 @@ def spend_budget(
         )
         terms = [] if powers is None else _terms(graph, points, powers)
     # A layer in parts is as large as the device takes it, and its copies would be whole.
-    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.ctx.parts}
+    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.splits.parts}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
@@ -108,16 +110,14 @@ def spend_budget(
     )  # fmt: skip
 
 
-def _copy(graph: DeviceGraph) -> DeviceGraph:
+def _copy(graph: LegalModel) -> LegalModel:
     """Return a copy that can be changed; its nodes have the origins of those of the graph."""
     model = load.load(graph.proto())
     metas = {node.name: graph.model.meta(node) for node in graph.model.nodes()}
     for node in model.nodes():
         if (meta := metas.get(node.name)) is not None:
             model.register(node, replace(meta))
-    fragments = dict(graph.ctx.fragments)
-    ctx = replace(graph.ctx, verify=False, fragments=fragments, rewrites=[], refusals={})
-    return graph.replanned(model, ctx)
+    return replace(graph, model=model, log=Log(measures=False)).replanned()
 
 
 def _search(
@@ -152,7 +152,7 @@ def _search(
 
 
 def _terms(
-    graph: DeviceGraph,
+    graph: LegalModel,
     points: Sequence[QuantPoint],
     powers: sensitivity.Sensitivity,
 ) -> list[NoiseTerm]:
@@ -178,7 +178,7 @@ def _terms(
 
 
 def channel_sets(
-    graph: DeviceGraph, points: Sequence[QuantPoint], layers: Iterable[str]
+    graph: LegalModel, points: Sequence[QuantPoint], layers: Iterable[str]
 ) -> list[ChannelSet]:
     """Return the channels that may be computed several times."""
     at = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
@@ -198,7 +198,7 @@ def channel_sets(
     return sets
 
 
-def _limits(graph: DeviceGraph) -> Callable[[str, int, int], bool]:
+def _limits(graph: LegalModel) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
     windows = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
     verdicts: dict[tuple[str, int, int], bool] = {}
@@ -209,7 +209,7 @@ def _limits(graph: DeviceGraph) -> Callable[[str, int, int], bool]:
         if key not in verdicts:
             win, apart = windows[layer]
             larger = None if win is None else _larger(win, rows, columns, apart=apart)
-            verdicts[key] = larger is not None and not graph.ctx.objections(larger)
+            verdicts[key] = larger is not None and not graph.device.objections(larger)
         return verdicts[key]
 
     return fits
@@ -229,7 +229,7 @@ def _larger(win: Window, rows: int, columns: int, *, apart: bool) -> Window | No
     )
 
 
-def layer_macs(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
+def layer_macs(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
     """Return the multiplications of every device layer; open sizes as the samples have them."""
     counts = {conv.name: macs(conv) for conv in graph.plan.device}
     if None in counts.values():

@@ -18,13 +18,13 @@ from npuconv.data.model_inputs import first_convolution
 from npuconv.data.runner import not_finite
 from npuconv.data.samples import Feed
 from npuconv.errors import CalibrationError
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, shapes
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN, RANGES
-from npuconv.quantize.state import DeviceGraph
 from npuconv.quantize.wholes import assemblies
 from npuconv.timings import Step
 
@@ -45,7 +45,7 @@ class Calibration:
 
 
 def calibrate(
-    graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples, step: Step
+    graph: LegalModel, proto: onnx.ModelProto, samples: Samples, step: Step
 ) -> Calibration:
     """Run the samples through the float model.
 
@@ -72,7 +72,7 @@ def calibrate(
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
 
 
-def _windows(graph: DeviceGraph) -> list[Windows]:
+def _windows(graph: LegalModel) -> list[Windows]:
     """Return the windows of every convolution; of what was fitted those of the whole.
 
     Where a budget may repeat layers, those of its fragments as well.
@@ -88,12 +88,12 @@ def _windows(graph: DeviceGraph) -> list[Windows]:
     return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
 
 
-def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> CalibrationError:
+def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:
     hint = _MADE_UP if samples.builtin else error.hint
     return CalibrationError(f"{graph.model.name}: {error.message}", hint=hint)
 
 
-def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> None:
+def try_sample(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:
     """Run the first sample, and fail as calibration would.
 
     Statistics of thousands of tensors take longer to load than the model, so where one sample
@@ -121,7 +121,7 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
         raise _named(graph, samples, error) from None
 
 
-def without_refused(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> Samples:
+def without_refused(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> Samples:
     """Return the samples that ``try_sample`` takes, with a note on how many it does not.
 
     Raises:
@@ -144,7 +144,7 @@ def without_refused(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples
     return replace(samples, indices=tuple(accepted), notes=(*samples.notes, note))
 
 
-def _count_values(graph: DeviceGraph, names: Collection[str], feed: Feed) -> float:
+def _count_values(graph: LegalModel, names: Collection[str], feed: Feed) -> float:
     """Return the number of values of these tensors for a sample; infinite if extents are open."""
     tensors = graph.model.graph.tensors()
     dims_of: dict[str, tuple[int | None, ...] | None] = {
@@ -160,12 +160,12 @@ def _count_values(graph: DeviceGraph, names: Collection[str], feed: Feed) -> flo
     return total
 
 
-def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
+def watched(graph: LegalModel) -> Mapping[str, int | None]:
     """Return the tensors to observe, with their channel axis: outputs of groups and layers."""
     return {name: graph.channels.axis(name) for name in _watched_names(graph)}
 
 
-def _watched_names(graph: DeviceGraph) -> Collection[str]:
+def _watched_names(graph: LegalModel) -> Collection[str]:
     """Return the tensors to observe, whose channels nobody has to trace for that.
 
     Tensors before a Relu or Clip are observed where training has left statistics of them, and
@@ -175,13 +175,13 @@ def _watched_names(graph: DeviceGraph) -> Collection[str]:
     names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
     for conv in plan.device:
         made = conv.outputs[0].name
-        compared = conv is first or made in graph.ctx.expected
+        compared = conv is first or made in graph.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
             names[made] = None
     return names
 
 
-def _with_floors(graph: DeviceGraph, proto: onnx.ModelProto) -> onnx.ModelProto:
+def _with_floors(graph: LegalModel, proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the inputs of Softmax cut off far below the largest of each row.
 
     That leaves its outputs as they are. A mask of -1e9 would take all steps of the scores, and

@@ -33,7 +33,7 @@ def calibration_findings(
     mismatch = None
     if is_normalized:
         mismatch = find_mismatch(
-            legal.model, proto, samples, calibration.statistics, legal.ctx.expected
+            legal.model, proto, samples, calibration.statistics, legal.expected
         )
     from_source = (g for g in legal.plan.groups if state.methods.get(g.name) in kept.METHODS)
     seen = CalibrationEvidence(

@@ -20,20 +20,21 @@ from npuconv import executor
 from npuconv.arithmetic.grid import Grid
 from npuconv.data import Samples
 from npuconv.data.samples import spread
+from npuconv.legalize.legal import LegalModel
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import OutputError, logits, quant_points
 from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
 Shares = Mapping[str, float]  # of the largest value of a group, by its name
 
 
 def clip_ranges(
-    graph: DeviceGraph,
+    graph: LegalModel,
     calibration: Calibration,
     grids: Mapping[str, Grid],
     state: QuantState,
@@ -77,7 +78,7 @@ def clip_ranges(
 
 
 def _choices(
-    graph: DeviceGraph,
+    graph: LegalModel,
     state: QuantState,
     groups: Sequence[Group],
     clipped: Callable[[Shares], QuantState],
@@ -113,7 +114,7 @@ def _choices(
 
 
 def _checked(
-    graph: DeviceGraph, state: QuantState, choices: Iterable[QuantState], used: Samples
+    graph: LegalModel, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
     """Return the first under which all roundings together err less by enough, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]

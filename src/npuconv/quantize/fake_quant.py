@@ -17,12 +17,13 @@ from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, unfolded
 from npuconv.data import Feed
 from npuconv.data.workers import in_order
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, store
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 
 _PREFIX = "npuconv/fake_quant"
 Floats = NDArray[np.float32]
@@ -42,7 +43,7 @@ class QuantPoint:
     owner: store.Store | None = None  # of the files of large constants
 
 
-def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
+def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
     """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
 
     Those of convolutions come first, then those of the other operators of the device.

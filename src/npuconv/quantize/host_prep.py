@@ -27,6 +27,7 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.data import Feed, Samples
 from npuconv.data.model_inputs import apply_affine, path_from_input
 from npuconv.legalize import manager
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
@@ -35,7 +36,6 @@ from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.partition.passthrough import extent
 from npuconv.partition.placement import CUTS
-from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.align_input import align_input, shifted_tensor, shifted_together
@@ -43,18 +43,20 @@ from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
+# Operators with which the host joins the outputs of fragments.
+_JOINING = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 
 
 def prepare_host(
-    graph: DeviceGraph,
+    graph: LegalModel,
     samples: Samples,
     without: Collection[str] = (),
     step: Step = lambda _done, _total: None,
-) -> tuple[DeviceGraph, dict[str, Grid]]:
+) -> tuple[LegalModel, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
     The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
@@ -69,25 +71,28 @@ def prepare_host(
         graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
     free = {
         name: convs
-        for name, convs in shifted_together(graph.ctx, graph.plan).items()
+        for name, convs in shifted_together(graph.splits, graph.plan).items()
         if convs[0].name in grids
         and not any(pads(graph, conv) or conv.name in graph.biasless for conv in convs)
         # Parts of its channels that the host has padded are not.
-        and extent(shifted_tensor(graph.ctx, graph.plan, convs[0]), CHANNELS)
+        and extent(shifted_tensor(graph.splits, graph.plan, convs[0]), CHANNELS)
         == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
-    if moved and manager.apply(graph.model, align_input, graph.ctx, graph.plan, moved):
+    if moved and manager.apply(
+        graph.model, align_input, graph.device, graph.log,
+        plan=graph.plan, splits=graph.splits, offsets=moved,
+    ):  # fmt: skip
         graph = graph.replanned()
     # Where the pass refused, calibration finds values off the grid.
     found = {graph.plan.uncut(cs[0].inputs[0]).name: grids[cs[0].name] for cs in free.values()}
     return graph, found
 
 
-def pads(graph: DeviceGraph, conv: Node) -> tuple[int, ...]:
+def pads(graph: LegalModel, conv: Node) -> tuple[int, ...]:
     """Return the pads of a convolution, or of what it is a fragment of; () where all are 0."""
-    fragment = graph.ctx.fragments.get(conv.name)
+    fragment = graph.splits.fragments.get(conv.name)
     if fragment is not None and fragment.needs_zero:
         return tuple(flat_pads(fragment.whole.layer.pads))
     return _own_pads(conv)
@@ -98,9 +103,7 @@ def _own_pads(conv: Node) -> tuple[int, ...]:
     return amounts if any(amounts) else ()
 
 
-def _pad(
-    graph: DeviceGraph, tensors: Mapping[str, Sequence[Node]]
-) -> tuple[DeviceGraph, list[Node]]:
+def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[LegalModel, list[Node]]:
     """Let the host pad the inputs of these convolutions; fitted ones are padded already.
 
     Returns:
@@ -108,21 +111,25 @@ def _pad(
     """
     padded_convs = [conv for convs in tensors.values() for conv in convs]
     names = {conv.inputs[0].name for conv in padded_convs if _own_pads(conv)}
-    if names and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, names):
+    if names and manager.apply(
+        graph.model, pad_on_host, graph.device, graph.log,
+        plan=graph.plan, splits=graph.splits, tensors=names,
+    ):  # fmt: skip
         graph = graph.replanned()
     freed = [conv for conv in padded_convs if not _own_pads(conv)]
+    fragments = dict(graph.splits.fragments)
     for conv in freed:
-        if (fragment := graph.ctx.fragments.get(conv.name)) is not None:
-            graph.ctx.fragments[conv.name] = replace(fragment, host_padded=True)
-    return graph, freed
+        if conv.name in fragments:
+            fragments[conv.name] = replace(fragments[conv.name], host_padded=True)
+    return replace(graph, splits=replace(graph.splits, fragments=fragments)), freed
 
 
 def _choose_inputs(
-    graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
+    graph: LegalModel, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
 ) -> dict[str, list[Node]]:
     """Return tensors that take smaller steps if the host pads them, and the padded convolutions."""
     candidates = padded_tensors(graph, internal=False)
-    imported = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+    imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
     off_centre = {
         name
         for group in graph.plan.groups
@@ -151,7 +158,7 @@ def _choose_inputs(
     return chosen
 
 
-def _has_one_zero(graph: DeviceGraph, tensor: str) -> bool:
+def _has_one_zero(graph: LegalModel, tensor: str) -> bool:
     """Return whether all channels have one zero point, because operators read or make them."""
     channels = graph.channels
     return all(map(channels.is_computed, channels.slots(tensor)))
@@ -165,7 +172,7 @@ def gain(lows: Doubles, highs: Doubles) -> float:
     return float(np.mean(20 * np.log10(centred[live] / free[live]))) if live.any() else 0.0
 
 
-def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node]]:
+def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
     With ``internal`` those that the device makes and that would have to cross. Fragments of a
@@ -183,7 +190,7 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
     return tensors
 
 
-def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
+def _may_cross(graph: LegalModel, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
     if graph.options.padding in ("auto", "all"):
         return True
@@ -195,7 +202,7 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Nod
     return not any(id(n) not in ids and placement.get(id(n)) == "device" for n in consumers)
 
 
-def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
+def _may_pad(graph: LegalModel, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
     chosen = graph.options.padding
     if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
@@ -204,13 +211,35 @@ def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
     return chosen in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
 
 
-def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
+def _is_internal(graph: LegalModel, reader: Node) -> bool:
     """Return whether the device makes the input of a convolution, and cannot pad it itself."""
     source = graph.plan.uncut(reader.inputs[0])
-    return graph.comes_from_device(source) and not _pads_itself(graph, source)
+    return _comes_from_device(graph, source) and not _pads_itself(graph, source)
 
 
-def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
+def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
+    """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
+
+    The host puts those together, but would not have the tensor if there were one.
+    """
+    producer = query.producer(tensor)
+    if producer is None or graph.plan.placement[id(producer)] == "device":
+        return producer is not None
+    fused = graph.target.fused_activations
+    names = fused.values if fused.known else fused.assume
+    activation = graph.plan.is_passthrough(producer) and producer.op in names
+    joins = producer.op in _JOINING and _is_of_fitted(graph, producer)
+    return (activation or joins) and _comes_from_device(graph, producer.inputs[0])
+
+
+def _is_of_fitted(graph: LegalModel, node: Node) -> bool:
+    """Return whether a node comes from convolutions that were fitted."""
+    fitted = (conv for conv in graph.plan.device if conv.name in graph.splits.fragments)
+    labels = {label for conv in fitted for label in graph.model.origin(conv)}
+    return labels.issuperset(graph.model.origin(node))
+
+
+def _pads_itself(graph: LegalModel, tensor: Tensor) -> bool:
     """Return whether the device has a Pad, and the tensor is int8 with one zero point before it."""
     if graph.target.operator("Pad", "") is None:
         return False
@@ -255,14 +284,14 @@ def _probe(
     return found
 
 
-def _find_grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
+def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
     """Return the grids of model inputs, scaled and offset at most, by the convolution behind."""
     grids = dict[str, Grid]()
     # Without a host, or with integer inputs, no offset can be added.
     if not graph.has_host or graph.options.io == "int8":
         return grids
-    for convs in shifted_together(graph.ctx, graph.plan).values():
-        name, path = path_from_input(shifted_tensor(graph.ctx, graph.plan, convs[0]))
+    for convs in shifted_together(graph.splits, graph.plan).values():
+        name, path = path_from_input(shifted_tensor(graph.splits, graph.plan, convs[0]))
         rows = []
         for feed in (feed for feed in feeds if name in feed):
             array = apply_affine(np.asarray(feed[name]), path)
@@ -279,12 +308,12 @@ def _find_grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
 
 
 def pad_between_layers(
-    graph: DeviceGraph,
+    graph: LegalModel,
     calibration: Calibration,
     state: QuantState,
     sensitivity: Sensitivity | None,
     without: Collection[str] = (),
-) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
+) -> tuple[LegalModel, Calibration, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
     The graph is changed in place. ``sensitivity`` has contributions to the error of the outputs,
@@ -314,7 +343,7 @@ def pad_between_layers(
 
 
 def _choose_crossings(
-    graph: DeviceGraph,
+    graph: LegalModel,
     calibration: Calibration,
     state: QuantState,
     sensitivity: Sensitivity | None,
@@ -346,7 +375,7 @@ def _choose_crossings(
 
 
 def _crossing_sizes(
-    graph: DeviceGraph, calibration: Calibration, state: QuantState
+    graph: LegalModel, calibration: Calibration, state: QuantState
 ) -> dict[str, int | None]:
     """Return the bytes that would cross for each tensor of the device whose steps get smaller."""
     sizes = dict[str, int | None]()

@@ -9,115 +9,25 @@ a zero point become symmetric.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
-from npuconv.legalize.source import SourceScales, WeightScales
+from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import Group, Plan
-from npuconv.partition.passthrough import passes_int8
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
 METHODS = (METHOD, CENTRED, MOVED, NARROWED)  # of tensors with a range of the source
-_RENAMING = ("Conv", "Relu", "Clip")  # rewrites give what these make other names
-_COMPARING = ("Relu", "Clip", "Concat")  # make other numbers than they read, or of several tensors
-_ALWAYS_MOVING = ("Pad", "Cast", "Identity")  # zeros around a tensor, at any zero point
 OFF_GRID = 0.01  # of a step: float32 keeps integers times a scale nearer than this
 DEPTHWISE = 1  # input channels of each group: their scales move into the weights' scales
 
 Doubles = NDArray[np.float64]
-
-
-@dataclass
-class Kept:
-    """Encodings of the source for the groups of a plan."""
-
-    groups: dict[str, Encoding] = field(default_factory=dict)  # encoding by name of the group
-    # Reason by name of a tensor or layer whose scales are not those of the source.
-    changed: dict[str, str] = field(default_factory=dict)
-
-
-def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
-    """Find the encoding of every group of int8 tensors.
-
-    That of a tensor that others than passthrough operators read comes first: it is the last
-    rounding. A tensor that a rewrite has renamed is known by the node that makes it.
-    """
-    makers = {t.name: node for node in model.nodes() for t in node.outputs}
-    result, used = Kept(changed=dict(source.lost)), set[str]()
-    for group in plan.groups:
-        names = list(dict.fromkeys(_sources(model, group, makers, source)))
-        used.update(names)
-        if not names:
-            continue
-        result.groups[group.name] = own = source.tensors[names[0]]
-        for name in names[1:]:
-            if not own.equals(source.tensors[name]):
-                result.changed[name] = f"it shares the scale of {names[0]!r} on the device"
-    for name in source.tensors:
-        if name not in used:
-            result.changed[name] = "the host computes it in float, or it is merged with another"
-    return result
-
-
-def is_complete(model: Model, plan: Plan, source: SourceScales) -> bool:
-    """Return whether every int8 tensor of a plan has a scale from the source."""
-    groups = match_groups(model, plan, source).groups if source else {}
-    return bool(groups) and all(group.name in groups for group in plan.groups)
-
-
-def _sources(
-    model: Model, group: Group, makers: Mapping[str, Node], source: SourceScales
-) -> Iterator[str]:
-    """Yield names of tensors of the source that a group stands for, the most decisive first."""
-    for name in (*group.outputs, *reversed(group.tensors)):
-        maker = makers.get(name)
-        same = [name, *_moved(maker)]
-        if known := [one for one in same if one in source.tensors]:
-            yield known[0]
-        elif maker is not None and maker.op in _RENAMING:
-            labels = reversed(model.origin(makers[name]))
-            yield from (source.made[label] for label in labels if label in source.made)
-
-
-def _moved(maker: Node | None) -> Iterator[str]:
-    """Yield the tensors whose numbers a tensor consists of, the nearest first."""
-    while maker is not None:
-        if maker.op not in _ALWAYS_MOVING and (
-            maker.op in _COMPARING or not passes_int8(maker, {id(t) for t in maker.inputs})
-        ):
-            return
-        yield maker.inputs[0].name
-        maker = query.producer(maker.inputs[0])
-
-
-def with_one_scale(model: Model, plan: Plan, source: SourceScales) -> list[str]:
-    """Return tensors that have one scale because the source has, or because weights are kept.
-
-    Integer weights of a dense convolution stay as they are only if all of its input channels
-    have the same scale; those of a depthwise one stay whatever the scales are.
-    """
-    if not source:
-        return []
-    groups = match_groups(model, plan, source).groups
-    named = [name for group in plan.groups if group.name in groups for name in group.tensors]
-    for conv in plan.device:
-        dims = query.shape(conv.inputs[1])
-        is_depthwise = dims is not None and dims[1] == DEPTHWISE
-        if _weight_scales(model, conv, source) is not None and not is_depthwise:
-            named.append(conv.inputs[0].name)
-    return named
-
-
-def _weight_scales(model: Model, conv: Node, source: SourceScales) -> WeightScales | None:
-    return next((source.weights[x] for x in model.origin(conv) if x in source.weights), None)
 
 
 def fitted(encoding: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Encoding, str]:
@@ -161,7 +71,7 @@ def keep_weights(
     """
     weights, notes = dict[str, RoundedWeights](), dict[str, str]()
     for conv in convs:
-        own, values = _weight_scales(model, conv, source), query.constant_input(conv, 1)
+        own, values = source.weights_of(model, conv), query.constant_input(conv, 1)
         if own is None or values is None or not values.size:
             continue
         found = _integers(np.asarray(values, np.float64), own.scales.astype(np.float64), per_tensor)

@@ -19,6 +19,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.data import Samples
 from npuconv.legalize import manager
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.partition.channel_paths import ChannelPath, parameters
@@ -28,7 +29,7 @@ from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channel
 from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -57,7 +58,7 @@ class Repeats:
 class Oversampled:
     """A graph in which something is made several times."""
 
-    graph: DeviceGraph  # planned anew
+    graph: LegalModel  # planned anew
     state: QuantState  # with the encodings and weights of all copies
     repeated: tuple[Repeated, ...] = ()  # layers that run several times
     duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
@@ -71,7 +72,7 @@ class Oversampled:
 
 
 def oversample(
-    graph: DeviceGraph,
+    graph: LegalModel,
     state: QuantState,
     hessians: Mapping[str, Hessian],
     repeats: Repeats,
@@ -98,17 +99,19 @@ def oversample(
 
 
 def _repeat(
-    graph: DeviceGraph,
+    graph: LegalModel,
     state: QuantState,
     hessians: Mapping[str, Hessian],
     counts: Mapping[str, int],
     spaces: Mapping[str, Doubles],
     known: QuantState | None,
-) -> tuple[DeviceGraph, QuantState, list[Repeated]]:
+) -> tuple[LegalModel, QuantState, list[Repeated]]:
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
-    repeated = manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
+    repeated = manager.apply(
+        graph.model, repeat_convolution, graph.device, graph.log, plan=graph.plan, counts=counts
+    )
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
     for layer in repeated:
@@ -148,16 +151,18 @@ def _original(conv: Node, state: QuantState) -> tuple[Floats, Floats | None, int
 
 
 def _duplicate(
-    graph: DeviceGraph,
+    graph: LegalModel,
     state: QuantState,
     hessians: Mapping[str, Hessian],
     wanted: Mapping[str, tuple[int, ...]],
     samples: Samples,
     known: QuantState | None,
-) -> tuple[DeviceGraph, QuantState, list[Duplicated], Mapping[str, Hessian]]:
+) -> tuple[LegalModel, QuantState, list[Duplicated], Mapping[str, Hessian]]:
     if not wanted:
         return graph, state, [], hessians
-    made = manager.apply(graph.model, repeat_channels, graph.ctx, graph.plan, wanted)
+    made = manager.apply(
+        graph.model, repeat_channels, graph.device, graph.log, plan=graph.plan, wanted=wanted
+    )
     graph = graph.replanned()
     encodings = dict(state.encodings)
     for one in made:

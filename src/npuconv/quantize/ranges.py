@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
+from npuconv.legalize.legal import LegalModel
 from npuconv.partition import Group
 from npuconv.partition.channels import Channels
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -32,7 +33,7 @@ Zeros = NDArray[np.int32]
 
 
 def choose_encodings(
-    graph: DeviceGraph,
+    graph: LegalModel,
     calibration: Calibration,
     grids: Mapping[str, Grid],
     without: Collection[str] = (),
@@ -56,7 +57,7 @@ class RangeChoice:
 
     def __init__(
         self,
-        graph: DeviceGraph,
+        graph: LegalModel,
         calibration: Calibration,
         grids: Mapping[str, Grid],
         without: Collection[str] = (),
@@ -66,7 +67,7 @@ class RangeChoice:
         self._moves_steps = self._method == "auto" and "correlated-error" not in without
         self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
         self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
-        imported = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+        imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
         for group in (group for group in candidates if group.name in imported):
             centred, cut, cap = self._constraints.demands(group)

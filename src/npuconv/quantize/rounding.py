@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.data.workers import in_order
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.store import Store
 from npuconv.model.types import Node
@@ -22,7 +23,7 @@ from npuconv.quantize.gptq import Factor, damping, factorize, gptq_with_best_ste
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.quantize.wholes import Cluster, assemblies
 from npuconv.timings import Step
 
@@ -31,7 +32,7 @@ Floats = NDArray[np.float32]
 
 
 def round_weights(
-    graph: DeviceGraph,
+    graph: LegalModel,
     hessians: Mapping[str, Hessian],
     state: QuantState,
     without: Collection[str] = (),
@@ -69,7 +70,7 @@ def round_weights(
 
 
 def _list_layers(
-    graph: DeviceGraph,
+    graph: LegalModel,
     hessians: Mapping[str, Hessian],
     state: QuantState,
     imported: Collection[str],

@@ -24,6 +24,7 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.grid import Grid
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, evaluate
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -31,7 +32,6 @@ from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, upper_bound
 from npuconv.partition.operators import softmax_behind, values_of
 from npuconv.quantize.settings import MARGIN, RANGES
-from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Extremes = tuple[Doubles, Doubles]
@@ -64,6 +64,24 @@ class ScaleConstraints:
         self.values = np.clip(self.values, np.float32(low), np.float32(high))
 
 
+def _filled_tensors(graph: LegalModel) -> set[str]:
+    """Return tensors that a passthrough Pad pads with one integer for all channels.
+
+    Not a Pad that fills up the tiles or phases of a convolution without pads: weights of zero
+    read these cells, or the outputs are cut off.
+    """
+    plan, counts = graph.plan, dict[int, bool]()
+    for conv in plan.device:
+        fragment = graph.splits.fragments.get(conv.name)
+        padded = fragment is None or fragment.whole.layer.padded
+        producer = query.producer(conv.inputs[0])
+        while producer is not None and plan.is_cut(producer):
+            counts[id(producer)] = padded or counts.get(id(producer), False)
+            producer = query.producer(producer.inputs[0])
+    pads = [n for n in plan.passthrough if n.op == "Pad" and counts.get(id(n), True)]
+    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
+
+
 class ConstraintsOf:
     """Function from a group to its constraints.
 
@@ -72,7 +90,7 @@ class ConstraintsOf:
 
     def __init__(
         self,
-        graph: DeviceGraph,
+        graph: LegalModel,
         stats: Mapping[str, Statistics],
         grids: Mapping[str, Grid],
         without: Collection[str] = (),
@@ -81,12 +99,12 @@ class ConstraintsOf:
         zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*zeros, *graph.padded_tensors}, graph.filled_tensors
+        self._padded, self._filled = {*zeros, *graph.padded_tensors}, _filled_tensors(graph)
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        known = graph.ctx.fragments
+        known = graph.splits.fragments
         parts = (c for c in plan.device if c.name in known and known[c.name].summed)
         self._sums = {conv.outputs[0].name for conv in parts}
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize.context import PassContext
-from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.source import SourceScales
-from npuconv.model import query, save
-from npuconv.model.core import Model
-from npuconv.model.types import Tensor
-from npuconv.partition.channels import Channels, trace
-from npuconv.quantize import kept
 
-# With which the host puts together what the fragments of a convolution make.
-_TOGETHER = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 Offsets = NDArray[np.float64]  # one for each channel
 
 
@@ -50,88 +38,3 @@ class QuantState:
     lost: Mapping[str, str] = field(default_factory=dict)
     bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-
-
-class DeviceGraph(LegalModel):
-    """A legal float model as the steps of quantization take it.
-
-    Passes change its graph in place; every step that runs one returns a new value with a plan.
-    """
-
-    @classmethod
-    def of(cls, legal: LegalModel) -> DeviceGraph:
-        """Return the model with its plan."""
-        return cls(**{field.name: getattr(legal, field.name) for field in fields(legal)})
-
-    @property
-    def has_host(self) -> bool:
-        """Return whether the target has a host that computes in float."""
-        return self.target.unlisted_operators != "error"
-
-    @property
-    def filled_tensors(self) -> set[str]:
-        """Tensors that a passthrough Pad pads with one integer for all channels.
-
-        Not where it fills up the tiles or phases of a convolution without pads: weights of zero
-        read that, or outputs that are cut off.
-        """
-        counts = dict[int, bool]()
-        for conv in self.plan.device:
-            fragment = self.ctx.fragments.get(conv.name)
-            padded = fragment is None or fragment.whole.layer.padded
-            maker = query.producer(conv.inputs[0])
-            while maker is not None and self.plan.is_cut(maker):
-                counts[id(maker)] = padded or counts.get(id(maker), False)
-                maker = query.producer(maker.inputs[0])
-        every = (node for node in self.plan.passthrough if node.op == "Pad")
-        pads = [node for node in every if counts.get(id(node), True)]
-        return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
-
-    def comes_from_device(self, tensor: Tensor) -> bool:
-        """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
-
-        The host puts those together, but would not have the tensor if there were one.
-        """
-        maker = query.producer(tensor)
-        if maker is None or self.plan.placement[id(maker)] == "device":
-            return maker is not None
-        fused = self.target.fused_activations
-        names = fused.values if fused.known else fused.assume
-        activation = self.plan.is_passthrough(maker) and maker.op in names
-        together = maker.op in _TOGETHER and self._fitted.issuperset(self.model.origin(maker))
-        return (activation or together) and self.comes_from_device(maker.inputs[0])
-
-    @cached_property
-    def _fitted(self) -> frozenset[str]:
-        """Labels of the convolutions that were fitted."""
-        known = (conv for conv in self.plan.device if conv.name in self.ctx.fragments)
-        return frozenset(label for conv in known for label in self.model.origin(conv))
-
-    @cached_property
-    def channels(self) -> Channels:
-        """Channels that share a scale, in tensors that are not uniform."""
-        every = [name for group in self.plan.groups for name in group.tensors]
-        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
-        if self.is_per_tensor:
-            return trace(self.plan, every, layers)
-        alike = kept.with_one_scale(self.model, self.plan, self.source_scales)
-        return trace(self.plan, [*self.uniform_tensors, *alike], layers)
-
-    @property
-    def source_scales(self) -> SourceScales:
-        """Return the scales that the model came with; none where they are not to be kept."""
-        return self.ctx.source_scales if self.options.keep_scales else SourceScales()
-
-    @property
-    def is_per_tensor(self) -> bool:
-        """Return whether the device has one weight scale per layer, and none per channel."""
-        return self.target.weights.granularity == "tensor"
-
-    def proto(self) -> onnx.ModelProto:
-        """Return the model as ONNX."""
-        return save.to_proto(self.model)
-
-    def replanned(self, model: Model | None = None, ctx: PassContext | None = None) -> DeviceGraph:
-        """Return the graph after its model was changed, or that of another model."""
-        model, ctx = model or self.model, ctx or self.ctx
-        return replace(self, model=model, ctx=ctx, plan=self.make_plan(model))

@@ -17,11 +17,11 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
 from npuconv.legalize.fitting.builder import Fragment, Whole
 from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.hessian import Windows, windows_of
 from npuconv.quantize.settings import HESSIAN
-from npuconv.quantize.state import DeviceGraph
 
 Places = NDArray[np.int64]
 _Member = tuple["Node", "Fragment"]
@@ -172,11 +172,11 @@ class Cluster:
             yield conv.name, replace(share, scales=share.scales * np.float32(unit))
 
 
-def assemblies(graph: DeviceGraph) -> list[Assembly]:
+def assemblies(graph: LegalModel) -> list[Assembly]:
     """Return the convolutions that were fitted, of which the device has all fragments."""
     members: dict[str, list[_Member]] = {}
     for conv in graph.plan.device:
-        fragment, shape = graph.ctx.fragments.get(conv.name), query.shape(conv.inputs[1])
+        fragment, shape = graph.splits.fragments.get(conv.name), query.shape(conv.inputs[1])
         if fragment is not None and tuple(shape or ()) == fragment.places.shape:
             members.setdefault(fragment.whole.name, []).append((conv, fragment))
     complete = []
@@ -191,7 +191,7 @@ def assemblies(graph: DeviceGraph) -> list[Assembly]:
     return complete
 
 
-def _moved(graph: DeviceGraph, parts: Sequence[_Member]) -> str:
+def _moved(graph: LegalModel, parts: Sequence[_Member]) -> str:
     """Return the name of what a Sub of the host has made for all fragments; else nothing."""
     (name, tensor), *others = {
         (source := graph.plan.uncut(conv.inputs[0])).name: source for conv, _ in parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npuconv.emit.emission import Emission
 from npuconv.model import save
 from npuconv.partition import make_plan
 from support.asserts import context, read, run, run_pass
@@ -59,10 +60,10 @@ SILENT = [
 def test_it_fires_once(build):
     """The plan no longer has the node."""
     model, ctx = prepared(build())
-    before = len(ctx.plan.passthrough)
+    before = len(ctx.emission.plan.passthrough)
     assert run_pass(NAME, model, ctx) == 1
     assert run_pass(NAME, model, ctx) == 0
-    gone = before - len(ctx.plan.passthrough)
+    gone = before - len(ctx.emission.plan.passthrough)
     assert gone + len(model.nodes("Relu", "Clip")) == 1
 
 
@@ -96,12 +97,16 @@ def test_the_result_keeps_its_name_and_origin():
 def test_a_clip_with_stored_zeros_beside_it_becomes_a_relu():
     """Its upper bound is where int8 ends, in every channel."""
     model, ctx = prepared(FIRES[3]())
-    encoding = ctx.encodings["t1"]
+    encoding = ctx.emission.encodings["t1"]
     assert encoding.axis == 1
     assert np.all(127 * encoding.scales.astype(np.float64) <= 6 * (1 + 1e-6))
     run_pass(NAME, model, ctx)
     (relu,) = model.nodes("Relu")
-    assert (len(relu.inputs), dict(relu.attrs), ctx.plan.is_passthrough(relu)) == (1, {}, True)
+    assert (len(relu.inputs), dict(relu.attrs), ctx.emission.plan.is_passthrough(relu)) == (
+        1,
+        {},
+        True,
+    )
 
 
 def twice(*outputs: str) -> Net:
@@ -130,7 +135,7 @@ def test_others_that_read_what_the_relu_reads():
     assert [n.op for n in model.nodes()] == ["Conv", "Add"]
     first, second = model.nodes("Add")[0].inputs
     assert first is second
-    assert first.name in ctx.encodings
+    assert first.name in ctx.emission.encodings
 
 
 def test_one_scale_keeps_the_clip():
@@ -148,5 +153,5 @@ def test_without_encodings_nothing_happens():
     """Weights only needs none."""
     model, ctx = read(FIRES[0]()), context()
     assert run_pass(NAME, model, ctx) == 0
-    ctx.plan = make_plan(model, ctx.target)
+    ctx.emission = Emission(make_plan(model, ctx.target))
     assert run_pass(NAME, model, ctx) == 0

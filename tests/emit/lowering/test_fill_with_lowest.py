@@ -44,7 +44,7 @@ def test_it_fires_once(build):
     model, ctx = prepared(build())
     assert run_pass(NAME, model, ctx) == 1
     (pad,) = model.nodes("Pad")
-    nominal = ctx.encodings[pad.outputs[0].name].nominal
+    nominal = ctx.emission.encodings[pad.outputs[0].name].nominal
     assert query.scalar_input(pad, 2) == -128 * nominal
     assert run_pass(NAME, model, ctx) == 0
 
@@ -75,8 +75,8 @@ def test_it_fills_with_another_integer_that_is_0_in_every_channel():
     """A tensor of an operator has one zero point for all channels."""
     model, ctx = prepared(padded("Relu").model())
     (pad,) = model.nodes("Pad")
-    own = ctx.encodings[pad.outputs[0].name]
-    ctx.encodings[pad.outputs[0].name] = replace(own, zeros=np.full_like(own.zeros, -7))
+    own = ctx.emission.encodings[pad.outputs[0].name]
+    ctx.emission.encodings[pad.outputs[0].name] = replace(own, zeros=np.full_like(own.zeros, -7))
     assert run_pass(NAME, model, ctx) == 1
     assert query.scalar_input(pad, 2) == -7 * own.nominal
 
@@ -85,7 +85,7 @@ def test_a_zero_point_that_the_device_is_told_is_no_lowest():
     """The fill stays 0, and becomes that zero point with the rest of the tensor."""
     model, ctx = prepared(padded("Relu").model())
     (pad,) = model.nodes("Pad")
-    own = ctx.encodings[pad.outputs[0].name]
-    ctx.encodings[pad.outputs[0].name] = own.told()
+    own = ctx.emission.encodings[pad.outputs[0].name]
+    ctx.emission.encodings[pad.outputs[0].name] = own.told()
     assert run_pass(NAME, model, ctx) == 0
     assert query.scalar_input(pad, 2) == 0

@@ -68,6 +68,6 @@ def test_a_bias_that_is_omitted():
     assert len(node.inputs) == 8
     model, ctx, _ = converted(omitted(), NAME)
     (node,) = model.nodes("QLinearConv")
-    assert ctx.encodings["t0"].zeros.any()
+    assert ctx.emission.encodings["t0"].zeros.any()
     assert len(node.inputs) == 9
     assert node.inputs[8].values.any()

@@ -8,11 +8,10 @@ import onnxruntime
 import pytest
 
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.target import Target
-from support.asserts import read, run_pass
+from support.asserts import Passes, read, run_pass
 from support.builders import Net
 from support.plans import QUANTIZE, prepare, random_feeds
 from support.target_files import NUMBERS, chip
@@ -62,9 +61,9 @@ SILENT = [CASES["QLinearAdd"], (lambda: ending(net().op("Tanh")), EVERY)]
 
 def emitted(
     proto: onnx.ModelProto, target: Target = EVERY, **options: object
-) -> tuple[Model, EmitContext]:
+) -> tuple[Model, Passes]:
     """The model with conversions, ready for the pass."""
-    model, ctx = read(proto), EmitContext(target, Options(**options))
+    model, ctx = read(proto), Passes(target, Options(**options))
     prepare(model, ctx)
     for name in QUANTIZE:
         run_pass(name, model, ctx)
@@ -120,7 +119,7 @@ def unlike(op: str) -> onnx.ModelProto:
 def test_channels_of_unlike_scales(op):
     """Tensors of an operator have one scale, however unlike the ranges of their channels are."""
     model, ctx = emitted(unlike(op))
-    assert ctx.encodings["a"].axis is ctx.encodings["c"].axis is None
+    assert ctx.emission.encodings["a"].axis is ctx.emission.encodings["c"].axis is None
     before = integers(model)
     assert run_pass(NAME, model, ctx) == 1
     after = integers(model)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from npuconv.arithmetic.encoding import Encoding
+from npuconv.emit.emission import Emission
 from npuconv.model import save
 from npuconv.model.core import Model
 from support.asserts import context, read, run_pass
@@ -87,7 +88,7 @@ def test_one_nominal_scale_for_a_group():
     assert [n.inputs[0].name for n in made] == ["t0/float", "t1/float", "t2/float", "t3/float"]
     assert len({id(n.inputs[1]) for n in made}) == 2
     assert {(n.inputs[1].values.shape, int(n.inputs[2].values)) for n in made} == {((), 0)}
-    wanted = [ctx.encodings[name].nominal for name in ("t0", "t1", "t2", "t3")]
+    wanted = [ctx.emission.encodings[name].nominal for name in ("t0", "t1", "t2", "t3")]
     assert [n.inputs[1].values for n in made] == wanted
 
 
@@ -98,7 +99,7 @@ def test_the_host_has_the_scales_of_the_channels():
     run_pass(NAME, model, ctx)
     for op, name in (("QuantizeLinear", "x"), ("DequantizeLinear", "t3")):
         scales, zeros, axis = conversions(model, op)[name]
-        encoding = ctx.encodings[name]
+        encoding = ctx.emission.encodings[name]
         assert axis == encoding.axis == 1
         assert np.array_equal(scales, encoding.scales)
         assert len(set(scales.tolist())) > 1
@@ -114,10 +115,12 @@ def test_the_device_reads_nominal_numbers_and_the_host_its_own():
     model, ctx = read(net.output("b").output(net.last).model()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
-    ways = [n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.stored["a"]]
+    ways = [
+        n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.emission.stored["a"]
+    ]
     readers = {reader.op: n for n in ways for reader in n.outputs[0].outputs}
-    assert readers["Conv"].inputs[1].values == ctx.encodings["a"].nominal
-    assert np.array_equal(readers["Sigmoid"].inputs[1].values, ctx.encodings["a"].scales)
+    assert readers["Conv"].inputs[1].values == ctx.emission.encodings["a"].nominal
+    assert np.array_equal(readers["Sigmoid"].inputs[1].values, ctx.emission.encodings["a"].scales)
 
 
 def test_what_has_one_scale_is_dequantized_once():
@@ -126,7 +129,9 @@ def test_what_has_one_scale_is_dequantized_once():
     model, ctx = read(net.output("b").output(net.last).model()), context()
     prepare(model, ctx, {"a": 0.1})
     run_pass(NAME, model, ctx)
-    ways = [n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.stored["a"]]
+    ways = [
+        n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.emission.stored["a"]
+    ]
     assert len(ways) == 1
 
 
@@ -134,7 +139,7 @@ def test_one_scale_that_is_not_nominal():
     """A tensor whose only scale is not its group's largest is written without an axis."""
     model, ctx = read(image().conv(to="a").model()), context()
     prepare(model, ctx)
-    ctx.encodings["a"] = Encoding(np.float32([0.1]), np.int32([7]), np.float32(0.3))
+    ctx.emission.encodings["a"] = Encoding(np.float32([0.1]), np.int32([7]), np.float32(0.3))
     run_pass(NAME, model, ctx)
     scale, zero, axis = conversions(model, "DequantizeLinear")["a"]
     assert (scale, zero, axis) == (np.float32(0.1), 7, None)
@@ -160,5 +165,5 @@ def test_without_encodings_nothing_happens():
     """Weights only needs none."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
-    ctx.encodings = {}
+    ctx.emission = Emission(ctx.emission.plan)
     assert run_pass(NAME, model, ctx) == 0

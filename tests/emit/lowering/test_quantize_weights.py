@@ -7,11 +7,11 @@ import pytest
 
 from npuconv.arithmetic.device import float_factors, shifts
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize.context import PassContext
+from npuconv.emit.emission import Emission
 from npuconv.model import save
 from npuconv.model.types import Node
 from npuconv.target.description import Requantize
-from support.asserts import context, read, run, run_pass
+from support.asserts import Passes, context, read, run, run_pass
 from support.builders import Net
 from support.plans import converted, quantize
 from support.plans import prepare as prepare
@@ -50,7 +50,7 @@ def test_the_bias_scale_is_input_times_weight():
     model, ctx, _ = converted(block().model())
     conv = model.nodes("Conv")[0]
     weight, bias = (t.inputs[0].inputs[1].values for t in conv.inputs[1:])
-    assert np.array_equal(bias, ctx.encodings["x"].nominal * weight)
+    assert np.array_equal(bias, ctx.emission.encodings["x"].nominal * weight)
 
 
 def stored(conv: Node) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +64,7 @@ def test_scales_of_channels_move_into_the_weights():
     model, ctx, _ = converted(block().model())
     float_model = read(block().model())
     for conv, before in zip(model.nodes("Conv"), float_model.nodes("Conv"), strict=True):
-        source, result = ctx.layer_encodings[conv.name]
+        source, result = ctx.emission.layer_encodings[conv.name]
         assert len(set(source.scales.tolist())) > 1
         values, scales = stored(conv)
         gains = (result.nominal / result.scales).reshape(-1, 1, 1, 1)
@@ -80,15 +80,15 @@ def test_weights_that_were_rounded_before():
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     run_pass("quantize-activations", model, ctx)
-    source, _ = ctx.layer_encodings["first"]
+    source, _ = ctx.emission.layer_encodings["first"]
     steps = np.random.default_rng(0).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
     steps[:, 0, 0, 0] = 127
     scales, bias = np.full(4, 0.01, np.float32), np.float32([9.0, 0.0, -9.0, 1.0])
-    ctx.rounded["first"] = RoundedWeights(steps, scales, bias)
+    ctx.emission.rounded["first"] = RoundedWeights(steps, scales, bias)
     run_pass(NAME, model, ctx)
     conv = model.nodes("Conv")[0]
     assert np.array_equal(stored(conv)[0], steps)
-    _, result = ctx.layer_encodings["first"]
+    _, result = ctx.emission.layer_encodings["first"]
     assert np.allclose(stored(conv)[1], 0.01 * result.nominal / result.scales)
     sums, sizes, _ = (t.values for t in conv.inputs[2].inputs[0].inputs)
     moved = (steps * source.zeros.reshape(1, -1, 1, 1)).reshape(4, -1).sum(axis=1)
@@ -117,7 +117,7 @@ def test_weights_only():
     proto = block().model()
     model, ctx = read(proto), context(format="weights")
     prepare(model, ctx)
-    ctx.use(ctx.plan, {}, {})
+    ctx.emission = Emission(ctx.emission.plan)
     assert run_pass(NAME, model, ctx) == 2
     assert run_pass(NAME, model, ctx) == 0
     conv = model.nodes("Conv")[0]
@@ -133,7 +133,7 @@ def test_a_raised_scale_is_noted():
     weight = net.constant(np.array([1.0, 1e-9]).reshape(2, 1, 1, 1))
     net.op("Conv", "x", weight, net.constant([0.0, 100.0]), name="conv")
     _, ctx, _ = converted(net.model())
-    assert ctx.notes == {"conv": "weight scale of 1 channel raised: int32 would overflow"}
+    assert ctx.emission.notes == {"conv": "weight scale of 1 channel raised: int32 would overflow"}
 
 
 @pytest.mark.parametrize("build", FIRES)
@@ -145,7 +145,7 @@ def test_the_numbers_stay_near(build):
     assert np.abs(old - new).max() < 0.1 * np.abs(old).max()
 
 
-def shifting(ctx: PassContext, **how: object) -> None:
+def shifting(ctx: Passes, **how: object) -> None:
     """The target multiplies by integers and shifts."""
     made = Requantize.model_validate({"kind": "shift", **how})
     activations = ctx.target.activations.model_copy(update={"requantize": made})
@@ -159,7 +159,7 @@ def test_a_device_that_shifts(bits):
     shifting(ctx, multiplier_bits=bits)
     quantize(model, ctx)
     for conv in model.nodes("Conv"):
-        (source, result), scales = ctx.layer_encodings[conv.name], stored(conv)[1]
+        (source, result), scales = ctx.emission.layer_encodings[conv.name], stored(conv)[1]
         factors = float_factors(source.nominal, scales, result.nominal)
         found = shifts(factors, bits=bits)
         said = np.ldexp(found.multiplier.astype(np.float64), -found.shift)
@@ -176,5 +176,5 @@ def test_factors_out_of_reach():
     shifting(ctx, multiplier_bits=2, max_shift=0)
     quantize(model, ctx)
     for conv in model.nodes("Conv"):
-        (source, result), scales = ctx.layer_encodings[conv.name], stored(conv)[1]
+        (source, result), scales = ctx.emission.layer_encodings[conv.name], stored(conv)[1]
         assert float_factors(source.nominal, scales, result.nominal).min() >= 1 - 1e-6

@@ -9,10 +9,9 @@ import pytest
 
 import npuconv
 from npuconv import executor
-from npuconv.legalize.context import PassContext
 from npuconv.model import save
 from npuconv.model.core import Model
-from support.asserts import context, read, run, run_pass
+from support.asserts import Passes, context, read, run, run_pass
 from support.builders import Net
 from support.plans import largest_step
 from support.plans import prepare as plan_it
@@ -20,7 +19,7 @@ from support.plans import prepare as plan_it
 NAME = "separate-conversions"
 
 
-def prepare(model: Model, ctx: PassContext) -> None:
+def prepare(model: Model, ctx: Passes) -> None:
     """All that comes before it."""
     plan_it(model, ctx)
     for name in ("drop-saturated", "quantize-activations", "quantize-weights"):

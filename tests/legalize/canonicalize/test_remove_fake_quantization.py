@@ -78,7 +78,7 @@ def test_the_scale_is_remembered_as_int8():
     for dtype, zero in ((np.uint8, 131), (np.int8, 3)):
         ctx, model = context(), read(behind_conv(zero, dtype))
         assert run_pass(NAME, model, ctx) == 1
-        (encoding,) = ctx.source_scales.tensors.values()
+        (encoding,) = ctx.annotations.source_scales.tensors.values()
         assert (encoding.nominal, encoding.zeros.tolist()) == (np.float32(0.05), [3])
 
 
@@ -88,14 +88,14 @@ def test_an_output_keeps_its_name():
     model = read(proto)
     assert run_pass(NAME, model, ctx) == 1
     assert [tensor.name for tensor in model.graph.outputs] == [proto.graph.output[0].name]
-    assert list(ctx.source_scales.tensors) == [proto.graph.output[0].name]
+    assert list(ctx.annotations.source_scales.tensors) == [proto.graph.output[0].name]
 
 
 def test_an_output_of_integers_has_an_encoding():
     """Its scale is kept; nothing is taken out."""
     ctx, model = context(), read(Quantized(x=X).conv("x").quantize(0.05, 3).model())
     assert run_pass(NAME, model, ctx) == 0
-    (encoding,) = ctx.source_scales.tensors.values()
+    (encoding,) = ctx.annotations.source_scales.tensors.values()
     assert (encoding.nominal, encoding.zeros.tolist()) == (np.float32(0.05), [3])
 
 
@@ -103,7 +103,7 @@ def test_sixteen_bits_have_no_encoding_in_int8():
     """The float graph is whole; its range is left to calibration."""
     ctx = context()
     assert run_pass(NAME, read(FIRES[6]()), ctx) == 1
-    assert list(ctx.source_scales.lost.values()) == ["it is int16, not 8 bits"]
+    assert list(ctx.annotations.source_scales.lost.values()) == ["it is int16, not 8 bits"]
 
 
 def test_weights_become_the_integers_that_each_run_made():

@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
 from support.asserts import context, read, run_pass, same_numbers
@@ -307,7 +306,7 @@ def test_with_the_other_passes():
     proto = last(net).op("Sigmoid").model()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     assert transposes(model) == 2
     same_numbers(proto, model)
 

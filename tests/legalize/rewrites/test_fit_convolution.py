@@ -8,9 +8,8 @@ import onnx
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.fitting.planner import Planner
-from support.asserts import context, read, run_pass
+from support.asserts import Passes, context, read, run_pass
 from support.builders import Net
 from support.fits import fit, layer
 from support.target_files import chip
@@ -52,7 +51,7 @@ SILENT = [
 def test_all_limits_at_once():
     """A sequence of rewrites keeps all limits where no single one does; the note says why."""
     net = conv((6, 8, 5, 5), x=(2, 8, 14, 14), strides=[2, 2], dilations=[1, 2], pads=[2, 2, 2, 2])
-    model, ctx = read(net.model()), PassContext(TIGHT, Options())
+    model, ctx = read(net.model()), Passes(TIGHT, Options())
     assert run_pass(NAME, model, ctx) == 1
     record = ctx.rewrites[0]
     assert "kernel_h is 5, the device takes at most 2" in record.note
@@ -73,7 +72,7 @@ def test_what_cannot_be_fitted_says_what_was_tried():
 def test_a_layer_does_not_become_more_convolutions_than_it_may():
     """The refusal says how many it would be: who reads it can judge the limit."""
     model = read(conv((1, 1, 1, 3), x=(1, 1, 1, 10002)).model())
-    ctx = PassContext(chip(in_w={"max": 4}), Options())
+    ctx = Passes(chip(in_w={"max": 4}), Options())
     assert run_pass(NAME, model, ctx) == 0
     (reason,) = [found.reason for found in ctx.refusals]
     assert reason == "it would become 5000 convolutions, which are too many"
@@ -89,7 +88,7 @@ def test_the_finding_names_the_nearest_form():
 def test_weights_that_are_fed_are_refused():
     """Unknown weights cannot be cut."""
     proto = Net(x=X, w=(4, 8, 3, 3)).op("Conv", "x", "w").model()
-    model, ctx = read(proto), PassContext(chip(in_c={"max": 4}), Options())
+    model, ctx = read(proto), Passes(chip(in_c={"max": 4}), Options())
     assert run_pass(NAME, model, ctx) == 0
     assert [r.reason for r in ctx.refusals] == ["its weights are not constant"]
 
@@ -105,7 +104,7 @@ def test_the_costs_of_the_target_decide():
 
 def test_only_where_it_may():
     """The limits are refused if --no-fit is given."""
-    model, ctx = read(conv().model()), PassContext(TIGHT, Options(fit=False))
+    model, ctx = read(conv().model()), Passes(TIGHT, Options(fit=False))
     assert run_pass(NAME, model, ctx) == 0
     assert not ctx.refusals
 

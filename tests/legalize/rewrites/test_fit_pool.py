@@ -14,10 +14,9 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model.facts import settled
 from npuconv.target import Target
-from support.asserts import read, run_pass, same_numbers, unpack
+from support.asserts import Passes, read, run_pass, same_numbers, unpack
 from support.builders import Net, images
 from support.target_files import NUMBERS, WEIGHTS, chip
 
@@ -88,7 +87,7 @@ SILENT = [
 def made(proto: onnx.ModelProto, target: Target) -> list[tuple[list[int], list[int], list[int]]]:
     """Return kernel, strides and pads of each pool."""
     model = read(proto)
-    run_pass(NAME, model, PassContext(target, Options()))
+    run_pass(NAME, model, Passes(target, Options()))
     same_numbers(proto, model)
     names = ("kernel_shape", "strides", "pads")
     return [tuple(node.attrs[name] for name in names) for node in model.nodes("MaxPool")]
@@ -109,7 +108,7 @@ def test_as_few_pools_as_can_be():
 def test_parts_keep_every_limit(place):
     """Batches, channels, tiles, strides: equal, and nothing is padded by an operator."""
     proto, target = unpack(FIRES[place])
-    model, ctx = read(proto), PassContext(target, Options())
+    model, ctx = read(proto), Passes(target, Options())
     assert run_pass(NAME, model, ctx) == 1
     same_numbers(proto, model)
     pools = model.nodes("MaxPool", "AveragePool")
@@ -133,7 +132,7 @@ REASONS = {
 def test_what_is_not_done_is_named(place):
     """A limit with its value, or what stands in the way."""
     proto, target = unpack(SILENT[place])
-    ctx = PassContext(target, Options())
+    ctx = Passes(target, Options())
     run_pass(NAME, read(proto), ctx)
     (refusal,) = ctx.refusals
     assert REASONS[place] in refusal.reason
@@ -142,7 +141,7 @@ def test_what_is_not_done_is_named(place):
 def test_no_fit_leaves_it_alone():
     """Leave the pool for the host."""
     proto, target = unpack(FIRES[0])
-    assert run_pass(NAME, read(proto), PassContext(target, Options(fit=False))) == 0
+    assert run_pass(NAME, read(proto), Passes(target, Options(fit=False))) == 0
 
 
 def test_tiles_have_the_integers_of_the_pool(tmp_path: Path):

@@ -7,9 +7,8 @@ import math
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.target import Target
-from support.asserts import read, refusals, run_pass
+from support.asserts import Passes, read, refusals, run_pass
 from support.builders import Net
 from support.target_files import chip
 
@@ -94,8 +93,8 @@ def listing(*ops: str, **limits: object) -> Target:
     return chip(also={"operators": listed})
 
 
-def on(*ops: str, **limits: object) -> PassContext:
-    return PassContext(listing(*ops, **limits), Options())
+def on(*ops: str, **limits: object) -> Passes:
+    return Passes(listing(*ops, **limits), Options())
 
 
 def behind(op: str) -> Net:
@@ -170,10 +169,10 @@ def test_near_misses_say_why():
 @pytest.mark.parametrize("spell", [gelu, gelu_of_products])
 def test_tflite_has_gelu_and_no_erf(spell):
     """A target need not list it: the file would hold no Erf. One by a Tanh stays in parts."""
-    ctx = PassContext(Target.load("npu-int8"), Options(format="tflite"))
+    ctx = Passes(Target.load("npu-int8"), Options(format="tflite"))
     model = read(spell().model())
     assert run_pass(NAME, model, ctx) == 1
     assert [node.op for node in model.nodes()] == ["Gelu"]
     assert run_pass(NAME, read(spell(by="Tanh").model()), ctx) == 0
-    onnx_ctx = PassContext(Target.load("npu-int8"), Options())
+    onnx_ctx = Passes(Target.load("npu-int8"), Options())
     assert run_pass(NAME, read(spell().model()), onnx_ctx) == 0

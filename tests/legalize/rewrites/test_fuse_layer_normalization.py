@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.target import Target
-from support.asserts import read, refusals, run_pass
+from support.asserts import Passes, read, refusals, run_pass
 from support.builders import Net
 from support.target_files import chip
 
@@ -90,7 +89,7 @@ SILENT = [
 def test_spellings_are_recognized(name):
     """One operator is left, with the parameters; the pass itself is measured."""
     model = read(CASES[name].model())
-    assert run_pass(NAME, model, PassContext(listing(OP), Options())) == 1
+    assert run_pass(NAME, model, Passes(listing(OP), Options())) == 1
     (node,) = model.nodes()
     assert node.op == OP
     wanted = {"tensorflow": 1e-3, "pytorch-small-epsilon": 1e-12}.get(name, EPSILON)
@@ -107,11 +106,11 @@ def test_near_misses_say_why():
     shared = pytorch()
     last = shared.last
     shared.op("Relu", "d", to="other").output(last, "other")
-    listed = PassContext(listing(OP), Options())
+    listed = Passes(listing(OP), Options())
     texts = [reason for _, reason in refusals(NAME, shared.model(), listed)]
     assert f"it is {OP} spelled out, but a value in between is read elsewhere, too" in texts
-    ((_, text),) = refusals(NAME, pytorch(13).model(), PassContext(listing(OP), Options()))
+    ((_, text),) = refusals(NAME, pytorch(13).model(), Passes(listing(OP), Options()))
     assert text == f"it is {OP} spelled out, which opset 13 does not have"
-    limited = PassContext(listing(OP, axis={"equals": 1}), Options())
+    limited = Passes(listing(OP, axis={"equals": 1}), Options())
     ((_, text),) = refusals(NAME, pytorch().model(), limited)
     assert text == f"it is {OP} spelled out: axis is 2, the device takes 1"

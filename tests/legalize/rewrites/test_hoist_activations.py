@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -85,4 +84,4 @@ def test_what_is_left(proto, left):
 def test_only_what_the_target_names():
     """A device that fuses no activation gains nothing."""
     nothing = chip(also={"fused_activations": {"one_of": ["Clip"]}})
-    assert run_pass(NAME, read(shuffled().model()), PassContext(nothing, Options())) == 0
+    assert run_pass(NAME, read(shuffled().model()), Passes(nothing, Options())) == 0

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model.core import Model
-from support.asserts import read, run_pass, same_numbers
+from support.asserts import Passes, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import NUMBERS, chip
 
@@ -34,9 +33,9 @@ FIRES = [(one.model, chip(also=ADDS, **limits)) for one, limits, _ in LIMITS]
 SILENT = [net().model, (net().model, chip(in_c={"max": 4}))]
 
 
-def fitted(one: Net, **limits: Any) -> tuple[Model, PassContext]:
+def fitted(one: Net, **limits: Any) -> tuple[Model, Passes]:
     """A model fitted to a device that adds in int32."""
-    model, ctx = read(one.model()), PassContext(chip(also=ADDS, **limits), Options())
+    model, ctx = read(one.model()), Passes(chip(also=ADDS, **limits), Options())
     assert run_pass("fit-convolution", model, ctx) == 1
     assert "rounded to int8" not in ctx.rewrites[-1].note
     return model, ctx
@@ -51,7 +50,7 @@ def test_the_parts_of_a_layer_are_one_convolution(one, limits, count):
     assert run_pass(NAME, model, ctx) == 0
     joined = model.nodes("Conv")
     assert len(joined) == count
-    assert sum(len(ctx.parts[conv.name]) for conv in joined) == parts
+    assert sum(len(ctx.annotations.splits.parts[conv.name]) for conv in joined) == parts
     assert not model.nodes("Add", "Sum")
     same_numbers(one.model(), model)
 
@@ -61,10 +60,10 @@ def test_the_device_still_sees_the_parts():
     model, ctx = fitted(net(), in_c={"max": 4})
     run_pass(NAME, model, ctx)
     (conv,) = model.nodes("Conv")
-    windows = ctx.windows(conv)
+    windows = ctx.annotations.splits.windows(conv)
     assert [win.weight for win in windows] == [(6, 4, 5, 5)] * 2
     assert [win.input for win in windows] == [(1, 4, 12, 12)] * 2
-    assert [text for win in windows for text in ctx.objections(win)] == []
+    assert [text for win in windows for text in ctx.device.objections(win)] == []
 
 
 def test_sums_of_the_model_itself_stay():
@@ -72,6 +71,6 @@ def test_sums_of_the_model_itself_stay():
     one = Net(x=(1, 4, 5, 5))
     one.conv("x", (4, 4, 1, 1), to="a").conv("x", (4, 4, 3, 3), pads=[1] * 4, to="b")
     one.op("Add", "a", "b")
-    ctx = PassContext(chip(also=ADDS), Options())
+    ctx = Passes(chip(also=ADDS), Options())
     assert run_pass(NAME, read(one.model()), ctx) == 0
     assert not ctx.refusals

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize import manager as _manager
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase
 from npuconv.model.conv import window
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -87,7 +85,7 @@ def test_nothing_is_left_of_the_third_axis(example):
     proto = example()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     assert {window(n).axes for n in model.nodes("Conv", "ConvTranspose")} == {2}
     same_numbers(proto, model)
 
@@ -169,7 +167,7 @@ def test_a_chain_of_flat_volumes_has_one_squeeze():
     proto = net.conv("", (2, 6, 1, 3, 3)).model()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     assert [n.op for n in model.nodes()] == ["Squeeze", "Conv", "Relu", "Conv", "Unsqueeze"]
     same_numbers(proto, model)
 
@@ -177,4 +175,4 @@ def test_a_chain_of_flat_volumes_has_one_squeeze():
 def test_a_target_that_takes_rank_5_is_left_alone():
     """A target that takes rank 5, or lists no Conv, is left alone."""
     for target in (chip(rank={"max": 5}), chip(rank="?"), chip("")):
-        assert run_pass(NAME, read(volume().model()), PassContext(target, Options())) == 0
+        assert run_pass(NAME, read(volume().model()), Passes(target, Options())) == 0

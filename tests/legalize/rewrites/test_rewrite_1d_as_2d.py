@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize import manager as _manager
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase
 from npuconv.model.conv import window
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -95,7 +93,7 @@ def test_a_chain_has_one_at_each_end():
     proto = net.model()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     names = [n.op for n in model.nodes()]
     assert (names.count("Unsqueeze"), names.count("Squeeze")) == (1, 1)
     assert names[0] == "Unsqueeze"
@@ -105,17 +103,17 @@ def test_a_chain_has_one_at_each_end():
 @pytest.mark.parametrize("rank", [{"one_of": [3, 4]}, "?"])
 def test_a_target_that_takes_rank_3_is_left_alone(rank):
     """A limit nobody has written down refuses nothing."""
-    ctx = PassContext(chip(rank=rank), Options())
+    ctx = Passes(chip(rank=rank), Options())
     assert run_pass(NAME, read(signal().model()), ctx) == 0
 
 
 def test_a_transposed_one_is_needed_in_2d():
     """A transposed one becomes a convolution and DepthToSpace, which has two axes."""
-    ctx = PassContext(chip(rank={"one_of": [3, 4]}), Options())
+    ctx = Passes(chip(rank={"one_of": [3, 4]}), Options())
     proto = signal((4, 3, 3), op="ConvTranspose").model()
     assert run_pass(NAME, read(proto), ctx) == 1
 
 
 def test_no_target_no_reason():
     """A target without Conv gains nothing."""
-    assert run_pass(NAME, read(signal().model()), PassContext(chip(""), Options())) == 0
+    assert run_pass(NAME, read(signal().model()), Passes(chip(""), Options())) == 0

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -72,7 +71,7 @@ def ops(model: object) -> list[str]:
     return [node.op for node in model.nodes()]  # type: ignore[attr-defined]
 
 
-def reasons(proto: object, ctx: PassContext | None = None) -> list[str]:
+def reasons(proto: object, ctx: Passes | None = None) -> list[str]:
     """Return the refusals of the pass."""
     model, ctx = read(proto), ctx or context()
     assert run_pass(NAME, model, ctx) == 0
@@ -191,7 +190,7 @@ def test_half_precision():
 
 def test_what_the_device_does_not_take():
     """Its own words, once for the chain."""
-    ctx = PassContext(chip(group={"equals": 1}), Options())
+    ctx = Passes(chip(group={"equals": 1}), Options())
     found = reasons(affine("Mul").model(), ctx)
     assert [text.split(",")[0] for text in found] == ["group is 4"]
 
@@ -200,4 +199,4 @@ def test_only_where_asked_for_and_needed():
     """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"Mul": {}, "Conv": {}}})
     assert reasons(affine("Mul").model(), context(offload=False)) == []
-    assert reasons(affine("Mul").model(), PassContext(listed, Options())) == []
+    assert reasons(affine("Mul").model(), Passes(listed, Options())) == []

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
-from support.asserts import context, read, refusals, run_pass, same_numbers
+from support.asserts import Passes, context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -165,14 +164,14 @@ def test_half_precision():
 
 def test_what_the_device_does_not_take():
     """Its own words."""
-    ctx = PassContext(chip(layout={"equals": "nhwc"}), Options())
+    ctx = Passes(chip(layout={"equals": "nhwc"}), Options())
     ((_, reason),) = refusals(NAME, whole().model(), ctx)
     assert reason.startswith("layout is nchw")
 
 
 def test_a_kernel_that_a_rewrite_makes_smaller():
     """The pass after this one does; so nothing is refused."""
-    ctx = PassContext(chip(kernel_h={"max": 8}), Options())
+    ctx = Passes(chip(kernel_h={"max": 8}), Options())
     assert run_pass(NAME, read(whole().model()), ctx) == 1
 
 
@@ -180,7 +179,7 @@ def test_only_where_asked_for_and_needed():
     """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"AveragePool": {}, "Conv": {}}})
     assert refusals(NAME, pool().model(), context(offload=False)) == []
-    assert refusals(NAME, pool().model(), PassContext(listed, Options())) == []
+    assert refusals(NAME, pool().model(), Passes(listed, Options())) == []
 
 
 def test_what_it_costs():

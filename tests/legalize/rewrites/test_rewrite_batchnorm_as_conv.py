@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -101,7 +100,7 @@ def ops(model: object) -> list[str]:
     return [node.op for node in model.nodes()]  # type: ignore[attr-defined]
 
 
-def reason(proto: object, ctx: PassContext | None = None) -> str:
+def reason(proto: object, ctx: Passes | None = None) -> str:
     """Return the refusal of the pass."""
     model, ctx = read(proto), ctx or context()
     assert run_pass(NAME, model, ctx) == 0
@@ -195,14 +194,14 @@ def test_half_precision_around_single_precision_statistics():
 
 def test_what_the_device_does_not_take():
     """Its own words."""
-    ctx = PassContext(chip(group={"equals": 1}), Options())
+    ctx = Passes(chip(group={"equals": 1}), Options())
     assert reason(lone().model(), ctx).startswith("group is 4")
 
 
 def test_only_where_asked_for_and_needed():
     """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"BatchNormalization": {}, "Conv": {}}})
-    for ctx in (context(offload=False), PassContext(listed, Options())):
+    for ctx in (context(offload=False), Passes(listed, Options())):
         assert run_pass(NAME, read(lone().model()), ctx) == 0
         assert not ctx.refusals
 
@@ -211,5 +210,5 @@ def test_a_chain_ends_where_the_target_has_the_operator():
     """A Mul that the target lists stays."""
     listed = chip(also={"operators": {"Mul": {}, "Conv": {}}})
     model = read(scaled(lone()).model())
-    assert run_pass(NAME, model, PassContext(listed, Options())) == 1
+    assert run_pass(NAME, model, Passes(listed, Options())) == 1
     assert ops(model) == ["Conv", "Mul", "Add"]

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.rewrites.rewrite_conv_transpose_as_conv import Axis, sub_pixel, zero_insertion
 from npuconv.model.conv import Window, window
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -79,7 +78,7 @@ SILENT = [
 
 def rewritten(proto, target=None, **options):
     """The model after the pass, and the record of its one rewrite."""
-    ctx = PassContext(target, Options(**options)) if target else context(**options)
+    ctx = Passes(target, Options(**options)) if target else context(**options)
     model = read(proto)
     assert run_pass(NAME, model, ctx) == 1
     same_numbers(proto, model)
@@ -157,7 +156,7 @@ def test_the_target_decides_by_limits():
 
 def test_no_legal_form_is_a_refusal():
     """The refusal has the reason of each form."""
-    ctx = PassContext(chip(layout={"equals": "nhwc"}), Options())
+    ctx = Passes(chip(layout={"equals": "nhwc"}), Options())
     model = read(transposed(strides=[2, 2]).model())
     assert run_pass(NAME, model, ctx) == 0
     (refusal,) = ctx.refusals

@@ -6,8 +6,7 @@ import numpy as np
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
-from support.asserts import builtin, read, run_pass, same_numbers
+from support.asserts import Passes, builtin, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -45,7 +44,7 @@ def test_slope_and_offset_go_into_the_convolution():
     """A Clip from 0 to 1 is left."""
     proto = gate(alpha=1 / 6).model()
     model = read(proto)
-    assert run_pass(NAME, model, PassContext(CHIP, Options())) == 1
+    assert run_pass(NAME, model, Passes(CHIP, Options())) == 1
     assert [node.op for node in model.nodes()] == ["Conv", "Clip", "Mul"]
     same_numbers(proto, model)
 
@@ -53,7 +52,7 @@ def test_slope_and_offset_go_into_the_convolution():
 def test_shapes_that_contradict_each_other():
     """The attributes have their defaults all the same; the model is refused when it is loaded."""
     model = read(gate(x=()).model())
-    assert run_pass(NAME, model, PassContext(CHIP, Options(), verify=False)) == 1
+    assert run_pass(NAME, model, Passes(CHIP, Options(), measures=False)) == 1
 
 
 def test_the_device_makes_the_gate():

@@ -9,10 +9,9 @@ import onnx
 import pytest
 
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
-from support.asserts import context, read, refusals, run_pass, same_numbers
+from support.asserts import Passes, context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -98,7 +97,7 @@ SILENT = [
 ]
 
 
-def rewritten(proto: onnx.ModelProto, ctx: PassContext | None = None) -> Model:
+def rewritten(proto: onnx.ModelProto, ctx: Passes | None = None) -> Model:
     """The model after the pass, with the same numbers."""
     model = read(proto)
     assert run_pass(NAME, model, ctx) == 1
@@ -110,8 +109,8 @@ def ops(model: Model) -> list[str]:
     return [node.op for node in model.nodes()]
 
 
-def on(target: object, **options: object) -> PassContext:
-    return PassContext(target, Options(**options))
+def on(target: object, **options: object) -> Passes:
+    return Passes(target, Options(**options))
 
 
 def test_the_rows_of_a_matrix_are_the_batch():

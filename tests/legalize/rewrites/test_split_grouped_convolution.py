@@ -8,12 +8,11 @@ from onnx import numpy_helper
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import legalize
 from npuconv.model import query
 from npuconv.model.conv import block_diagonal
 from npuconv.target import Target
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, context, read, run_pass, same_numbers
 from support.builders import Net
 from support.quantized_nets import Quantized
 from support.target_files import chip
@@ -53,7 +52,7 @@ SILENT = [
 
 
 def rewritten(proto, target=None, **options):
-    ctx = PassContext(target, Options(**options)) if target else context(**options)
+    ctx = Passes(target, Options(**options)) if target else context(**options)
     model = read(proto)
     assert run_pass(NAME, model, ctx) == 1
     same_numbers(proto, model)
@@ -127,7 +126,7 @@ def test_groups_that_another_limit_refuses():
     assert [n.op for n in model.nodes()] == ["Conv"]
     assert record.forms[1].chosen
     also = {"operators": {"Conv": {"limits": {"weight_c": {"min": 4}}}, "Split": {}, "Concat": {}}}
-    ctx = PassContext(chip("", also=also), Options())
+    ctx = Passes(chip("", also=also), Options())
     assert run_pass(NAME, read(grouped().model()), ctx) == 0  # for fit-convolution
 
 
@@ -231,7 +230,7 @@ def test_weights_that_are_integers_already(scale, zero, dtype, ends):
 )
 def test_refusals(proto, target, reason):
     """Refusals have a reason."""
-    ctx = PassContext(target, Options())
+    ctx = Passes(target, Options())
     assert run_pass(NAME, read(proto), ctx) == 0
     assert [r.reason for r in ctx.refusals] == [reason]
 
@@ -239,7 +238,7 @@ def test_refusals(proto, target, reason):
 def test_a_target_that_takes_groups_is_left_alone():
     """A target that takes groups, or lists no Conv, is left alone."""
     for target in (chip(group={"max": 64}), chip(group="?"), chip("")):
-        assert run_pass(NAME, read(grouped().model()), PassContext(target, Options())) == 0
+        assert run_pass(NAME, read(grouped().model()), Passes(target, Options())) == 0
 
 
 def test_names_of_the_parts():

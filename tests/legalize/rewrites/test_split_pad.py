@@ -7,12 +7,10 @@ import pytest
 
 import npuconv
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext
-from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
 from npuconv.model.core import Model
-from support.asserts import builtin, context, read, refusals, run_pass, same_numbers
+from support.asserts import Passes, builtin, context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "split-pad"
@@ -61,8 +59,8 @@ def repeating(pads: list[int], mode: str, *, x: tuple = (1, 3, 8, 8), opset: int
     return net.pad(pads, None, mode=mode).conv(weight=(2, 3, 3, 3))
 
 
-def tflite() -> EmitContext:
-    return EmitContext(builtin(ETHOS), Options(format="tflite"))
+def tflite() -> Passes:
+    return Passes(builtin(ETHOS), Options(format="tflite"))
 
 
 FIRES = [
@@ -197,7 +195,7 @@ def test_all_passes_together():
     proto = net.model()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(model, phase, ctx)
+        ctx.run_phase(model, phase)
     assert [n.op for n in model.nodes()] == ["Slice", "Pad", "Conv"]
     same_numbers(proto, model)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
-from support.asserts import builtin, read, refusals, run_pass
+from support.asserts import Passes, builtin, read, refusals, run_pass
 from support.builders import Net
 
 NAME = "write-as-listed"
@@ -61,12 +60,12 @@ SILENT = [
 def test_an_open_batch_stays_in_front():
     """The Reshape copies it; any other open extent is a near miss."""
     model = read(flatten(("n", 4, 3, 2)))
-    assert run_pass(NAME, model, PassContext(RKNN, Options())) == 1
+    assert run_pass(NAME, model, Passes(RKNN, Options())) == 1
     (node,) = model.nodes()
     shape = query.constant_input(node, 1)
     assert shape is not None
     assert (node.op, shape.tolist()) == ("Reshape", [0, 24])
-    ctx = PassContext(RKNN, Options())
+    ctx = Passes(RKNN, Options())
     assert refusals(NAME, squeeze((1, "c", 1, 1)), ctx) == [("squeeze0", "an extent is not known")]
 
 

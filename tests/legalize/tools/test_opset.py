@@ -15,7 +15,7 @@ import npuconv
 from npuconv import executor
 from npuconv.legalize.tools import opset
 from npuconv.model import save
-from support.asserts import context, read, run, run_pass, same_numbers
+from support.asserts import Passes, context, read, run, run_pass, same_numbers
 from support.builders import Net
 
 Single = defs.OpSchema.FormalParameterOption.Single
@@ -193,7 +193,7 @@ SAME = {
 }  # fmt: skip
 
 
-def raised(build, wanted: int) -> tuple[onnx.ModelProto, npuconv.legalize.context.PassContext]:
+def raised(build, wanted: int) -> tuple[onnx.ModelProto, Passes]:
     model, ctx = read(build()), context(opset=wanted)
     run_pass("raise-opset", model, ctx)
     run_pass("write-opset", model, ctx)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.target import Target
-from support.asserts import apply_pass, builtin, context, read, run_pass, same_numbers
+from support.asserts import Passes, apply_pass, builtin, context, read, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "align-input"
@@ -39,13 +38,13 @@ SILENT = [
 ]
 
 
-def aligned(proto, target: Target | None = None) -> tuple[Model, PassContext, int]:
+def aligned(proto, target: Target | None = None) -> tuple[Model, Passes, int]:
     """The model after the pass, with the offsets of x."""
     model, ctx = read(proto), context()
     ctx.target = target or ctx.target
     plan = make_plan(model, ctx.target)
     assert plan.device
-    return model, ctx, apply_pass(NAME, model, ctx, plan, {"x": OFFSETS})
+    return model, ctx, apply_pass(NAME, model, ctx, plan=plan, offsets={"x": OFFSETS})
 
 
 @pytest.mark.parametrize("example", FIRES)
@@ -69,7 +68,7 @@ def test_layers_in_pieces():
     assert run_pass("fit-convolution", model, ctx) == 1
     plan = make_plan(model, ctx.target)
     assert len(plan.cuts) == 4
-    assert apply_pass(NAME, model, ctx, plan, {"x": OFFSETS}) == 1
+    assert apply_pass(NAME, model, ctx, plan=plan, offsets={"x": OFFSETS}) == 1
     (sub,) = model.nodes("Sub")
     assert [node.op for node in query.consumers(sub.outputs[0])] == ["Slice"] * 4
     same_numbers(proto, model)
@@ -79,7 +78,7 @@ def test_layers_in_pieces():
 def test_only_what_is_named():
     """Samples decide; the pass does not."""
     model, ctx = read(one().model()), context()
-    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {}) == 0
+    assert apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), offsets={}) == 0
     assert not model.nodes("Sub")
 
 

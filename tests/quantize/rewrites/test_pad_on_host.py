@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.target import Target
-from support.asserts import apply_pass, context, read, same_numbers
+from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
 NAME = "pad-on-host"
@@ -61,16 +60,16 @@ SILENT = [
 ]
 
 
-def padded(proto, target: Target | None = None) -> tuple[Model, PassContext, int]:
+def padded(proto, target: Target | None = None) -> tuple[Model, Passes, int]:
     """The model after the pass, with all tensors of the host on the list."""
     model, ctx = read(proto), context()
     ctx.target = target or ctx.target
     return model, ctx, again(model, ctx)
 
 
-def again(model: Model, ctx: PassContext, names: tuple[str, ...] = ("x", "x2", "nobody")) -> int:
+def again(model: Model, ctx: Passes, names: tuple[str, ...] = ("x", "x2", "nobody")) -> int:
     """Return the number of firings, on a plan of the model as it is."""
-    return apply_pass(NAME, model, ctx, make_plan(model, ctx.target), set(names))
+    return apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), tensors=set(names))
 
 
 @pytest.mark.parametrize("example", FIRES)

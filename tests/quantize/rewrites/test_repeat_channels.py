@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.quantize.rewrites.repeat_channels import Duplicated
-from support.asserts import apply_pass, context, read, same_numbers
+from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
 NAME = "repeat-channels"
@@ -48,10 +47,10 @@ FIRES = [between, from_host, to_host, one_by_one]
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first").op("Relu").model()]
 
 
-def changed(proto, index=TWICE, **others) -> tuple[Model, PassContext, list[Duplicated]]:
+def changed(proto, index=TWICE, **others) -> tuple[Model, Passes, list[Duplicated]]:
     model, ctx = read(proto), context()
     wanted = {"made": tuple(index), **others}
-    found = apply_pass(NAME, model, ctx, make_plan(model, ctx.target), wanted)
+    found = apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted=wanted)
     assert len(found) == len(wanted)
     same_numbers(proto, model)
     assert all(record.difference is not None for record in ctx.rewrites)
@@ -128,10 +127,13 @@ def test_what_mixes_channels_otherwise_is_left_alone():
     """Mixed channels have no path, so none is duplicated."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     model, ctx = read(net.op("Concat", "made", "made", axis=2).model()), context()
-    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {"made": TWICE}) == []
+    assert (
+        apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted={"made": TWICE})
+        == []
+    )
 
 
 def test_nothing_is_made_again_unasked():
     """A budget decides; the pass does not."""
     model, ctx = read(between()), context()
-    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {}) == []
+    assert apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted={}) == []

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.legalize.context import PassContext
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.quantize.rewrites.repeat_convolution import Repeated
-from support.asserts import apply_pass, context, read, same_numbers
+from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
 NAME = "repeat-convolution"
@@ -37,12 +36,12 @@ FIRES = [lambda: chain().model(), lambda: shared().model(), lambda: clipped().mo
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).op("Relu").model()]
 
 
-def repeat(model: Model, ctx: PassContext, **counts: int) -> list[Repeated]:
+def repeat(model: Model, ctx: Passes, **counts: int) -> list[Repeated]:
     """Run the pass on a model as it is."""
-    return apply_pass(NAME, model, ctx, make_plan(model, ctx.target), counts)
+    return apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), counts=counts)
 
 
-def repeated(proto, **counts) -> tuple[Model, PassContext, list[Repeated]]:
+def repeated(proto, **counts) -> tuple[Model, Passes, list[Repeated]]:
     model, ctx = read(proto), context()
     found = repeat(model, ctx, **counts)
     assert [one.node for one in found] == list(counts)

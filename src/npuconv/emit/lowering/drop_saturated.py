@@ -8,13 +8,16 @@ the host between nodes of the device stays a node, so that the file has the part
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.passthrough import takes_as
 
@@ -25,34 +28,38 @@ _LOWEST = -128
 
 
 @model_pass(Phase.QUANTIZE)
-def drop_saturated(model: Model, ctx: EmitContext) -> int:
-    if not ctx.encodings:
-        return 0
-    nodes = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
-    return sum(_drop(model, ctx, node) for node in nodes)
-
-
-def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
-    source, result = node.inputs[0], node.outputs[0]
-    encoding = ctx.encodings.get(result.name)
-    low = query.scalar_input(node, 1) if node.op == "Clip" else 0
-    if encoding is None or low != 0 or not _ends_within(encoding, upper_bound(node)):
-        return 0
-    if not (encoding.zeros == _LOWEST).all():
-        return _drop_upper_bound(ctx, node, plain=encoding.is_plain)
-    is_shared = query.sole_consumer(model, source) is None
-    if (is_shared and model.is_output(result)) or _separates_device_nodes(ctx, node):
-        return _become(node, "Clip", inputs=1)  # which gives a tensor the second of its two names
-    producer = query.producer(source)
-    assert producer is not None, "an int8 tensor has a producer"
-    if is_shared:  # others know the source by its name
-        edit.bypass(model, node)
-    else:
-        edit.disconnect(node)
-        edit.hand_over(source, result)
-    ctx.plan.passthrough = [n for n in ctx.plan.passthrough if n is not node]
-    edit.inherit(model, producer, node)
-    return 1
+def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tuple[int, Emission]:
+    if not emission.encodings:
+        return 0, emission
+    plan, fired, removed = emission.plan, 0, set[int]()
+    for node in plan.passthrough:
+        encoding = emission.encodings.get(node.outputs[0].name) if node.outputs else None
+        if node.op not in ("Relu", "Clip") or encoding is None:
+            continue
+        source, result = node.inputs[0], node.outputs[0]
+        low = query.scalar_input(node, 1) if node.op == "Clip" else 0
+        if low != 0 or not _ends_within(encoding, upper_bound(node)):
+            continue
+        if not (encoding.zeros == _LOWEST).all():
+            fired += _drop_upper_bound(device, plan, node, plain=encoding.is_plain)
+            continue
+        is_shared = query.sole_consumer(model, source) is None
+        if (is_shared and model.is_output(result)) or _separates_device_nodes(plan, node):
+            # without the node a tensor would lose the second of its two names
+            fired += _become(node, "Clip", inputs=1)
+            continue
+        producer = query.producer(source)
+        assert producer is not None, "an int8 tensor has a producer"
+        if is_shared:  # others know the source by its name
+            edit.bypass(model, node)
+        else:
+            edit.disconnect(node)
+            edit.hand_over(source, result)
+        edit.inherit(model, producer, node)
+        removed.add(id(node))
+        fired += 1
+    passthrough = [node for node in plan.passthrough if id(node) not in removed]
+    return fired, replace(emission, plan=replace(plan, passthrough=passthrough))
 
 
 def _ends_within(encoding: Encoding, bound: float) -> bool:
@@ -65,21 +72,21 @@ def _ends_within(encoding: Encoding, bound: float) -> bool:
     return bool((ends == HIGHEST).all())
 
 
-def _separates_device_nodes(ctx: EmitContext, node: Node) -> bool:
+def _separates_device_nodes(plan: Plan, node: Node) -> bool:
     """Return whether the plan has the host compute the node between nodes of the device."""
-    place = ctx.plan.placement
+    place = plan.placement
     before, after = query.producer(node.inputs[0]), query.consumers(node.outputs[0])
     follows = before is not None and place.get(id(before)) == "device"
     precedes = any(place.get(id(consumer)) == "device" for consumer in after)
     return place[id(node)] != "device" and follows and precedes
 
 
-def _drop_upper_bound(ctx: EmitContext, node: Node, *, plain: bool) -> int:
+def _drop_upper_bound(device: TargetDevice, plan: Plan, node: Node, *, plain: bool) -> int:
     """Make a Clip a Relu if the device takes that; drop a bound that needs several scales."""
     producer = query.producer(node.inputs[0])
-    after_conv = producer is not None and ctx.plan.on_device(producer)
-    on_device = ctx.plan.placement[id(node)] == "device"
-    if on_device and takes_as("Relu", node, ctx.target, after_conv=after_conv):
+    after_conv = producer is not None and plan.on_device(producer)
+    on_device = plan.placement[id(node)] == "device"
+    if on_device and takes_as("Relu", node, device.target, after_conv=after_conv):
         return _become(node, "Relu", inputs=1)
     return 0 if plain or node.op == "Relu" else _become(node, "Clip", inputs=2)
 

@@ -7,29 +7,24 @@ device is told that zero point, a fill of 0 is rounded to it.
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 
 
 @model_pass(Phase.QUANTIZE)
-def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
-    if not ctx.encodings:
-        return 0
-    return sum(_fill(model, ctx, node) for node in ctx.plan.passthrough if node.op == "Pad")
-
-
-def _fill(model: Model, ctx: EmitContext, node: Node) -> int:
+def fill_with_lowest(model: Model, emission: Emission) -> int:
     import numpy as np
 
-    encoding = ctx.encodings.get(node.outputs[0].name)
-    zeros = {0} if encoding is None else set(encoding.zeros.tolist())
-    if encoding is None or len(zeros) > 1 or zeros == {encoding.nominal_zero}:
-        return 0
-    value = np.asarray((zeros.pop() - encoding.nominal_zero) * encoding.nominal, np.float32)
-    if query.scalar_input(node, 2) == value:
-        return 0
-    edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))
-    return 1
+    fired = 0
+    for node in emission.plan.passthrough if emission.encodings else ():
+        encoding = emission.encodings.get(node.outputs[0].name) if node.op == "Pad" else None
+        zeros = {0} if encoding is None else set(encoding.zeros.tolist())
+        if encoding is None or len(zeros) > 1 or zeros == {encoding.nominal_zero}:
+            continue
+        value = np.asarray((zeros.pop() - encoding.nominal_zero) * encoding.nominal, np.float32)
+        if query.scalar_input(node, 2) != value:
+            edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))
+            fired += 1
+    return fired

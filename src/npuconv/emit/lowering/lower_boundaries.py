@@ -8,7 +8,8 @@ quantizes is the integers of the device where these have its scale and zero poin
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext, dequantizer, same_scale
+from npuconv.emit.emission import dequantizer, same_scale
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -16,9 +17,9 @@ from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
-def lower_boundaries(model: Model, ctx: EmitContext) -> int:
+def lower_boundaries(model: Model, device: TargetDevice) -> int:
     fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
-    if ctx.options.io == "int8":
+    if device.options.io == "int8":
         fired += sum(_lower_input(model, tensor) for tensor in list(model.graph.inputs))
         fired += sum(_lower_output(model, tensor) for tensor in list(model.graph.outputs))
     return fired

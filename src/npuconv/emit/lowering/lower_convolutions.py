@@ -6,7 +6,7 @@ QuantizeLinear: the integers are the same without the way through float.
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext, dequantizer, quantizer
+from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit
 from npuconv.model.core import Model
@@ -14,9 +14,9 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LOWER)
-def lower_convolutions(model: Model, ctx: EmitContext) -> int:
+def lower_convolutions(model: Model, emission: Emission) -> int:
     # A lowered convolution is disconnected and has no outputs any more.
-    return sum(_lower(model, node) for node in ctx.plan.device if len(node.outputs))
+    return sum(_lower(model, node) for node in emission.plan.device if len(node.outputs))
 
 
 def _lower(model: Model, conv: Node) -> int:

@@ -8,7 +8,7 @@ integers are the same.
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.transposes import cancel
 from npuconv.model import edit, nhwc, query
@@ -19,8 +19,8 @@ _RANK = 4
 
 
 @model_pass(Phase.LOWER, after=("lower-boundaries",))
-def lower_layout(model: Model, ctx: EmitContext) -> int:
-    if ctx.options.layout != "nhwc":
+def lower_layout(model: Model, device: TargetDevice) -> int:
+    if device.options.layout != "nhwc":
         return 0
     nodes = [node for node in model.nodes("QLinearConv", "MaxPool") if _is_turnable(node)]
     turned: dict[int, Tensor] = {}

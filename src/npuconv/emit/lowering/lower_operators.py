@@ -9,7 +9,8 @@ The results differ by one step at most.
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext, dequantizer, quantizer
+from npuconv.emit.emission import Emission, dequantizer, quantizer
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
@@ -32,15 +33,15 @@ _OLDEST_SOFTMAX = 13  # before, it flattened the axes behind its axis
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
-def lower_operators(model: Model, ctx: EmitContext) -> int:
-    if ctx.options.format == "tflite":  # has none of them
+def lower_operators(model: Model, device: TargetDevice, emission: Emission) -> int:
+    if device.options.format == "tflite":  # has none of them
         return 0
-    return sum(_lower(model, ctx, node) for node in ctx.plan.operators if len(node.outputs))
+    return sum(_lower(model, device, node) for node in emission.plan.operators if len(node.outputs))
 
 
-def _lower(model: Model, ctx: EmitContext, node: Node) -> int:
+def _lower(model: Model, device: TargetDevice, node: Node) -> int:
     op = _INTEGER.get(node.op)
-    if op is None or (ctx.options.standard_ops and op not in _STANDARD):
+    if op is None or (device.options.standard_ops and op not in _STANDARD):
         return 0
     sources: list[Tensor] = []  # tensor, scale and zero point of each input
     for producer in map(dequantizer, node.inputs):

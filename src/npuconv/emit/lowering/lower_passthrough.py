@@ -6,7 +6,7 @@ only move or compare numbers. Bounds and fill values are rounded to the same sca
 
 from __future__ import annotations
 
-from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -15,9 +15,9 @@ from npuconv.partition import data_inputs
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
-def lower_passthrough(model: Model, ctx: EmitContext) -> int:
-    fired = sum(_lower(model, node) for node in ctx.plan.passthrough)
-    for node in ctx.plan.passthrough:
+def lower_passthrough(model: Model, emission: Emission) -> int:
+    fired = sum(_lower(model, node) for node in emission.plan.passthrough)
+    for node in emission.plan.passthrough:
         _prevent_fusion(model, node)
     return fired
 

@@ -10,65 +10,85 @@ float, and is not rounded anywhere else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.partition.operators import constants_of, values_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.statistics import Doubles
 
+    Encodings = Mapping[str, Encoding]  # by tensor
+
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
-def quantize_activations(model: Model, ctx: EmitContext) -> int:
-    if not ctx.encodings:
+def quantize_activations(
+    model: Model, device: TargetDevice, emission: Emission
+) -> int | tuple[int, Emission]:
+    plan, encodings, stored = emission.plan, emission.encodings, dict(emission.stored)
+    if not encodings:
         return 0
-    reaches = {id(node): _reach(ctx, node) for node in ctx.plan.operators}
-    fired = sum(
-        _quantize_output(model, ctx, node, t)
-        for node in ctx.plan.int8_nodes
-        for t in [*node.outputs]
-    )
-    for conv in ctx.plan.device:
+    fired = 0
+    reaches = {id(node): _reach(encodings, node) for node in plan.operators}
+    activates_first = device.options.format == "qdq"
+    for node in plan.int8_nodes:
+        for tensor in list(node.outputs):
+            fired += _quantize_output(
+                model, plan, encodings, stored, node, tensor, activates_first=activates_first
+            )
+    for conv in plan.device:
         if len(conv.inputs):  # the others are in parts by now
-            fired += _quantize_input(model, ctx, conv, conv.inputs[0])
-    for node in ctx.plan.operators:
-        fired += sum(_quantize_input(model, ctx, node, tensor) for tensor in values_of(node))
-        places = constants_of(node, every=ctx.options.format == "tflite")
-        reach = reaches[id(node)]
-        fired += sum(_quantize_constant(model, ctx, node, place, reach) for place in places)
-    return fired
+            fired += _quantize_input(model, plan, encodings, stored, conv, conv.inputs[0])
+    for node in plan.operators:
+        for tensor in values_of(node):
+            fired += _quantize_input(model, plan, encodings, stored, node, tensor)
+        for place in constants_of(node, every=device.options.format == "tflite"):
+            fired += _quantize_constant(model, device, node, place, reaches[id(node)])
+    return fired, replace(emission, stored=stored)
 
 
-def _quantize_output(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
+def _quantize_output(
+    model: Model,
+    plan: Plan,
+    encodings: Encodings,
+    stored_names: dict[str, str],
+    node: Node,
+    tensor: Tensor,
+    *,
+    activates_first: bool,
+) -> int:
     """Insert Q/DQ after ``node``; consumers and graph outputs read the result."""
-    encoding = ctx.encodings.get(tensor.name)
+    encoding = encodings.get(tensor.name)
     if encoding is None:
         return 0
     consumer = query.sole_consumer(model, tensor)
     is_activated = consumer is not None and consumer.op in ("Relu", "Clip") and node.op == "Conv"
-    if is_activated and ctx.options.format == "qdq" and ctx.plan.is_passthrough(consumer):
+    if is_activated and activates_first and plan.is_passthrough(consumer):
         return 0  # quantized after the activation: the numbers are the same
     raw = edit.variable(model, f"{tensor.name}/float", tensor)
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
-    stored = _int8_tensor(model, ctx, tensor)
-    if ctx.plan.is_operator(node):
+    stored = _int8_tensor(model, stored_names, tensor)
+    if plan.is_operator(node):
         _convert(model, "QuantizeLinear", raw, stored, encoding.in_integers, node)
     else:
         _convert(model, "QuantizeLinear", raw, stored, encoding, node, nominal=True)
     consumers = query.consumers(tensor)
-    inside = [n for n in consumers if ctx.plan.on_device(n) or ctx.plan.is_passthrough(n)]
+    inside = [n for n in consumers if plan.on_device(n) or plan.is_passthrough(n)]
     if not encoding.is_plain and inside:
         nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
         _replace_input(inside, tensor, nominal)
         _convert(model, "DequantizeLinear", stored, nominal, encoding, node, nominal=True)
-    operators = [n for n in query.consumers(tensor) if ctx.plan.is_operator(n)]
+    operators = [n for n in query.consumers(tensor) if plan.is_operator(n)]
     if operators and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
         computed = edit.variable(model, f"{tensor.name}/computed", tensor)
         _replace_input(operators, tensor, computed)
@@ -85,17 +105,24 @@ def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
                 edit.set_input(node, index, new)
 
 
-def _quantize_input(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
+def _quantize_input(
+    model: Model,
+    plan: Plan,
+    encodings: Encodings,
+    stored_names: dict[str, str],
+    node: Node,
+    tensor: Tensor,
+) -> int:
     """Insert Q/DQ after a tensor of the host; all its consumers on the device share the result."""
-    encoding = ctx.encodings.get(tensor.name)
+    encoding = encodings.get(tensor.name)
     # The output of an int8 node is rounded already; its consumers read it as it is.
-    if encoding is None or tensor.name in ctx.stored:
+    if encoding is None or tensor.name in stored_names:
         return 0
     rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
-    stored = _int8_tensor(model, ctx, rounded)
+    stored = _int8_tensor(model, stored_names, rounded)
     consumers = {id(n): n for n in query.consumers(tensor)}.values()
-    convolutions = [n for n in consumers if ctx.plan.on_device(n)]
-    operators = [n for n in consumers if ctx.plan.is_operator(n)]
+    convolutions = [n for n in consumers if plan.on_device(n)]
+    operators = [n for n in consumers if plan.is_operator(n)]
     _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
     if convolutions:
         _convert(model, "DequantizeLinear", stored, rounded, encoding, node, nominal=True)
@@ -111,7 +138,7 @@ def _quantize_input(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) 
 
 
 def _quantize_constant(
-    model: Model, ctx: EmitContext, node: Node, index: int, reach: Doubles
+    model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
 ) -> int:
     """Round a constant that is added or multiplied, within its reach."""
     import numpy as np
@@ -122,7 +149,7 @@ def _quantize_constant(
     if value is None:
         return 0  # already behind a DequantizeLinear
     value = np.clip(value, *reach.astype(np.float32))
-    allows = ctx.target.activations.allows_zero_point
+    allows = device.target.activations.allows_zero_point
     scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
     stem = f"{node.name}/constant"
     parts = [
@@ -137,7 +164,7 @@ def _quantize_constant(
     return 1
 
 
-def _reach(ctx: EmitContext, node: Node) -> Doubles:
+def _reach(encodings: Encodings, node: Node) -> Doubles:
     """Return the ends of a summand beyond which every sum saturates; infinite for others.
 
     A mask of -1e9 would take all steps of the constant.
@@ -147,21 +174,21 @@ def _reach(ctx: EmitContext, node: Node) -> Doubles:
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 
     values, unlimited = values_of(node), np.asarray([-np.inf, np.inf])
-    encodings = [ctx.encodings.get(tensor.name) for tensor in (*values, *node.outputs)]
-    if node.op not in ("Add", "Sub") or len(values) > 1 or None in encodings:
+    around = [encodings.get(tensor.name) for tensor in (*values, *node.outputs)]
+    if node.op not in ("Add", "Sub") or len(values) > 1 or None in around:
         return unlimited
-    ends = [e.in_integers.dequantize([LOWEST, HIGHEST]) for e in encodings if e]
+    ends = [e.in_integers.dequantize([LOWEST, HIGHEST]) for e in around if e]
     source, result = np.asarray(ends, np.float64)
     if node.op == "Add":
         return np.asarray(result - source[::-1])
     return np.asarray(source - result[::-1] if values[0] is node.inputs[0] else result + source)
 
 
-def _int8_tensor(model: Model, ctx: EmitContext, tensor: Tensor) -> Tensor:
+def _int8_tensor(model: Model, stored_names: dict[str, str], tensor: Tensor) -> Tensor:
     import numpy as np
 
     stored = edit.variable(model, f"{tensor.name}/int8", tensor, np.int8)
-    ctx.stored[tensor.name] = stored.name
+    stored_names[tensor.name] = stored.name
     return stored
 
 

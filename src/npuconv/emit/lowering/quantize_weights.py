@@ -11,9 +11,11 @@ a multiplier can say; for the kernels of TFLite, to the largest where they are b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import EmitContext
+from npuconv.emit.emission import Emission
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -27,34 +29,40 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
-def quantize_weights(model: Model, ctx: EmitContext) -> int:
-    return sum(_quantize(model, ctx, conv) for conv in ctx.plan.device)
-
-
-def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
-    weight = query.constant_input(conv, 1)
-    if weight is None:
-        return 0  # already behind a DequantizeLinear
+def quantize_weights(
+    model: Model, device: TargetDevice, emission: Emission
+) -> tuple[int, Emission]:
     from npuconv.arithmetic.layer import bias_scales
 
-    ends = ctx.layer_encodings.get(conv.name)
-    layer = _encode(ctx, conv, weight, ends)
-    if layer.raised:
-        count = len(layer.raised)
-        plural = "channel" if count == 1 else "channels"
-        reason = "int32 would overflow"
-        if (channels := ctx.bias_channels.get(conv.name)) is not None:
-            reason = f"{channels.count} channels of a constant hold no larger bias"
-        ctx.notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
-    _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
-    had_bias = query.input_of(conv, 2) is not None
-    if ends and layer.bias is not None and (had_bias or layer.bias.any()):
-        _dequantize(model, conv, 2, layer.bias, bias_scales(ends[0].nominal, layer.weight_scales))
-    return 1
+    fired, notes = 0, dict(emission.notes)
+    for conv in emission.plan.device:
+        weight = query.constant_input(conv, 1)
+        if weight is None:
+            continue  # already behind a DequantizeLinear
+        ends = emission.layer_encodings.get(conv.name)
+        layer = _encode(device, emission, conv, weight, ends)
+        if layer.raised:
+            count = len(layer.raised)
+            plural = "channel" if count == 1 else "channels"
+            reason = "int32 would overflow"
+            if (channels := emission.splits.bias_channels.get(conv.name)) is not None:
+                reason = f"{channels.count} channels of a constant hold no larger bias"
+            notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
+        _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
+        had_bias = query.input_of(conv, 2) is not None
+        if ends and layer.bias is not None and (had_bias or layer.bias.any()):
+            scales = bias_scales(ends[0].nominal, layer.weight_scales)
+            _dequantize(model, conv, 2, layer.bias, scales)
+        fired += 1
+    return fired, replace(emission, notes=notes)
 
 
 def _encode(
-    ctx: EmitContext, conv: Node, weight: np.ndarray, ends: tuple[Encoding, Encoding] | None
+    device: TargetDevice,
+    emission: Emission,
+    conv: Node,
+    weight: np.ndarray,
+    ends: tuple[Encoding, Encoding] | None,
 ) -> EncodedLayer:
     """Return the integers of a layer, at scales that the device can multiply by."""
     from npuconv.arithmetic.bias_channels import largest_bias
@@ -63,15 +71,18 @@ def _encode(
     from npuconv.arithmetic.layer import encode_layer
 
     bias = query.constant_input(conv, 2) if ends else None
-    channels, rounded = ctx.bias_channels.get(conv.name), ctx.rounded.get(conv.name)
-    group, how = int(query.attribute(conv, "group", 1)), ctx.target.activations.requantize
+    channels, rounded = (
+        emission.splits.bias_channels.get(conv.name),
+        emission.rounded.get(conv.name),
+    )
+    group, how = int(query.attribute(conv, "group", 1)), device.target.activations.requantize
     layer = encode_layer(
         weight,
         bias,
         *(ends or (Encoding.plain(1.0), Encoding.plain(1.0))),
         group,
         rounded=rounded,
-        per_tensor=ctx.target.weights.granularity == "tensor",
+        per_tensor=device.target.weights.granularity == "tensor",
         largest_bias=0 if channels is None else largest_bias(channels.count),
     )
     if ends and how.kind == "gemmlowp":

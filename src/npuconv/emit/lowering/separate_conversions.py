@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from npuconv.emit.context import EmitContext, dequantizer
+from npuconv.emit.emission import Emission, dequantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -28,10 +28,10 @@ _NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # of constants that
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def separate_conversions(model: Model, ctx: EmitContext) -> int:
-    if not ctx.encodings:
+def separate_conversions(model: Model, emission: Emission) -> int:
+    if not emission.encodings:
         return 0
-    inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.passthrough)}
+    inner = {id(n) for n in (*emission.plan.device, *emission.plan.passthrough)}
     return sum(_separate(model, node) for node in list(model.nodes()) if id(node) not in inner)
 
 

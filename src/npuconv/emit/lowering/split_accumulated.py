@@ -9,11 +9,12 @@ each part is a Conv, and no conversion is between it and the sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from npuconv.emit.context import EmitContext, dequantizer, quantizer
+from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.errors import InternalError
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -24,14 +25,17 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def split_accumulated(model: Model, ctx: EmitContext) -> int:
-    convs = [c for c in ctx.plan.device if c.name in ctx.parts and len(c.outputs)]
-    writer = _Writer(model, integers=ctx.options.format != "qdq")
+def split_accumulated(
+    model: Model, device: TargetDevice, emission: Emission
+) -> tuple[int, Emission]:
+    split, notes = emission.splits.parts, dict(emission.notes)
+    convs = [c for c in emission.plan.device if c.name in split and len(c.outputs)]
+    writer = _Writer(model, integers=device.options.format != "qdq")
     for conv in convs:
-        parts = ctx.parts[conv.name]
+        parts = split[conv.name]
         writer.split(conv, parts)
-        ctx.notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
-    return len(convs)
+        notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
+    return len(convs), replace(emission, notes=notes)
 
 
 @dataclass

@@ -7,9 +7,10 @@ with them: the sums are the same.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import EmitContext, dequantizer
+from npuconv.emit.emission import Emission, dequantizer
 from npuconv.errors import InternalError
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -19,22 +20,29 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.legalize.fitting.builder import BiasChannels
+
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
-def write_bias_channels(model: Model, ctx: EmitContext) -> int:
-    convs = [c for c in ctx.plan.device if c.name in ctx.bias_channels and len(c.outputs)]
+def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission]:
+    widened, notes = emission.splits.bias_channels, dict(emission.notes)
+    convs = [c for c in emission.plan.device if c.name in widened and len(c.outputs)]
     convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
     for conv in convs:
-        _write(model, ctx, conv)
-    return len(convs)
+        channels = widened[conv.name]
+        _write(model, conv, channels)
+        plural = "channel" if channels.count == 1 else "channels"
+        note = f"bias as {channels.count} input {plural} of a constant"
+        before = notes.get(model.label(conv), note)  # perhaps of another part of the same layer
+        notes[model.label(conv)] = before if note in before else f"{note}; {before}"
+    return len(convs), replace(emission, notes=notes)
 
 
-def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
+def _write(model: Model, conv: Node, channels: BiasChannels) -> None:
     import numpy as np
 
     from npuconv.arithmetic.bias_channels import columns
 
-    channels = ctx.bias_channels[conv.name]
     x, w, bias = [node for node in map(dequantizer, conv.inputs) if node is not None]
     weight, steps = query.constant_input(w, 0), query.constant_input(bias, 0)
     if weight is None or steps is None:
@@ -50,10 +58,6 @@ def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
     edit.set_input(conv, 0, _dequantize(model, conv, x, source))
     edit.set_input(conv, 1, _dequantize(model, conv, w, stored))
     edit.drop_inputs(conv, 2)
-    plural = "channel" if channels.count == 1 else "channels"
-    note = f"bias as {channels.count} input {plural} of a constant"
-    before = ctx.notes.get(model.label(conv), note)  # of another part of the same layer, perhaps
-    ctx.notes[model.label(conv)] = before if note in before else f"{note}; {before}"
 
 
 def _append_with_concat(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:

@@ -5,7 +5,7 @@ Exporters leave them behind; each stands between two operators that could fuse.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import cancel, eliminate
 from npuconv.model import query
@@ -14,24 +14,24 @@ from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
-def eliminate_cast(model: Model, ctx: PassContext) -> int:
+def eliminate_cast(model: Model, log: Log) -> int:
     fired = sum(
-        eliminate(model, ctx, node, f"Cast to {node.inputs[0].dtype}")
+        eliminate(model, log, node, f"Cast to {node.inputs[0].dtype}")
         for node in model.nodes("Cast")
         if _becomes(node, node.inputs[0])
     )
     casts = [node for node in model.nodes("Cast") if len(node.outputs)]
-    return fired + sum(_cancel(model, ctx, node) for node in casts)
+    return fired + sum(_cancel(model, log, node) for node in casts)
 
 
-def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
+def _cancel(model: Model, log: Log, node: Node) -> int:
     first = query.producer(node.inputs[0])
     if first is None or first.op != "Cast" or not query.is_standard(first):
         return 0
     source, wider = first.inputs[0], first.outputs[0]
     if not (_becomes(node, source) and _is_wider(wider, source)):
         return 0
-    return cancel(model, ctx, first, node)
+    return cancel(model, log, first, node)
 
 
 def _becomes(node: Node, tensor: Tensor) -> bool:

@@ -11,7 +11,7 @@ window that would start in the padding. Needs the extents.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import (
@@ -33,11 +33,11 @@ _Axes = list[_Axis]
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def eliminate_ceil_mode(model: Model, ctx: PassContext) -> int:
-    return sum(_eliminate(model, ctx, node) for node in model.nodes(*query.POOLS))
+def eliminate_ceil_mode(model: Model, log: Log) -> int:
+    return sum(_eliminate(model, log, node) for node in model.nodes(*query.POOLS))
 
 
-def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
+def _eliminate(model: Model, log: Log, node: Node) -> int:
     win = window(node)
     axes = None if win is None else _axes(win)
     if axes is None or not query.attribute(node, "ceil_mode", 0):
@@ -47,9 +47,9 @@ def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
     counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
     counts = counts and any(any(pair) for *_, pair in axes)
     if not counts or all(pair == axis[-1] for pair, axis in zip(pads, axes, strict=True)):
-        return _write(model, ctx, node, pads, counts=counts)
+        return _write(model, log, node, pads, counts=counts)
     if model.opset >= OPSET and query.is_standard(node):
-        return _pad_in_front(model, ctx, node, pads, axes)
+        return _pad_in_front(model, log, node, pads, axes)
     return 0
 
 
@@ -73,20 +73,20 @@ def _reaching(axis: _Axis) -> tuple[int, int]:
     return begin, (cells - 1) * stride + effective_kernel(kernel, dilation) - extent - begin
 
 
-def _write(model: Model, ctx: PassContext, node: Node, pads: Pairs, *, counts: bool) -> int:
+def _write(model: Model, log: Log, node: Node, pads: Pairs, *, counts: bool) -> int:
     after = f"pads={flat_pads(pads)}"
-    with ctx.rewrite(model, [node], "ceil_mode=1", f"ceil_mode=0, {after}", modulus=None):
+    with log.rewrite(model, [node], "ceil_mode=1", f"ceil_mode=0, {after}", modulus=None):
         node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(pads)}
         if node.op == "AveragePool" and not counts:
             node.attrs["count_include_pad"] = 0
     return 1
 
 
-def _pad_in_front(model: Model, ctx: PassContext, node: Node, pads: Pairs, axes: _Axes) -> int:
+def _pad_in_front(model: Model, log: Log, node: Node, pads: Pairs, axes: _Axes) -> int:
     """Write the counted pads as a Pad in front, the other ones as pads of the pool."""
     counted: Pairs = tuple(pair for *_, pair in axes)
     ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
-    with ctx.rewrite(
+    with log.rewrite(
         model, [node], "ceil_mode=1", f"Pad {flat_pads(counted)} + ceil_mode=0", modulus=None
     ):
         amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *counted)))

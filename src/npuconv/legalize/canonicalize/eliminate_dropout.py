@@ -5,7 +5,7 @@ A Dropout in training mode, or one whose mask is read, stays: it is not the iden
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
@@ -14,18 +14,18 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",))
-def eliminate_dropout(model: Model, ctx: PassContext) -> int:
-    return sum(_eliminate(model, ctx, node) for node in model.nodes("Dropout"))
+def eliminate_dropout(model: Model, log: Log) -> int:
+    return sum(_eliminate(model, log, node) for node in model.nodes("Dropout"))
 
 
-def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
+def _eliminate(model: Model, log: Log, node: Node) -> int:
     training = query.input_of(node, 2)
     if training is not None and query.scalar_input(node, 2) != 0:
-        ctx.refuse(model, node, "training_mode is set, or not constant")
+        log.refuse(model, node, "training_mode is set, or not constant")
         return 0
     if len(node.outputs) > 1 and (node.outputs[1].outputs or model.is_output(node.outputs[1])):
-        ctx.refuse(model, node, "its mask is read")
+        log.refuse(model, node, "its mask is read")
         return 0
     while len(node.outputs) > 1:
         del node.outputs[-1]
-    return eliminate(model, ctx, node, "Dropout")
+    return eliminate(model, log, node, "Dropout")

@@ -6,7 +6,7 @@ stays: both names belong to the user.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model.core import Model
@@ -15,7 +15,7 @@ _OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input the
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
-def eliminate_identity(model: Model, ctx: PassContext) -> int:
+def eliminate_identity(model: Model, log: Log) -> int:
     alone = (node for node in model.nodes(*_OF_SEVERAL) if len(node.inputs) == 1)
     nodes = (*model.nodes("Identity"), *alone)
-    return sum(eliminate(model, ctx, node, node.op) for node in nodes)
+    return sum(eliminate(model, log, node, node.op) for node in nodes)

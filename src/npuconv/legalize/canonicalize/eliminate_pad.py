@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
@@ -11,9 +11,9 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
-def eliminate_pad(model: Model, ctx: PassContext) -> int:
+def eliminate_pad(model: Model, log: Log) -> int:
     return sum(
-        eliminate(model, ctx, node, "Pad by nothing")
+        eliminate(model, log, node, "Pad by nothing")
         for node in model.nodes("Pad")
         if _is_noop(node)
     )

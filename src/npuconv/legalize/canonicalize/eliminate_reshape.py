@@ -6,7 +6,7 @@ two might differ for another input.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
@@ -15,9 +15,9 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
-def eliminate_reshape(model: Model, ctx: PassContext) -> int:
+def eliminate_reshape(model: Model, log: Log) -> int:
     return sum(
-        eliminate(model, ctx, node, f"{node.op} to its own shape")
+        eliminate(model, log, node, f"{node.op} to its own shape")
         for node in model.nodes("Reshape", "Flatten")
         if _is_noop(node)
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -24,7 +24,7 @@ _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
-def expand_integer_operators(model: Model, ctx: PassContext) -> int:
+def expand_integer_operators(model: Model, log: Log) -> int:
     from npuconv.legalize.tools import quantized
 
     fired = 0
@@ -33,9 +33,9 @@ def expand_integer_operators(model: Model, ctx: PassContext) -> int:
             continue
         match = _match(model, node)
         if isinstance(match, str):
-            ctx.refuse(model, node, match)
+            log.refuse(model, node, match)
             continue
-        _expand(model, ctx, node, match)
+        _expand(model, log, node, match)
         fired += 1
     return fired
 
@@ -112,13 +112,13 @@ def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | st
     return _Match(mul, quantizer, flat.reshape(()) if flat.size == 1 else flat)
 
 
-def _expand(model: Model, ctx: PassContext, node: Node, match: _Match) -> None:
+def _expand(model: Model, log: Log, node: Node, match: _Match) -> None:
     from npuconv.legalize.tools import quantized
 
     op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
     producers = filter(None, map(query.producer, match.mul.inputs))
     nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
-    with ctx.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
+    with log.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
         source = match.quantizer.inputs[0]
         if not dynamic:
             scale, zero = (query.input_of(match.quantizer, k) for k in (1, 2))

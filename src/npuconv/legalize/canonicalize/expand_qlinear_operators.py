@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -20,7 +20,7 @@ Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
-def expand_qlinear_operators(model: Model, ctx: PassContext) -> int:
+def expand_qlinear_operators(model: Model, log: Log) -> int:
     from npuconv.legalize.tools import quantized
 
     fired = 0
@@ -29,9 +29,9 @@ def expand_qlinear_operators(model: Model, ctx: PassContext) -> int:
             continue
         reason = _fault(node)
         if reason:
-            ctx.refuse(model, node, reason)
+            log.refuse(model, node, reason)
             continue
-        _expand(model, ctx, node)
+        _expand(model, log, node)
         fired += 1
     if fired:
         quantized.drop_unused_domain(model)
@@ -53,7 +53,7 @@ def _fault(node: Node) -> str:
     return ""
 
 
-def _expand(model: Model, ctx: PassContext, node: Node) -> None:
+def _expand(model: Model, log: Log, node: Node) -> None:
     from npuconv.legalize.tools import quantized
 
     op, read = _EXPAND[node.op]
@@ -62,7 +62,7 @@ def _expand(model: Model, ctx: PassContext, node: Node) -> None:
     if op == "Gemm":
         attrs["alpha"] = float(node.attrs.get("alpha", 1.0))
     after = f"DequantizeLinear, {op}, QuantizeLinear"
-    with ctx.rewrite(model, [node], query.qualified(node), after, measure=False):
+    with log.rewrite(model, [node], query.qualified(node), after, measure=False):
         inputs, place = read(model, node)
         scale, zero = query.input_of(node, place), query.input_of(node, place + 1)
         assert scale is not None, "it was looked for"

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext, RewriteRecord
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -36,26 +37,26 @@ _EXPANDING = frozenset(
 
 
 @model_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
-def fold_constants(model: Model, ctx: PassContext) -> int:
+def fold_constants(model: Model, device: TargetDevice, log: Log) -> int:
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.
     fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
-    limit = ctx.options.max_folded_mib * 2**20
+    limit = device.options.max_folded_mib * 2**20
     extents = [n for n in model.nodes("Shape", "Size", "EyeLike") if not _size_obstacle(n, limit)]
     fired += sum(_fold(model, node, _of_extents(node)) for node in extents)
     if casts := sum(_as_cast(model, node) for node in model.nodes("CastLike")):
         sweep(model)  # sorts them in
-    nodes = _foldable(model, ctx)
+    nodes = _foldable(model, device, log)
     if nodes:
         counts = sorted(Counter(node.op for node in nodes).items())
         histogram = ", ".join(f"{op} x {n}" for op, n in counts)
         before = f"{len(nodes)} nodes on constants ({histogram})"
-        with ctx.rewrite(model, nodes[:1], before, "initializers", measure=False) as record:
-            folded = _compute(model, ctx, nodes, record)
+        with log.rewrite(model, nodes[:1], before, "initializers", measure=False) as record:
+            folded = _compute(model, log, nodes, record)
         if folded < len(nodes):
             record.before = f"{folded} of {before}"
         if not folded:
-            ctx.rewrites.pop()
+            log.rewrites.pop()
         fired += folded
     return fired + casts
 
@@ -112,7 +113,7 @@ def _as_cast(model: Model, node: Node) -> int:
     return 1
 
 
-def _foldable(model: Model, ctx: PassContext) -> list[Node]:
+def _foldable(model: Model, device: TargetDevice, log: Log) -> list[Node]:
     """Return nodes that read constants, or each other, in topological order."""
     computed: set[int] = set()
     foldable: list[Node] = []
@@ -123,9 +124,9 @@ def _foldable(model: Model, ctx: PassContext) -> list[Node]:
             continue
         if not any(len(t.outputs) for t in node.outputs):  # an output of the model
             continue
-        reason = _size_obstacle(node, ctx.options.max_folded_mib * 2**20)
+        reason = _size_obstacle(node, device.options.max_folded_mib * 2**20)
         if reason:
-            ctx.refuse(model, node, reason)
+            log.refuse(model, node, reason)
             continue
         foldable.append(node)
         computed.update(id(t) for t in node.outputs)
@@ -155,7 +156,7 @@ def _size_obstacle(node: Node, limit: int) -> str:
     return ""
 
 
-def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord) -> int:
+def _compute(model: Model, log: Log, nodes: Sequence[Node], record: RewriteRecord) -> int:
     """Run the nodes once; replace the results that other nodes read by constants."""
     from npuconv import executor
     from npuconv.legalize import measure
@@ -167,10 +168,10 @@ def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: Rewr
         (values,) = measure.run([region], [{}])
     except executor.RuntimeRefusedError as error:
         if len(nodes) == 1:
-            ctx.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
+            log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
             return 0
         ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
-        return sum(_compute(model, ctx, [node], record) for node in ready)
+        return sum(_compute(model, log, [node], record) for node in ready)
     record.reference, record.difference = _check(region, values)
     for tensor in border:
         edit.replace_by_constant(model, tensor, values[tensor.name])

@@ -6,12 +6,13 @@ convolution.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.affine import fuse_two_sided
+from npuconv.legalize.tools.affine import fuse_constants
 from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
-def fuse_mul(model: Model, ctx: PassContext) -> int:
-    return sum(fuse_two_sided(model, ctx, node) for node in model.nodes("Mul", "Div"))
+def fuse_mul(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
+    return fuse_constants(model, log, annotations, model.nodes("Mul", "Div"))

@@ -6,7 +6,7 @@ become nodes of the model, where convolutions are converted; the other branch go
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model, with_inner
@@ -14,14 +14,14 @@ from npuconv.model.types import Graph, Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
-def inline_constant_if(model: Model, ctx: PassContext) -> int:
+def inline_constant_if(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes("If"):
         condition = query.constant_input(node, 0)
         if condition is None or condition.size != 1:
             continue
         key = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        with ctx.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
+        with log.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
             _inline(model, node, key)
         fired += 1
     return fired

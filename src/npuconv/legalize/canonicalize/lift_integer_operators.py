@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -31,11 +31,11 @@ _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # inputs that are integers of the scale
     after=("expand-integer-operators", "expand-qlinear-operators"),
     infers=True,
 )
-def lift_integer_operators(model: Model, ctx: PassContext) -> int:
-    return sum(_lift(model, ctx, node) for node in model.nodes(*sorted(_MOVING)))
+def lift_integer_operators(model: Model, log: Log) -> int:
+    return sum(_lift(model, log, node) for node in model.nodes(*sorted(_MOVING)))
 
 
-def _lift(model: Model, ctx: PassContext, node: Node) -> int:
+def _lift(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     from npuconv.legalize.tools import quantized
@@ -47,13 +47,13 @@ def _lift(model: Model, ctx: PassContext, node: Node) -> int:
     encodings = [quantized.parameters(m) for m in makers if m is not None]
     reason = _fault(node, encodings)
     if reason:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
     first = makers[0]
     assert first is not None, "it is a QuantizeLinear"
     scale, zero = query.input_of(first, 1), query.input_of(first, 2)
     assert scale is not None, "its parameters were read"
-    with ctx.rewrite(
+    with log.rewrite(
         model, [node], f"{node.op} of integers", f"{node.op}, QuantizeLinear", measure=False
     ):
         for index, maker in enumerate(makers):

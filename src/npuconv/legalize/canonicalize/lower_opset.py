@@ -7,23 +7,24 @@ runtimes load the result. If one does not, it is named and the opset stays.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))
-def lower_opset(model: Model, ctx: PassContext) -> int:
+def lower_opset(model: Model, device: TargetDevice, log: Log) -> int:
     from npuconv.legalize.tools import opset as _opset
 
-    target = ctx.options.opset
+    target = device.options.opset
     if model.opset <= target:
         return 0
     for node, _ in model.walk():
         if not _opset.reads_the_same(model, node, target):
             model.obstacle = f"{node.op} at {model.label(node)!r} is not in the older one"
-            ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
+            log.refuse(model, node, f"{node.op} of opset {model.opset} is not in {target}")
             return 0
-    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {target}", measure=False):
+    with log.rewrite(model, [], f"opset {model.opset}", f"opset {target}", measure=False):
         model.graph.opset, model.obstacle = target, ""
     return 1

@@ -6,18 +6,18 @@ their operator and a number, so that a report can point at them. No number chang
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE)
-def name_nodes(model: Model, ctx: PassContext) -> int:
+def name_nodes(model: Model, log: Log) -> int:
     names: set[str] = set()
     fired = 0
     for node in model.nodes():
         if not node.name or node.name in names:
-            with ctx.rewrite(model, [node], f"name {node.name!r}", "a unique name", measure=False):
+            with log.rewrite(model, [node], f"name {node.name!r}", "a unique name", measure=False):
                 node.name = model.fresh_name(model.label(node))
             fired += 1
         names.add(node.name)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
-def propagate_shapes(model: Model, ctx: PassContext) -> int:
+def propagate_shapes(model: Model, log: Log) -> int:
     from npuconv.legalize.tools import shape_values
 
     if not model.nodes(*shape_values.SOURCES):
         return 0
     values = shape_values.evaluate(model)
-    fired = _fold(model, ctx, values)
+    fired = _fold(model, log, values)
     for node in model.nodes("Reshape", "Expand"):
-        fired += _write_target(model, ctx, values, node)
+        fired += _write_target(model, log, values, node)
     return fired
 
 
-def _fold(model: Model, ctx: PassContext, values: ShapeValues) -> int:
+def _fold(model: Model, log: Log, values: ShapeValues) -> int:
     """Replace known tensors by constants, where a consumer does not become a constant itself."""
     from npuconv.legalize.tools import shape_values
 
@@ -56,13 +56,13 @@ def _fold(model: Model, ctx: PassContext, values: ShapeValues) -> int:
     for guesses in frontier:
         nodes = shape_values.chain(values, guesses.tensor)
         after = f"the constant {shape_values.as_text(guesses.array)}"
-        with ctx.rewrite(model, nodes, _histogram(nodes), after, measure=False) as record:
+        with log.rewrite(model, nodes, _histogram(nodes), after, measure=False) as record:
             record.reference, record.difference = "onnxruntime", 0.0
             edit.replace_by_constant(model, guesses.tensor, guesses.array[0])
     return len(frontier)
 
 
-def _write_target(model: Model, ctx: PassContext, values: ShapeValues, node: Node) -> int:
+def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> int:
     """Write the target shape of a Reshape or Expand with 0, 1 and -1."""
     from npuconv.legalize.tools import shape_values
 
@@ -77,11 +77,11 @@ def _write_target(model: Model, ctx: PassContext, values: ShapeValues, node: Nod
     shape = (_reshape_target if node.op == "Reshape" else _expand_target)(guesses.array, extents)
     if shape is None:
         text = shape_values.as_text(guesses.array)
-        ctx.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
+        log.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
         return 0
     nodes = [*shape_values.chain(values, target), node]
     measurable = _runs_alone(nodes)
-    with ctx.rewrite(
+    with log.rewrite(
         model, nodes, _histogram(nodes), f"{node.op} to {shape}", outputs=list(node.outputs),
         modulus=None, measure=measurable,
     ) as record:  # fmt: skip

@@ -8,15 +8,15 @@ deprecated with their first version (GroupNormalization-18) are replaced in any 
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
-def raise_opset(model: Model, ctx: PassContext) -> int:
+def raise_opset(model: Model, log: Log) -> int:
     from npuconv.legalize.tools import opset as _opset
 
     opset = max(model.opset, OLDEST_OPSET)
-    return _opset.raise_to(model, ctx, opset, least=opset)
+    return _opset.raise_to(model, log, opset, least=opset)

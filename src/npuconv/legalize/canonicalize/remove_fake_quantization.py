@@ -10,10 +10,13 @@ on the host names the scale of the tensor.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -30,10 +33,12 @@ _MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "U
 
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
-def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
+def remove_fake_quantization(
+    model: Model, log: Log, annotations: Annotations
+) -> tuple[int, Annotations]:
     from npuconv.legalize.tools import quantized
 
-    fired = 0
+    fired, scales = 0, annotations.source_scales
     for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
             continue
@@ -43,32 +48,34 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
         encoding = quantized.parameters(node)
         reason = encoding if isinstance(encoding, str) else _fault(model, encoding, readers)
         if reason:
-            ctx.refuse(model, node, reason)
+            log.refuse(model, node, reason)
         elif not isinstance(encoding, str):
-            fired += _remove(model, ctx, node, encoding, readers)
-    _remember_ends(model, ctx)
+            count, scales = _remove(model, log, scales, node, encoding, readers)
+            fired += count
+    scales = _with_ends(model, scales)
     if fired:
         quantized.drop_unused_domain(model)
-    return fired
+    return fired, replace(annotations, source_scales=scales)
 
 
-def _remember_ends(model: Model, ctx: PassContext) -> None:
-    """Note the encodings of integers that no QuantizeLinear makes, and of outputs."""
+def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
+    """Add the encodings of integers that no QuantizeLinear makes, and of outputs."""
     from npuconv.legalize.tools import quantized
 
     for reader in quantized.conversions(model, "DequantizeLinear"):
         if not reader.inputs or not quantized.is_dequantize(reader):
-            continue  # taken out, or of somebody else
+            continue  # taken out, or of another domain
         is_computed = quantized.known(reader.inputs[0]) is None
         encoding = quantized.parameters(reader) if is_computed else ""
         if not isinstance(encoding, str):
-            _remember(ctx, reader.outputs[0].name, encoding, None)
+            scales = scales.with_tensor(reader.outputs[0].name, encoding.encoding, None)
     for node in map(query.producer, model.graph.outputs):
         encoding = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
         if node is not None and not isinstance(encoding, str):
             maker = query.producer(node.inputs[0])
             label = None if maker is None else model.label(maker)
-            _remember(ctx, node.inputs[0].name, encoding, label)
+            scales = scales.with_tensor(node.inputs[0].name, encoding.encoding, label)
+    return scales
 
 
 def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
@@ -87,8 +94,13 @@ def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
 
 
 def _remove(
-    model: Model, ctx: PassContext, node: Node, encoding: Parameters, readers: list[Node]
-) -> int:
+    model: Model,
+    log: Log,
+    scales: SourceScales,
+    node: Node,
+    encoding: Parameters,
+    readers: list[Node],
+) -> tuple[int, SourceScales]:
     import numpy as np
 
     from npuconv.legalize.tools import quantized
@@ -96,18 +108,18 @@ def _remove(
     source, stored = node.inputs[0], node.outputs[0]
     values = quantized.known(source)
     if values is not None:
-        with ctx.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
+        with log.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
             edit.replace_by_constant(model, stored, encoding.quantize(values))
-        return 1
+        return 1, scales
     # An output of the model can only go if a result inside the graph takes its name.
     maker = query.producer(source)
     inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
     free = [reader for reader in readers if inner or not model.is_output(reader.outputs[0])]
     if not free:
-        ctx.refuse(model, node, "it stands between an input and an output of the model")
-        return 0
+        log.refuse(model, node, "it stands between an input and an output of the model")
+        return 0, scales
     pair = "QuantizeLinear, DequantizeLinear"
-    with ctx.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
+    with log.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
         if _saturates_at_zero(source, encoding):
             record.after = "Clip"
             low, top = encoding.ends
@@ -125,8 +137,8 @@ def _remove(
     name = source.name
     if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
         name = maker.outputs[0].name
-    _remember(ctx, name, encoding, None if maker is None else model.label(maker))
-    return 1
+    label = None if maker is None else model.label(maker)
+    return 1, scales.with_tensor(name, encoding.encoding, label)
 
 
 def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
@@ -137,16 +149,3 @@ def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
     if encoding.axis is not None or maker is None or maker.op not in _FUSING:
         return False
     return int(encoding.zero) == encoding.ends[0]
-
-
-def _remember(ctx: PassContext, name: str, parameters: Parameters, maker: str | None) -> None:
-    """Note the encoding of a tensor, or why it has none that could be kept."""
-    encoding = parameters.encoding
-    if maker is not None and not isinstance(encoding, str):
-        ctx.source_scales.made[maker] = name
-    if isinstance(encoding, str):
-        ctx.source_scales.lost[name] = encoding
-        return
-    first = ctx.source_scales.tensors.setdefault(name, encoding)
-    if not first.equals(encoding):
-        ctx.source_scales.lost[name] = "it has several scales, of which the first is kept"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit
 from npuconv.model.core import Model
@@ -24,14 +24,14 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
-def replace_experimental_ops(model: Model, ctx: PassContext) -> int:
+def replace_experimental_ops(model: Model, log: Log) -> int:
     if model.opset < _BROADCASTING:
         return 0
     fired = 0
     for op, replace in _REPLACEMENTS.items():
         for node in model.nodes(op):
             after = "Slice" if op == "Crop" else "Mul + Add"
-            with ctx.rewrite(model, [node], op, after, modulus=None):
+            with log.rewrite(model, [node], op, after, modulus=None):
                 replace(model, node)
             fired += 1
     return fired

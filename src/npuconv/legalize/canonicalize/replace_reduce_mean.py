@@ -10,7 +10,7 @@ everything behind is divided by them.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import squeeze
 from npuconv.model import edit, query
@@ -22,11 +22,11 @@ AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def replace_reduce_mean(model: Model, ctx: PassContext) -> int:
-    return sum(_replace(model, ctx, node) for node in model.nodes("ReduceMean"))
+def replace_reduce_mean(model: Model, log: Log) -> int:
+    return sum(_replace(model, log, node) for node in model.nodes("ReduceMean"))
 
 
-def _replace(model: Model, ctx: PassContext, node: Node) -> int:
+def _replace(model: Model, log: Log, node: Node) -> int:
     dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
     if dims is None or len(dims) != RANK or query.reduced_axes(node) != SPATIAL:
         return 0
@@ -34,11 +34,11 @@ def _replace(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     reason = _obstacle(model, node, kept=kept)
     if reason:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
     after = "GlobalAveragePool" + ("" if kept else " + Squeeze")
     source, result = node.inputs[0], node.outputs[0]
-    with ctx.rewrite(model, [node], f"ReduceMean over axes {list(SPATIAL)}", after, modulus=None):
+    with log.rewrite(model, [node], f"ReduceMean over axes {list(SPATIAL)}", after, modulus=None):
         shape = [*dims[:2], 1, 1]
         pooled = edit.insert(model, "GlobalAveragePool", [source], origin=[node], shape=shape)
         if kept:

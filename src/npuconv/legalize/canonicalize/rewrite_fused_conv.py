@@ -7,7 +7,7 @@ Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, nhwc, query
@@ -18,27 +18,27 @@ _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activ
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
+def rewrite_fused_conv(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes():
         if node.op != "FusedConv" or node.domain != _DOMAIN:
             continue
         reason = next(nhwc.activation_faults(node), "")
         if reason:
-            ctx.refuse(model, node, reason)
+            log.refuse(model, node, reason)
             continue
-        _rewrite(model, ctx, node)
+        _rewrite(model, log, node)
         fired += 1
     if fired and not any(n.domain == _DOMAIN and len(n.outputs) for n, _ in model.walk()):
         edit.drop_domain(model, _DOMAIN)
     return fired
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> None:
+def _rewrite(model: Model, log: Log, node: Node) -> None:
     name, sums = nhwc.activation(node), query.input_of(node, _SUM) is not None
     after = ", ".join(["Conv", *(["Add"] if sums else []), *([name] if name else [])])
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
-    with ctx.rewrite(model, [node], query.qualified(node), after):
+    with log.rewrite(model, [node], query.qualified(node), after):
         inputs = list(node.inputs)[:_SUM]
         y = edit.insert(model, "Conv", inputs, origin=[node], attrs=attrs)
         maker = query.producer(y)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
@@ -25,20 +25,20 @@ from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
+def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
-    reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
+    reasons = [(node, _rewrite(model, log, node)) for node in nodes]
     refused = [(node, reason) for node, reason in reasons if reason]
     fired = len(nodes) - len(refused)
     if not fired:  # what stands behind a node that was rewritten is better known next time
         for node, reason in refused:
-            ctx.refuse(model, node, reason)
+            log.refuse(model, node, reason)
     elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):
         edit.drop_domain(model, nhwc.DOMAIN)
     return fired
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> str:
+def _rewrite(model: Model, log: Log, node: Node) -> str:
     """Rewrite one node, or say why it cannot be."""
     reason = nhwc.obstacle(node, model.opset)
     if reason:
@@ -51,7 +51,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> str:
     name = nhwc.activation(node)
     after = f"Transpose, {node.op}, {f'{name}, ' if name else ''}Transpose"
     strides = query.attribute(node, "strides", None) or [1]
-    with ctx.rewrite(
+    with log.rewrite(
         model, [node], query.qualified(node), after, modulus=math.lcm(*map(int, strides))
     ):
         x = transpose(model, node, source, nhwc.to_first(rank), query.shape(source))

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -35,21 +36,21 @@ _MOVING = _SHAPING | {"Transpose", "Gather"}
 
 
 @model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
-def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
+def rewrite_shuffle_as_gather(model: Model, device: TargetDevice, log: Log) -> int:
     starts = model.nodes("Reshape", "Unsqueeze")
-    return sum(_rewrite(model, ctx, node) for node in starts if len(node.outputs))
+    return sum(_rewrite(model, device, log, node) for node in starts if len(node.outputs))
 
 
-def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, start: Node) -> int:
     shuffle = _shuffle(model, start)
     if shuffle is None:
         return 0
-    lists, nodes, source = ctx.target.operator, shuffle.nodes, start.inputs[0]
+    lists, nodes, source = device.target.operator, shuffle.nodes, start.inputs[0]
     if lists("Gather") is None and any(lists(n.op, n.domain or "") is not None for n in nodes):
         return 0  # the device runs some of these, and no Gather
     before = " + ".join(dict.fromkeys(node.op for node in nodes))
     results = [tensor for tensor, _ in shuffle.ends]
-    with ctx.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
+    with log.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
         for result, order in shuffle.ends:
             inputs = [source, edit.integers(model, f"{start.name}/order", order)]
             shape, attrs = query.shape(result), {"axis": CHANNELS}

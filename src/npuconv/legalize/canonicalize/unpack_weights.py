@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.source import WeightScales
+from npuconv.legalize.source_scales import WeightScales
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -27,28 +29,28 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
 @model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
-def unpack_weights(model: Model, ctx: PassContext) -> int:
+def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
     from npuconv.legalize.tools import quantized
 
-    fired = 0
+    fired, source_scales = 0, annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):
         values = quantized.known(node.inputs[0]) if quantized.is_dequantize(node) else None
         if values is None or model.is_output(node.outputs[0]):
             continue
         if not quantized.is_integer(values.dtype):
             continue
-        scales = quantized.parameters(node)
-        layers = list(_layers(node.outputs[0], None if isinstance(scales, str) else scales.axis))
-        if isinstance(scales, str):
-            ctx.refuse(model, node, scales)
-            ctx.source_scales.lost |= {model.label(layer): scales for layer, _ in layers}
+        encoding = quantized.parameters(node)
+        axis = None if isinstance(encoding, str) else encoding.axis
+        for layer, layer_axis in _layers(node.outputs[0], axis):
+            scales = encoding if isinstance(encoding, str) else _scales(layer, encoding, layer_axis)
+            source_scales = source_scales.with_weights(model.label(layer), scales)
+        if isinstance(encoding, str):
+            log.refuse(model, node, encoding)
             continue
-        for layer, axis in layers:
-            _remember(model, ctx, layer, scales, axis)
-        with ctx.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
-            edit.replace_by_constant(model, node.outputs[0], scales.dequantize(values))
+        with log.rewrite(model, [node], "DequantizeLinear", "initializer", measure=False):
+            edit.replace_by_constant(model, node.outputs[0], encoding.dequantize(values))
         fired += 1
-    return fired
+    return fired, replace(annotations, source_scales=source_scales)
 
 
 def _layers(weights: Tensor, axis: int | None) -> Iterator[tuple[Node, int | None]]:
@@ -76,15 +78,12 @@ def _axis_behind(node: Node, axis: int | None) -> int | None:
     return next((k for k in places if math.prod((result or ())[:k]) == ahead), _NOWHERE)
 
 
-def _remember(
-    model: Model, ctx: PassContext, layer: Node, encoding: Parameters, axis: int | None
-) -> None:
-    label, outputs = model.label(layer), _output_axis(layer)
-    if axis is not None and axis != outputs:
+def _scales(layer: Node, encoding: Parameters, axis: int | None) -> WeightScales | str:
+    """Return the scales of a layer's weights, or the reason why they cannot be kept."""
+    if axis is not None and axis != _output_axis(layer):
         where = f"along axis {axis}" if axis != _NOWHERE else "of several axes"
-        ctx.source_scales.lost[label] = f"its weights have scales {where}, not along their outputs"
-        return
-    ctx.source_scales.weights[label] = WeightScales(encoding.scale.reshape(-1), encoding.dtype.name)
+        return f"its weights have scales {where}, not along their outputs"
+    return WeightScales(encoding.scale.reshape(-1), encoding.dtype.name)
 
 
 def _output_axis(layer: Node) -> int:

@@ -9,7 +9,7 @@ could be given or seen in it, so they are float32.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs
@@ -24,7 +24,7 @@ _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence"
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
-def widen_convolutions(model: Model, ctx: PassContext) -> int:
+def widen_convolutions(model: Model, log: Log) -> int:
     convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
     halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
     kinds = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
@@ -35,7 +35,7 @@ def widen_convolutions(model: Model, ctx: PassContext) -> int:
     for node in [n for n in model.nodes() if id(n) in kinds]:
         kind = kinds[id(node)]
         # Half precision itself is the larger error, so there is nothing to compare.
-        with ctx.rewrite(model, [node], f"{node.op} in {kind}", "in float32", measure=False):
+        with log.rewrite(model, [node], f"{node.op} in {kind}", "in float32", measure=False):
             _widen(model, node, kind, wide)
     if "bfloat16" in halves:
         _widen_interface(model)

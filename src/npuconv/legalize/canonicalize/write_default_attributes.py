@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import Window, flat_pads, window
@@ -17,7 +17,7 @@ from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), rewires=False)
-def write_default_attributes(model: Model, ctx: PassContext) -> int:
+def write_default_attributes(model: Model, log: Log) -> int:
     fired = 0
     for node in model.nodes(*query.CONVOLUTIONS, *query.POOLS):
         win = window(node)
@@ -25,7 +25,7 @@ def write_default_attributes(model: Model, ctx: PassContext) -> int:
             continue
         missing = {k: v for k, v in _defaults(win).items() if k not in node.attrs}
         if missing:
-            with ctx.rewrite(model, [node], f"no {', '.join(missing)}", _text(missing)):
+            with log.rewrite(model, [node], f"no {', '.join(missing)}", _text(missing)):
                 node.attrs.update(missing)
             fired += 1
     return fired

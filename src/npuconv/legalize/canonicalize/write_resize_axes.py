@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -24,11 +24,11 @@ _SCALES, _SIZES = 2, 3  # inputs
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
-def write_resize_axes(model: Model, ctx: PassContext) -> int:
-    return sum(_write(model, ctx, node) for node in model.nodes("Resize"))
+def write_resize_axes(model: Model, log: Log) -> int:
+    return sum(_write(model, log, node) for node in model.nodes("Resize"))
 
 
-def _write(model: Model, ctx: PassContext, node: Node) -> int:
+def _write(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])
@@ -44,9 +44,9 @@ def _write(model: Model, ctx: PassContext, node: Node) -> int:
         axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of the others
         amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
         if amounts is None:
-            ctx.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
+            log.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
             return 0
-    with ctx.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
+    with log.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
         if index == _SIZES and policy == "stretch":
             whole = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
         else:

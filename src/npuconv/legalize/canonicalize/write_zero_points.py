@@ -6,7 +6,7 @@ without a zero point makes uint8, and loses all that is negative.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -14,11 +14,11 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset", "remove-fake-quantization"))
-def write_zero_points(model: Model, ctx: PassContext) -> int:
-    return sum(_write(model, ctx, node) for node in model.nodes("DequantizeLinear"))
+def write_zero_points(model: Model, log: Log) -> int:
+    return sum(_write(model, log, node) for node in model.nodes("DequantizeLinear"))
 
 
-def _write(model: Model, ctx: PassContext, node: Node) -> int:
+def _write(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     source, scale = node.inputs[0], query.constant_input(node, 1)
@@ -26,7 +26,7 @@ def _write(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     if query.dtype_name(source) != "int8" or query.is_constant(source):
         return 0
-    with ctx.rewrite(model, [node], "no zero point", "zero point 0"):
+    with log.rewrite(model, [node], "no zero point", "zero point 0"):
         zeros = edit.constant(model, f"{node.name}/zero_point", np.zeros(scale.shape, np.int8))
         edit.set_input(node, 2, zeros)
     return 1

@@ -7,7 +7,7 @@ convolution. Other inputs of such an operator get the axes put in.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import (
     BROADCASTING,
@@ -32,20 +32,20 @@ _FUSED = ("Relu", "Clip")  # the device applies them to the output of a convolut
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
-def cancel_squeezes(model: Model, ctx: PassContext) -> int:
+def cancel_squeezes(model: Model, log: Log) -> int:
     total = 0
     while model.opset >= 13 and model.nodes("Squeeze"):
         movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)
-        fired = sum(_move(model, ctx, node) for node in movable if len(node.outputs))
+        fired = sum(_move(model, log, node) for node in movable if len(node.outputs))
         pairs = [n for n in model.nodes("Unsqueeze", "Squeeze") if len(n.outputs)]
-        fired += sum(_cancel(model, ctx, node) for node in pairs)
+        fired += sum(_cancel(model, log, node) for node in pairs)
         if not fired:
             break
         total += fired
     return total
 
 
-def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
+def _cancel(model: Model, log: Log, node: Node) -> int:
     """Remove two that undo each other; the first stays where something else reads it."""
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
@@ -53,10 +53,10 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
     axes = squeezed_axes(node)
     if axes is None or axes != squeezed_axes(first):
         return 0
-    return cancel(model, ctx, first, node)
+    return cancel(model, log, first, node)
 
 
-def _move(model: Model, ctx: PassContext, node: Node) -> int:
+def _move(model: Model, log: Log, node: Node) -> int:
     axes = _common_axes(node)
     if axes is None or not _is_useful(node, axes) or not _is_movable(node, axes):
         return 0
@@ -67,7 +67,7 @@ def _move(model: Model, ctx: PassContext, node: Node) -> int:
     arrays = [query.value(t) for t in data_inputs(node)]
     is_position_free = all(array is None or array.size == 1 for array in arrays)
     nodes, modulus = [*makers.values(), node], 1 if is_position_free else None
-    with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=modulus):
+    with log.rewrite(model, nodes, before, after, outputs=[result], modulus=modulus):
         for index, tensor in enumerate(data_inputs(node)):
             node.inputs[index] = _unsqueezed(model, node, tensor, axes)
         dims, rank = query.shape(result), query.rank(result) or 0

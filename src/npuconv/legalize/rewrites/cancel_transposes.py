@@ -8,12 +8,12 @@ in, and nothing is done if that would not make them fewer.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.transposes import cancel
 from npuconv.model.core import Model
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def cancel_transposes(model: Model, ctx: PassContext) -> int:
-    return cancel(model, ctx)
+def cancel_transposes(model: Model, log: Log) -> int:
+    return cancel(model, log)

@@ -26,10 +26,13 @@ refuses such convolutions instead.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer, of_window
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import window
@@ -38,6 +41,7 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
+    from npuconv.legalize.fitting.builder import Builder
     from npuconv.legalize.fitting.limits import Demand
     from npuconv.legalize.fitting.planner import Plan, Search
 
@@ -57,48 +61,61 @@ _SHOWN = 4  # forms that the report compares
     ),
     infers=True,
 )
-def fit_convolution(model: Model, ctx: PassContext) -> int:
-    if model.opset < 13 or not ctx.options.fit or ctx.target.operator("Conv") is None:
-        return 0
-    return sum(_fit(model, ctx, node) for node in model.nodes("Conv"))
+def fit_convolution(
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
+) -> tuple[int, Annotations]:
+    if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
+        return 0, annotations
+    fired, splits = 0, annotations.splits
+    for node in model.nodes("Conv"):
+        builder = _fit(model, device, log, node)
+        if builder is not None:
+            fired, splits = (
+                fired + 1,
+                replace(
+                    splits,
+                    fragments={**splits.fragments, **builder.fragments},
+                    bias_channels={**splits.bias_channels, **builder.bias_channels},
+                ),
+            )
+    return fired, replace(annotations, splits=splits)
 
 
-def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | None:
+    """Write the layer of a node as its plan; return the builder, None if nothing changes."""
     from npuconv.legalize.fitting.planner import write
 
     win = window(node)
-    if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
-        return 0
-    planning = planned(model, ctx, node, layer_of(node))
+    if win is None or node.name in device.keep_float or not device.breaks(win, node):
+        return None
+    planning = planned(model, device, log, node, layer_of(node))
     if planning is None or planning[0].proposal is None:
-        return 0
+        return None
     plan, search = planning
     before, after = plan.layer.text(), " + ".join(plan.texts)
-    with ctx.rewrite(model, [node], before, after, modulus=None) as record:
+    with log.rewrite(model, [node], before, after, modulus=None) as record:
         result, builder = write(model, node, plan)
-        ctx.fragments |= builder.fragments
-        ctx.bias_channels |= builder.bias_channels
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
-        record.note = _note(ctx, plan, search)
+        record.note = _note(device, plan, search)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
-    return 1
+    return builder
 
 
 def planned(
-    model: Model, ctx: PassContext, node: Node, layer: Layer | str
+    model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str
 ) -> tuple[Plan, Search] | None:
     """Plan the layer of a node; where there is no layer or no plan, note why."""
     if isinstance(layer, str):
-        ctx.refuse(model, node, layer)
+        log.refuse(model, node, layer)
         return None
-    plan, search = ctx.planner.plan(layer)
+    plan, search = device.planner.plan(layer)
     if plan is not None:
         return plan, search
-    demand = ctx.planner.demand_on(layer.op)
+    demand = device.planner.demand_on(layer.op)
     if demand is not None and not demand.fits(layer):
-        ctx.refuse(model, node, nothing_fits(demand, layer, search))
+        log.refuse(model, node, nothing_fits(demand, layer, search))
     return None
 
 
@@ -137,9 +154,9 @@ def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
     return tuple(forms.values())[:_SHOWN]
 
 
-def _note(ctx: PassContext, plan: Plan, search: Search) -> str:
+def _note(device: TargetDevice, plan: Plan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
-    demand = ctx.planner.demand
+    demand = device.planner.demand
     assert demand is not None
     because = "; ".join(fault.text for fault in demand.faults(plan.layer))
     text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"

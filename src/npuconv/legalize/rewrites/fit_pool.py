@@ -19,8 +19,9 @@ known. ``--no-fit`` leaves all alone.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
 from npuconv.model import edit, query
@@ -43,35 +44,37 @@ _AROUND = {
     after=("fold-pad", "resolve-auto-pad", "rewrite-average-pool-as-conv"),
     infers=True,
 )
-def fit_pool(model: Model, ctx: PassContext) -> int:
-    if model.opset < 13 or not ctx.options.fit:
+def fit_pool(model: Model, device: TargetDevice, log: Log) -> int:
+    if model.opset < 13 or not device.options.fit:
         return 0
-    return sum(_fit(model, ctx, node) for node in model.nodes("MaxPool", "AveragePool", GLOBAL))
+    return sum(
+        _fit(model, device, log, node) for node in model.nodes("MaxPool", "AveragePool", GLOBAL)
+    )
 
 
-def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     from npuconv.legalize.fitting.planner import write
 
-    operator = ctx.target.operator(node.op)
+    operator = device.target.operator(node.op)
     fits = operator is not None and not operator.objections(settled(node))
-    if fits or node.name in ctx.kept or ctx.planner.demand_on(_op(node)) is None:
+    if fits or node.name in device.keep_float or device.planner.demand_on(_op(node)) is None:
         return 0
-    planning = planned(model, ctx, node, layer_of(node))
+    planning = planned(model, device, log, node, layer_of(node))
     if planning is None:
         return 0
     plan, _ = planning
     if plan.proposal is None and node.op != GLOBAL:
         return 0
     around = {op for name in plan.names for op in _AROUND.get(name, ())}
-    if missing := sorted(op for op in around if ctx.target.operator(op) is None):
+    if missing := sorted(op for op in around if device.target.operator(op) is None):
         text = f"{' and '.join(missing)}, which the target does not list, would surround its parts"
-        ctx.refuse(model, node, text)
+        log.refuse(model, node, text)
         return 0
     before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
     before = node.op if plan.proposal is None else before
     # Other forms are of these extents.
     modulus = 1 if set(plan.names) == {"in turn"} else None
-    with ctx.rewrite(model, [node], before, after, modulus=modulus) as record:
+    with log.rewrite(model, [node], before, after, modulus=modulus) as record:
         result, builder = write(model, node, plan)
         record.after = f"{builder.count} {plan.layer.op}: {after}"
         edit.hand_over(result, node.outputs[0])

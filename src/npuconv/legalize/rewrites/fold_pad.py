@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import edit, query
@@ -19,17 +20,19 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
-def fold_pad(model: Model, ctx: PassContext) -> int:
+def fold_pad(model: Model, device: TargetDevice, log: Log) -> int:
     fired = 0
     for node in model.nodes("Pad"):
-        amounts = _spatial(model, ctx, node)
+        amounts = _spatial(model, log, node)
         if amounts is not None:
             readers = {id(c): c for c in query.consumers(node.outputs[0])}
-            fired += sum(_fold(model, ctx, node, reader, amounts) for reader in readers.values())
+            fired += sum(
+                _fold(model, device, log, node, reader, amounts) for reader in readers.values()
+            )
     return fired
 
 
-def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
+def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:
     """Return the amounts of the spatial axes, if any reader could take them."""
     if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
@@ -46,26 +49,28 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     elif any(min(a) < 0 for a in amounts):
         reason = "it crops (negative pads)"
     if reason or amounts is None:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return None
     return amounts[2:]
 
 
-def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
+def _fold(
+    model: Model, device: TargetDevice, log: Log, node: Node, reader: Node, amounts: Pairs
+) -> int:
     reason = pad_obstacle(node, reader, amounts)
     if reason:
-        ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
+        log.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
         return 0
     win = window(reader)
     assert win is not None
     pads = added_pads(win.pads, amounts)
     wider = replace(win, pads=pads, input=query.shape(node.inputs[0]))
-    if reader.op == "Conv" and not ctx.breaks(win, reader) and ctx.breaks(wider, reader):
-        ctx.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
+    if reader.op == "Conv" and not device.breaks(win, reader) and device.breaks(wider, reader):
+        log.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
         return 0
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
     outputs = list(reader.outputs)
-    with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
+    with log.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
         reader.inputs[0] = node.inputs[0]
         reader.attrs["pads"] = flat_pads(pads)
         edit.inherit(model, reader, node)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import query
@@ -37,24 +38,29 @@ _KNOWN = (
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_activation(model: Model, ctx: PassContext) -> int:
-    wholes = [whole for whole in _KNOWN if ctx.target.operator(whole.op) is not None]
-    if ctx.options.format == "tflite" and model.nodes("Erf"):
+def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
+    wholes = [whole for whole in _KNOWN if device.target.operator(whole.op) is not None]
+    if device.options.format == "tflite" and model.nodes("Erf"):
         wholes.append(SpelledOperator("Gelu", 20))
     if not wholes:
         return 0
     place = places(model)
     ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, ctx, node, place, wholes) for node in ends if len(node.outputs))
+    return sum(_fuse(model, device, log, node, place, wholes) for node in ends if len(node.outputs))
 
 
 def _fuse(
-    model: Model, ctx: PassContext, node: Node, place: Places, wholes: list[SpelledOperator]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    node: Node,
+    place: Places,
+    wholes: list[SpelledOperator],
 ) -> int:
     for region, source in growing(node, place, _is_pointwise, _LONGEST):
         match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
         if match is not None:
-            return write(model, ctx, region, [source], match)
+            return write(model, device, log, region, [source], match)
     return 0
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
 from npuconv.model import edit, query
@@ -33,17 +34,19 @@ _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the ot
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
-def fuse_layer_normalization(model: Model, ctx: PassContext) -> int:
-    if ctx.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
+def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> int:
+    if device.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
     place, fused, count = places(model), set[int](), 0
     for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
         if id(node) not in fused and _is_member(node):
-            count += _fuse(model, ctx, node, place, fused)
+            count += _fuse(model, device, log, node, place, fused)
     return count
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[int]) -> int:
+def _fuse(
+    model: Model, device: TargetDevice, log: Log, node: Node, place: Places, fused: set[int]
+) -> int:
     """Write the normalization that ends in a node; its nodes are ``seen`` then."""
     for region, source in growing(node, place, _is_member, _LONGEST):
         ends = _normalized_axes(region, source)
@@ -58,7 +61,7 @@ def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, fused: set[
         ]
         whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
         fused.update(map(id, region))
-        return write(model, ctx, region, [source, *constants], whole)
+        return write(model, device, log, region, [source, *constants], whole)
     return 0
 
 

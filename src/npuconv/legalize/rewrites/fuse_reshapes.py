@@ -7,7 +7,7 @@ what lies between the two, or where dimensions are open that only the shape betw
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import cancel
 from npuconv.model import edit, query
@@ -19,11 +19,11 @@ _OPS = ("Reshape", "Flatten", *sorted(_SQUEEZES))
 
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes",))
-def fuse_reshapes(model: Model, ctx: PassContext) -> int:
-    return sum(_fuse(model, ctx, node) for node in model.nodes(*_OPS))
+def fuse_reshapes(model: Model, log: Log) -> int:
+    return sum(_fuse(model, log, node) for node in model.nodes(*_OPS))
 
 
-def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
+def _fuse(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     first = query.producer(node.inputs[0])
@@ -33,10 +33,10 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     if dims is None:
         return 0
     source, result = first.inputs[0], node.outputs[0]
-    if dims == query.static_shape(source) and cancel(model, ctx, first, node, modulus=None):
+    if dims == query.static_shape(source) and cancel(model, log, first, node, modulus=None):
         return 1
     before = f"{first.op} and {node.op}"
-    with ctx.rewrite(model, [first, node], before, "Reshape", outputs=[result], modulus=None):
+    with log.rewrite(model, [first, node], before, "Reshape", outputs=[result], modulus=None):
         edit.disconnect(node)
         shape = edit.constant(model, f"{result.name}/shape", np.asarray(dims, np.int64))
         edit.add_node(model, "Reshape", [source, shape], [result], origin=[first, node])

@@ -8,7 +8,8 @@ for each input of a Concat.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -33,14 +34,14 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
     Phase.LEGALIZE,
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
 )
-def hoist_activations(model: Model, ctx: PassContext) -> int:
-    fused = ctx.target.fused_activations
+def hoist_activations(model: Model, device: TargetDevice, log: Log) -> int:
+    fused = device.target.fused_activations
     names_of_target = fused.values if fused.known else fused.assume
     names = [name for name in ACTIVATIONS if name in names_of_target]
-    return sum(_hoist(model, ctx, node) for node in (model.nodes(*names) if names else []))
+    return sum(_hoist(model, log, node) for node in (model.nodes(*names) if names else []))
 
 
-def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
+def _hoist(model: Model, log: Log, node: Node) -> int:
     """Move an activation as far up as possible; return the number of moves."""
     waiting, fired = [node], 0
     while waiting:
@@ -52,7 +53,7 @@ def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
             continue
         before, after = f"{maker.op}, then {current.op}", f"{current.op}, then {maker.op}"
         modulus = None if maker.op in ("Reshape", "Slice") else 1
-        with ctx.rewrite(model, [maker, current], before, after, modulus=modulus):
+        with log.rewrite(model, [maker, current], before, after, modulus=modulus):
             for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):
                 activated = edit.insert(
                     model,

@@ -8,7 +8,11 @@ ConvInteger whose int32 results are added, and one requantization behind.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from dataclasses import replace
+
+from npuconv.legalize.annotations import Annotations, Splits
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -17,27 +21,29 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.ACCUMULATE)
-def join_partial_sums(model: Model, ctx: PassContext) -> int:
-    if not ctx.accumulates:
-        return 0
-    joined, removed = 0, set[int]()
+def join_partial_sums(
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
+) -> tuple[int, Annotations]:
+    if not device.accumulates:
+        return 0, annotations
+    splits, fired, removed = annotations.splits, 0, set[int]()
     for node in model.nodes(*SUMS)[::-1]:  # the last sum has all others of its layer in it
         total = partial_sum(model, node.outputs[0]) if id(node) not in removed else None
-        if total is not None and not total.constants and _is_one_layer(ctx, total):
+        if total is not None and not total.constants and _is_one_layer(splits, total):
             removed |= {id(part) for part in total.nodes(node.outputs[0])}
-            joined += _join(model, ctx, node, total)
-        elif id(node) not in removed and _adds_parts(ctx, node):
-            ctx.refuse(model, node, "what it adds are no parts of one Conv: it adds int8 tensors")
-    return joined
+            splits, fired = _join(model, log, splits, node, total), fired + 1
+        elif id(node) not in removed and _adds_parts(splits, node):
+            log.refuse(model, node, "what it adds are no parts of one Conv: it adds int8 tensors")
+    return fired, replace(annotations, splits=splits)
 
 
-def _join(model: Model, ctx: PassContext, node: Node, total: PartialSum) -> int:
+def _join(model: Model, log: Log, splits: Splits, node: Node, total: PartialSum) -> Splits:
     from npuconv.legalize.fitting.builder import Fragment
 
     result, convs = node.outputs[0], list(total.convs)
     before, after = f"{len(convs)} Conv, added", "Conv, its parts added in int32"
     nodes = total.nodes(result)
-    with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=None) as record:
+    with log.rewrite(model, nodes, before, after, outputs=[result], modulus=None) as record:
         weights, biases = (
             [array for conv in convs if (array := query.constant_input(conv, i)) is not None]
             for i in (1, 2)
@@ -52,26 +58,29 @@ def _join(model: Model, ctx: PassContext, node: Node, total: PartialSum) -> int:
         maker = query.producer(joined)
         assert maker is not None, "it has just been made"
         # The weights of the layer that the joined convolution has.
-        fragments = [ctx.fragments[conv.name] for conv in convs]
+        fragments = [splits.fragments[conv.name] for conv in convs]
         places = total.joined([fragment.places + 1 for fragment in fragments]) - 1
         biased = any(fragment.biased for fragment in fragments)
-        ctx.parts[maker.name] = total.parts
-        ctx.fragments[maker.name] = Fragment(fragments[0].whole, places, biased=biased)
+        fragment = Fragment(fragments[0].whole, places, biased=biased)
         edit.hand_over(joined, result)
         record.note = "no partial sum is rounded"
-    return 1
+    return replace(
+        splits,
+        fragments={**splits.fragments, maker.name: fragment},
+        parts={**splits.parts, maker.name: total.parts},
+    )
 
 
-def _adds_parts(ctx: PassContext, node: Node) -> bool:
+def _adds_parts(splits: Splits, node: Node) -> bool:
     """Return whether a node adds outputs of a split convolution."""
     makers = [maker for t in node.inputs if (maker := query.producer(t)) is not None]
-    fragments = [ctx.fragments.get(maker.name) for maker in makers]
+    fragments = [splits.fragments.get(maker.name) for maker in makers]
     return any(fragment is not None and fragment.summed for fragment in fragments)
 
 
-def _is_one_layer(ctx: PassContext, total: PartialSum) -> bool:
+def _is_one_layer(splits: Splits, total: PartialSum) -> bool:
     """Return whether one layer was fitted into these parts, and all have constant weights."""
-    fragments = [ctx.fragments.get(conv.name) for conv in total.convs]
+    fragments = [splits.fragments.get(conv.name) for conv in total.convs]
     layers = {part.whole.name for part in fragments if part is not None and part.summed}
     constant = all(query.constant_input(conv, 1) is not None for conv in total.convs)
     return None not in fragments and len(layers) == 1 and constant

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
@@ -40,33 +41,33 @@ _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
-def remove_3d_axis(model: Model, ctx: PassContext) -> int:
+def remove_3d_axis(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
-    return sum(_remove(model, ctx, node) for node in model.nodes(*query.CONVOLUTIONS))
+    return sum(_remove(model, device, log, node) for node in model.nodes(*query.CONVOLUTIONS))
 
 
-def _remove(model: Model, ctx: PassContext, node: Node) -> int:
+def _remove(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     rank = query.rank(query.input_of(node, 1))
     if rank is not None and rank <= MAX_AXES + 2:
         return 0  # nearly all; the rest takes longer
     win = window(node)
-    if win is None or win.axes is None or win.axes <= MAX_AXES or not refuses_rank(ctx, win):
+    if win is None or win.axes is None or win.axes <= MAX_AXES or not refuses_rank(device, win):
         return 0
     slices = slicing(win)
-    way = removal(win) or (slices if "slices" in ctx.options.prefer else None)
+    way = removal(win) or (slices if "slices" in device.options.prefer else None)
     if way is None or query.constant_input(node, 1) is None:
         reason = "its weights are not constant"
         if way is None:
             reason = f"no axis can go: {'; '.join(filter(None, [*obstacles(win), offer(win)]))}"
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
     remove, text = _WAYS[way.how]
     before = f"{node.op} of {win.axes} axes, kernel {'x'.join(map(str, win.kernel or ()))}"
     after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {text}"
     moved = moved_by(win, way) if way.how == "slices" else 0
     small = moved <= MOST_MEASURED
-    with ctx.rewrite(model, [node], before, after, exact=_exact(win, way), measure=small) as record:
+    with log.rewrite(model, [node], before, after, exact=_exact(win, way), measure=small) as record:
         if moved:
             warning = "" if small else "; too large a volume to be measured"
             record.note = f"{moved} values moved, as many MACs{warning}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.region import shorter_output
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
@@ -24,11 +24,11 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, rewires=False)
-def resolve_auto_pad(model: Model, ctx: PassContext) -> int:
-    return sum(_resolve(model, ctx, n) for n in model.nodes(*query.CONVOLUTIONS, *query.POOLS))
+def resolve_auto_pad(model: Model, log: Log) -> int:
+    return sum(_resolve(model, log, n) for n in model.nodes(*query.CONVOLUTIONS, *query.POOLS))
 
 
-def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
+def _resolve(model: Model, log: Log, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0
     win = window(node)
@@ -38,11 +38,11 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     # Beside output_shape alone pads are ignored, as the text says.
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
-        ctx.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
+        log.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
         return 0
     resolved = resolved_pads(win)
     if isinstance(resolved, int):
-        ctx.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
+        log.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
         return 0
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
         node.attrs.pop("pads", None)  # zeros mean nothing, but no runtime takes them with auto_pad
@@ -56,7 +56,7 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     # Pads depend on the input extent only modulo the stride; output_shape goes with one extent.
     modulus = None if win.output_shape else math.lcm(*win.strides)
     modulus = modulus if shorter is None else 1
-    with ctx.rewrite(
+    with log.rewrite(
         model, [node], before, after, modulus=modulus, measure=not unmeasurable
     ) as record:
         _write(node, win, pads, extra)

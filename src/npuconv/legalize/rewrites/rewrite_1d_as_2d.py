@@ -8,7 +8,8 @@ transposed ones; pools where a neighbour is rewritten.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import (
@@ -31,13 +32,13 @@ _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding"
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
-def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
+def rewrite_1d_as_2d(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
     convs = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_one_dimensional(n)]
-    fired = sum(_rewrite(model, ctx, node) for node in convs if _is_refused(ctx, node))
+    fired = sum(_rewrite(model, log, node) for node in convs if _is_refused(device, node))
     pools = [n for n in model.nodes(*query.POOLS, *GLOBAL_POOLS) if _between(n)]
-    return fired + sum(_rewrite(model, ctx, node) for node in pools)
+    return fired + sum(_rewrite(model, log, node) for node in pools)
 
 
 def _is_one_dimensional(node: Node) -> bool:
@@ -50,12 +51,12 @@ def _is_one_dimensional(node: Node) -> bool:
     return win is not None and win.axes == 1 and win.kernel is not None
 
 
-def _is_refused(ctx: PassContext, node: Node) -> bool:
+def _is_refused(device: TargetDevice, node: Node) -> bool:
     win = window(node)
-    if win is None or ctx.target.operator("Conv") is None:
+    if win is None or device.target.operator("Conv") is None:
         return False
-    is_listed = ctx.target.operator(node.op) is not None
-    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not is_listed)
+    is_listed = device.target.operator(node.op) is not None
+    return refuses_rank(device, win) or (node.op == "ConvTranspose" and not is_listed)
 
 
 def _between(node: Node) -> bool:
@@ -67,13 +68,13 @@ def _between(node: Node) -> bool:
     return before or any(is_unsqueeze(n) for n in query.consumers(node.outputs[0]))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, log: Log, node: Node) -> int:
     win = window(node)
     before, after = f"{node.op} of one axis", f"{node.op} on an inserted axis"
     if win is not None and win.kernel:
         before, after = f"{before}, kernel {win.kernel[0]}", f"{after}, kernel 1x{win.kernel[0]}"
     modulus = None if win is not None and win.auto_pad != "NOTSET" else 1
-    with ctx.rewrite(model, [node], before, after, modulus=modulus):
+    with log.rewrite(model, [node], before, after, modulus=modulus):
         node.inputs[0] = unsqueeze(model, node, node.inputs[0])
         if node.op in query.CONVOLUTIONS:
             node.inputs[1] = unsqueeze(model, node, node.inputs[1])

@@ -9,7 +9,8 @@ device it would be no cheaper, and rounded once more. ``--no-offload`` leaves al
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
 from npuconv.model import query
@@ -20,19 +21,19 @@ RANKS = (3, 4)
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-batchnorm-as-conv",), infers=True)
-def rewrite_affine_as_conv(model: Model, ctx: PassContext) -> int:
-    return sum(_rewrite(model, ctx, node) for node in model.nodes(*TWO_SIDED))
+def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
+    return sum(_rewrite(model, device, log, node) for node in model.nodes(*TWO_SIDED))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     # One that went with the node before it has no outputs any more.
-    if not len(node.outputs) or not ctx.offloads(node):
+    if not len(node.outputs) or not device.offloads(node):
         return 0
     if query.rank(node.outputs[0]) not in RANKS:
         return 0
     link = link_of(model, node)
     if isinstance(link, str):
-        ctx.refuse(model, node, link)
+        log.refuse(model, node, link)
     if link is None or isinstance(link, str) or link.channels == 1:
         return 0
-    return rewrite_chain(model, ctx, link)
+    return rewrite_chain(model, device, log, link)

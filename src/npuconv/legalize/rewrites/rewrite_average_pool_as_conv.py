@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
@@ -35,26 +36,26 @@ _UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 
 @model_pass(Phase.LEGALIZE, after=("fold-pad", "resolve-auto-pad"), infers=True)
-def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
-    return sum(_rewrite(model, ctx, node) for node in model.nodes("AveragePool", GLOBAL))
+def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
+    return sum(_rewrite(model, device, log, node) for node in model.nodes("AveragePool", GLOBAL))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
-    if not ctx.offloads(node) or query.is_constant(node.inputs[0]):
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    if not device.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
-    form = _convolution(model, ctx, node)
+    form = _convolution(model, device, node)
     if isinstance(form, str):
-        ctx.refuse(model, node, form)
+        log.refuse(model, node, form)
         return 0
     # The global one holds for its extents only.
     modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
-    with ctx.rewrite(model, [node], node.op, form.text(), modulus=modulus):
+    with log.rewrite(model, [node], node.op, form.text(), modulus=modulus):
         edit.hand_over(convolve(model, node, form), node.outputs[0])
         edit.disconnect(node)
     return 1
 
 
-def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:
     import numpy as np
 
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
@@ -67,7 +68,7 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     win = _of_whole(dims, dims_2d) if node.op == GLOBAL else _of_kernel(node, dims, dims_2d)
     if isinstance(win, str):
         return win
-    reason = obstacle(model, ctx, layout, win, fits=True)
+    reason = obstacle(model, device, layout, win, fits=True)
     if reason:
         return reason
     assert win.weight is not None

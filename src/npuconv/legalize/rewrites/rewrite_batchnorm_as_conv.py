@@ -9,7 +9,8 @@ it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
 from npuconv.model.core import Model
@@ -17,16 +18,16 @@ from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_batchnorm_as_conv(model: Model, ctx: PassContext) -> int:
-    return sum(_rewrite(model, ctx, node) for node in model.nodes("BatchNormalization"))
+def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
+    return sum(_rewrite(model, device, log, node) for node in model.nodes("BatchNormalization"))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     # One that went with a BatchNormalization before it has no outputs any more.
-    if not len(node.outputs) or not ctx.offloads(node):
+    if not len(node.outputs) or not device.offloads(node):
         return 0
     link = link_of(model, node)
     if link is None or isinstance(link, str):
-        ctx.refuse(model, node, link or "it is no factor and offset per channel")
+        log.refuse(model, node, link or "it is no factor and offset per channel")
         return 0
-    return rewrite_chain(model, ctx, link)
+    return rewrite_chain(model, device, log, link)

@@ -17,7 +17,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
@@ -94,7 +95,7 @@ class Candidate:
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "rewrite-1d-as-2d"), infers=True)
-def rewrite_conv_transpose_as_conv(model: Model, ctx: PassContext) -> int:
+def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
     """Turn transposed convolutions into plain ones.
 
     With stride 1 the kernel is turned around and the pads become ``e - 1 - pad``. With a
@@ -112,14 +113,14 @@ def rewrite_conv_transpose_as_conv(model: Model, ctx: PassContext) -> int:
     """
     if model.opset < 13:
         return 0
-    return sum(_rewrite(model, ctx, node) for node in model.nodes("ConvTranspose"))
+    return sum(_rewrite(model, device, log, node) for node in model.nodes("ConvTranspose"))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     win = window(node)
     reason = _obstacle(node, win)
     if reason or win is None:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
     pairs = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
     if win.strides[0] == win.strides[1] > 1:
@@ -130,19 +131,19 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
         conv = candidate.win
         moved = conv.output if max(candidate.phases) > 1 else conv.input  # phases, or the zeros
         count = elements(moved) if max(win.strides) > 1 else 0
-        plan, obstacles = ctx.fitted(conv), objections(ctx, conv)
+        plan, obstacles = device.fitted(conv), objections(device, conv)
         costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
-    forms = choose(ctx.target, ctx.options, costed)
+    forms = choose(device.target, device.options, costed)
     best = chosen(forms)
     if best is None:
-        ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
+        log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0
     candidate = candidates[best.name]
     kernel, strides = ("x".join(map(str, values)) for values in (win.kernel or (), win.strides))
     before = f"ConvTranspose {kernel} stride {strides}"
     # The Reshapes of unequal phases hold for their own extents only.
     modulus = 1 if candidate.phases[0] == candidate.phases[1] else None
-    with ctx.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
+    with log.rewrite(model, [node], before, candidate.text(), modulus=modulus) as record:
         record.forms = forms if len(forms) > 1 else ()
         axes, source = candidate.axes, node.inputs[0]
         if axes[0].stretch > 1:

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
@@ -46,25 +47,25 @@ class Product:
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
-    return sum(_rewrite(model, ctx, node) for node in model.nodes("Gemm", "MatMul"))
+def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
+    return sum(_rewrite(model, device, log, node) for node in model.nodes("Gemm", "MatMul"))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
-    if len(constants) != 1 or not ctx.offloads(node, listed=True):
+    if len(constants) != 1 or not device.offloads(node, listed=True):
         return 0
     product = _product(node, constants[0])
     if isinstance(product, str):
-        ctx.refuse(model, node, product)
+        log.refuse(model, node, product)
         return 0
     if not product.weight.size:
         return 0
-    form = _convolution(model, ctx, product)
+    form = _convolution(model, device, product)
     if isinstance(form, str):
-        ctx.refuse(model, node, form)
+        log.refuse(model, node, form)
         return 0
-    _replace(model, ctx, node, product, form)
+    _replace(model, log, node, product, form)
     return 1
 
 
@@ -125,7 +126,7 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
     return tuple(sorted((rows_as_batch, rows_as_width), key=lambda layout: layout.transposes))
 
 
-def _convolution(model: Model, ctx: PassContext, product: Product) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
     import numpy as np
 
@@ -136,14 +137,14 @@ def _convolution(model: Model, ctx: PassContext, product: Product) -> ConvForm |
     ways = [(layout, fits) for fits in (False, True) for layout in product.layouts]
     for layout, fits in [] if reason else ways:
         win = considered(weight.shape, layout.seen(dims))
-        against = obstacle(model, ctx, layout, win, fits=fits)
+        against = obstacle(model, device, layout, win, fits=fits)
         if not against:
             return ConvForm(product.source, layout, win, weight)
         reason = reason or against
     return reason
 
 
-def _replace(model: Model, ctx: PassContext, node: Node, product: Product, form: ConvForm) -> None:
+def _replace(model: Model, log: Log, node: Node, product: Product, form: ConvForm) -> None:
     """Insert the convolution, with the addends that it can take."""
     rank = query.rank(product.source) or 0
     bias, addend, nodes = None, product.addend, [node]
@@ -156,7 +157,7 @@ def _replace(model: Model, ctx: PassContext, node: Node, product: Product, form:
         form = replace(form, bias=bias.astype(product.weight.dtype))
     before = " + ".join(n.op for n in nodes)
     # A small K would not fit the weights, so the extents are the real ones.
-    with ctx.rewrite(model, nodes, before, form.text(), modulus=None):
+    with log.rewrite(model, nodes, before, form.text(), modulus=None):
         edit.inherit(model, node, *nodes[1:])
         result = convolve(model, node, form)
         if addend is not None:

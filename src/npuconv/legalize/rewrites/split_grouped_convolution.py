@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
     constants_obstacle,
@@ -47,31 +48,31 @@ if TYPE_CHECKING:
         "rewrite-conv-transpose-as-conv",
     ),
 )
-def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
+def split_grouped_convolution(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < 13:
         return 0
-    return sum(_rewrite(model, ctx, node) for node in model.nodes("Conv"))
+    return sum(_rewrite(model, device, log, node) for node in model.nodes("Conv"))
 
 
-def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if int(query.attribute(node, "group", 1)) < 2:
         return 0
     win = window(node)
-    if win is None or not refuses_group(ctx, win):
+    if win is None or not refuses_group(device, win):
         return 0
     if reason := _obstacle(node, win):
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
-    forms = choose(ctx.target, ctx.options, group_forms(ctx, win))
+    forms = choose(device.target, device.options, group_forms(device, win))
     best = chosen(forms)
     if best is None:
-        ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
+        log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0
     is_dense, array = best.name == "dense", query.constant_input(node, 1)
     assert array is not None, "it has no obstacle"
     before = f"Conv, group {win.group} of {win.in_channels} channels"
     after = "Conv with zeros between the groups" if is_dense else f"{win.group} Conv + Concat"
-    with ctx.rewrite(model, [node], before, after) as record:
+    with log.rewrite(model, [node], before, after) as record:
         record.forms = forms
         if is_dense:
             weight = edit.constant(model, node.inputs[1].name, block_diagonal(array, win.group))

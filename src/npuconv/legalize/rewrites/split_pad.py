@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
 from npuconv.model import edit, facts, query
@@ -27,13 +28,13 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
-def split_pad(model: Model, ctx: PassContext) -> int:
+def split_pad(model: Model, device: TargetDevice, log: Log) -> int:
     if model.opset < OPSET:
         return 0
-    return sum(_split(model, ctx, node) for node in model.nodes("Pad"))
+    return sum(_split(model, device, log, node) for node in model.nodes("Pad"))
 
 
-def _split(model: Model, ctx: PassContext, node: Node) -> int:
+def _split(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])
     if amounts is None or (dims is not None and len(dims) != len(amounts)):
@@ -41,13 +42,13 @@ def _split(model: Model, ctx: PassContext, node: Node) -> int:
     if any(min(pair) < 0 for pair in amounts):
         reason = _cannot_crop(node, amounts, dims)
         if not reason:
-            return _crop(model, ctx, node, amounts)
-        ctx.refuse(model, node, reason)
+            return _crop(model, log, node, amounts)
+        log.refuse(model, node, reason)
         return 0
     if query.pad_mode(node) in ("edge", "wrap") and dims is not None and any(map(any, amounts)):
-        return _repeat(model, ctx, node, amounts, dims)
+        return _repeat(model, device, log, node, amounts, dims)
     if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
-        return _part(model, ctx, node, amounts)
+        return _part(model, log, node, amounts)
     return 0
 
 
@@ -63,7 +64,7 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
     return ""
 
 
-def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
+def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
     growth = tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
@@ -73,7 +74,7 @@ def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     dims = query.shape(node.inputs[0])
     # A random extent might be less than is cropped.
     are_known = dims is not None and all(isinstance(dims[axis], int) for axis in sliced)
-    with ctx.rewrite(
+    with log.rewrite(
         model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=are_known
     ) as record:
         if not are_known:
@@ -92,20 +93,25 @@ def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
 
 
 def _repeat(
-    model: Model, ctx: PassContext, node: Node, amounts: Pairs, dims: Sequence[int | str | None]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    node: Node,
+    amounts: Pairs,
+    dims: Sequence[int | str | None],
 ) -> int:
     """Write a Pad that repeats cells as Slice and Concat, where the device or the form lacks it."""
-    operator, mode = ctx.target.operator("Pad"), query.pad_mode(node)
+    operator, mode = device.target.operator("Pad"), query.pad_mode(node)
     fits = operator is not None and not operator.objections(facts.settled(node))
-    moves = all(ctx.target.operator(op) is not None for op in ("Slice", "Concat"))
-    if ctx.options.format != "tflite" and (fits or not moves):
+    moves = all(device.target.operator(op) is not None for op in ("Slice", "Concat"))
+    if device.options.format != "tflite" and (fits or not moves):
         return 0
     extents = [dim if isinstance(dim, int) else 0 for dim in dims]
     if mode == "wrap" and any(max(p) > dim for p, dim in zip(amounts, extents, strict=True)):
-        ctx.refuse(model, node, "it wraps around more cells than an axis is known to have")
+        log.refuse(model, node, "it wraps around more cells than an axis is known to have")
         return 0
     before, result = f"Pad {flat_pads(amounts)} of mode {mode}", node.inputs[0]
-    with ctx.rewrite(model, [node], before, "Slice + Concat", modulus=None):
+    with log.rewrite(model, [node], before, "Slice + Concat", modulus=None):
         for axis, (begin, end) in enumerate(amounts):
             repeated = [(0, 1, begin), (-1, TO_THE_END, end)]  # start and end of cells, how often
             if mode == "wrap":
@@ -133,20 +139,20 @@ def _write(model: Model, node: Node, amounts: Pairs) -> None:
     edit.drop_inputs(node, 3)
 
 
-def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
+def _part(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
     """Split into a Pad of batch and channels and one that every reader can take."""
     readers = query.consumers(node.outputs[0])
     if not any(map(takes_pads, readers)):
         return 0
     reason = _fold_obstacle(model, node, readers, amounts[2:])
     if reason:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return 0
     none: Pairs = ((0, 0),)
     first = amounts[:2] + none * (len(amounts) - 2)
     second = none * 2 + amounts[2:]
     after = f"Pad {flat_pads(first)} + Pad {flat_pads(second)}"
-    with ctx.rewrite(model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None):
+    with log.rewrite(model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None):
         inputs = [node.inputs[0], edit.integers(model, f"{node.name}/pads", flat_pads(first))]
         value = query.input_of(node, 2)
         inputs += [] if value is None else [value]

@@ -8,7 +8,8 @@ front.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import reshape
 from npuconv.model import edit, query
@@ -24,27 +25,27 @@ _OTHERS = {
 
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
-def write_as_listed(model: Model, ctx: PassContext) -> int:
+def write_as_listed(model: Model, device: TargetDevice, log: Log) -> int:
     replacements = {
         op: successor
         for op, successor in _OTHERS.items()
-        if ctx.target.operator(op) is None and ctx.target.operator(successor) is not None
+        if device.target.operator(op) is None and device.target.operator(successor) is not None
     }
     nodes = model.nodes(*replacements) if replacements else []
-    return sum(_write(model, ctx, node, replacements[node.op]) for node in nodes)
+    return sum(_write(model, log, node, replacements[node.op]) for node in nodes)
 
 
-def _write(model: Model, ctx: PassContext, node: Node, successor: str) -> int:
+def _write(model: Model, log: Log, node: Node, successor: str) -> int:
     shape = _shape(node) if successor == "Reshape" else []
     if shape is None:
-        ctx.refuse(model, node, "an extent is not known")
+        log.refuse(model, node, "an extent is not known")
         return 0
     if query.is_constant(node.inputs[0]) or (node.op == "Sum" and len(node.inputs) != 2):
         return 0
     inputs = _factors(model, node) if node.op == "Div" else list(node.inputs)
     if not inputs:
         return 0
-    with ctx.rewrite(model, [node], node.op, successor, modulus=None):
+    with log.rewrite(model, [node], node.op, successor, modulus=None):
         if successor == "Reshape":
             result = reshape(model, node, node.inputs[0], shape)
         else:

@@ -8,16 +8,17 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
 from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def write_opset(model: Model, ctx: PassContext) -> int:
+def write_opset(model: Model, device: TargetDevice, log: Log) -> int:
     from npuconv.legalize.tools import opset as _opset
 
-    if not OLDEST_OPSET <= model.opset < ctx.options.opset:
+    if not OLDEST_OPSET <= model.opset < device.options.opset:
         return 0  # raise-opset could not even reach the oldest: MDL003 says so
-    return _opset.raise_to(model, ctx, ctx.options.opset, least=model.opset + 1)
+    return _opset.raise_to(model, log, device.options.opset, least=model.opset + 1)

@@ -6,10 +6,14 @@ A BatchNormalization, and Mul, Div, Add and Sub by constants per channel, comput
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
+from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -72,7 +76,7 @@ def _two_sided(op: str, values: np.ndarray, *, swapped: bool = False) -> Affine:
     return (-np.ones(1), values) if swapped else (np.ones(1), -values)
 
 
-def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tensor) -> Node | None:
+def feeding_convolution(model: Model, log: Log, node: Node, source: Tensor) -> Node | None:
     """Return the convolution that makes ``source``, if ``node`` can be folded into it."""
     conv = query.producer(source)
     if conv is None or conv.op not in query.CONVOLUTIONS or not query.is_standard(conv):
@@ -87,16 +91,28 @@ def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tens
     elif len({query.dtype_name(t) for t in conv.inputs[:2] if t.dtype is not None}) > 1:
         reason = f"input and weights of {model.label(conv)!r} differ in type"  # no runtime has that
     if reason:
-        ctx.refuse(model, node, reason)
+        log.refuse(model, node, reason)
         return None
     return conv
 
 
-def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
+def fuse_constants(
+    model: Model, log: Log, annotations: Annotations, nodes: Iterable[Node]
+) -> tuple[int, Annotations]:
+    """Fold Mul, Div, Add or Sub nodes by a constant into the convolutions before them."""
+    fired = 0
+    for node in nodes:
+        scales = fuse_two_sided(model, log, annotations.source_scales, node)
+        if scales is not None:
+            fired, annotations = fired + 1, replace(annotations, source_scales=scales)
+    return fired, annotations
+
+
+def fuse_two_sided(model: Model, log: Log, scales: SourceScales, node: Node) -> SourceScales | None:
     """Fold Mul, Div, Add or Sub by a constant into the convolution before it.
 
     Returns:
-        1, or 0 where that is not possible.
+        The scales of the source with those of the changed weights; None if it is not possible.
     """
     import numpy as np
 
@@ -110,17 +126,17 @@ def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
         dims = (None, channels, *(None,) * (axes or 0))
         values = channel_values(array, None if None in (axes, channels) else dims)
         if values is None:
-            ctx.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
-            return 0
-        conv = feeding_convolution(model, ctx, node, node.inputs[source])
+            log.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
+            return None
+        conv = feeding_convolution(model, log, node, node.inputs[source])
         if conv is None:
-            return 0
+            return None
         factor, offset = _two_sided(node.op, values)
         if not np.isfinite(factor).all():
-            ctx.refuse(model, node, "it divides by zero")
-            return 0
-        return absorb(model, ctx, conv, node, factor, offset)
-    return 0
+            log.refuse(model, node, "it divides by zero")
+            return None
+        return absorb(model, log, scales, conv, node, factor, offset)
+    return None
 
 
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
@@ -135,12 +151,21 @@ def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
 
 
 def absorb(
-    model: Model, ctx: PassContext, conv: Node, node: Node, factor: np.ndarray, offset: np.ndarray
-) -> int:
+    model: Model,
+    log: Log,
+    scales: SourceScales,
+    conv: Node,
+    node: Node,
+    factor: np.ndarray,
+    offset: np.ndarray,
+) -> SourceScales | None:
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
     Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
     goes, must be unread.
+
+    Returns:
+        The scales of the source with those of the changed weights; None if it is not possible.
     """
     import numpy as np
 
@@ -151,28 +176,28 @@ def absorb(
     assert weight is not None
     channels = win.out_channels
     if not {factor.size, offset.size} <= {1, channels}:
-        ctx.refuse(model, node, f"its statistics are not of the {channels} channels that it reads")
-        return 0
+        log.refuse(model, node, f"its statistics are not of the {channels} channels that it reads")
+        return None
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = _scale_weight(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
-        ctx.refuse(model, node, "weights or bias would not be finite any more")
-        return 0
+        log.refuse(model, node, "weights or bias would not be finite any more")
+        return None
     modulus = None if win.output_shape else 1
     before = f"{conv.op} + {node.op}"
-    with ctx.rewrite(model, [conv, node], before, conv.op, modulus=modulus):
+    with log.rewrite(model, [conv, node], before, conv.op, modulus=modulus):
         while len(node.outputs) > 1:
             del node.outputs[-1]
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
-        ctx.source_scales.multiply(model.origin(conv), factor)
+        scales = scales.multiplied(model.origin(conv), factor)
         if np.any(shifted) or bias is not None:
             edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)
         edit.disconnect(node)
-    return 1
+    return scales
 
 
 def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
@@ -243,20 +268,20 @@ def _two_sided_link(node: Node) -> Link | str | None:
     return Link(node, source, factor, offset)
 
 
-def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
+def rewrite_chain(model: Model, device: TargetDevice, log: Log, link: Link) -> int:
     """Turn the longest chain around a link into one depthwise convolution.
 
     Returns:
         1, or 0 where the target does not take that convolution.
     """
-    links = _chain(model, ctx, link)
+    links = _chain(model, device, link)
     first, nodes = links[0], [member.node for member in links]
-    form = _convolution(model, ctx, links)
+    form = _convolution(model, device, links)
     if isinstance(form, str):
-        ctx.refuse(model, first.node, form)
+        log.refuse(model, first.node, form)
         return 0
     before = " + ".join(node.op for node in nodes)
-    with ctx.rewrite(model, nodes, before, form.text()):
+    with log.rewrite(model, nodes, before, form.text()):
         edit.inherit(model, first.node, *nodes[1:])
         edit.hand_over(convolve(model, first.node, form), nodes[-1].outputs[0])
         for node in nodes:
@@ -264,31 +289,31 @@ def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
     return 1
 
 
-def _chain(model: Model, ctx: PassContext, link: Link) -> list[Link]:
+def _chain(model: Model, device: TargetDevice, link: Link) -> list[Link]:
     """Return the longest chain with this link whose inner tensors have one consumer each."""
     links = [link]
     while query.sole_consumer(model, links[0].source) is not None:
-        before = _adjacent_link(model, ctx, query.producer(links[0].source))
+        before = _adjacent_link(model, device, query.producer(links[0].source))
         if before is None:
             break
         links.insert(0, before)
     while True:
         result = links[-1].node.outputs[0]
-        behind = _adjacent_link(model, ctx, query.sole_consumer(model, result))
+        behind = _adjacent_link(model, device, query.sole_consumer(model, result))
         if behind is None or behind.source is not result:
             return links
         links.append(behind)
 
 
-def _adjacent_link(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
+def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
-    joined = link_of(model, node) if ctx.offloads(node) else None
+    joined = link_of(model, node) if device.offloads(node) else None
     return joined if isinstance(joined, Link) else None
 
 
-def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm | str:
+def _convolution(model: Model, device: TargetDevice, links: list[Link]) -> ConvForm | str:
     import numpy as np
 
     source = links[0].source
@@ -304,7 +329,7 @@ def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm 
     for link in links[1:]:
         factor, offset = factor * link.factor, offset * link.factor + link.offset
     win = considered((channels, 1, 1, 1), layout.seen(dims), group=channels)
-    if reason := obstacle(model, ctx, layout, win):
+    if reason := obstacle(model, device, layout, win):
         return reason
     with np.errstate(over="ignore"):
         weight = np.broadcast_to(factor, channels).astype(np.float32).reshape(-1, 1, 1, 1)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
@@ -22,21 +22,21 @@ Dims = tuple[int | str | None, ...]
 MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
 
 
-def refuses_rank(ctx: PassContext, win: Window) -> bool:
+def refuses_rank(device: TargetDevice, win: Window) -> bool:
     """Return whether a known limit of the target's Conv excludes the rank of this one."""
-    conv = ctx.target.operator("Conv")
+    conv = device.target.operator("Conv")
     if conv is None or win.axes is None:
         return False
     rank = conv.limits_for(win.mode).get("rank")
     return rank is not None and rank.allows(win.axes + 2, {}) is False
 
 
-def refuses_group(ctx: PassContext, win: Window) -> bool:
+def refuses_group(device: TargetDevice, win: Window) -> bool:
     """Return whether the target refuses the groups of a convolution.
 
     Where it has no Split or no Concat, it also refuses groups whose limits one group would keep.
     """
-    operator = ctx.target.operator("Conv")
+    operator = device.target.operator("Conv")
     if operator is None:
         return False
     facts = of_window(win)
@@ -44,14 +44,14 @@ def refuses_group(ctx: PassContext, win: Window) -> bool:
     about = ("group", "mode", "channel_multiplier")
     if any(limits[n].allows(facts.get(n), facts) is False for n in about if n in limits):
         return True
-    if win.mode != "grouped" or divides_channels(ctx, win):
+    if win.mode != "grouped" or divides_channels(device, win):
         return False
-    return bool(ctx.objections(win)) and not ctx.objections(_dense(win))
+    return bool(device.objections(win)) and not device.objections(_dense(win))
 
 
-def divides_channels(ctx: PassContext, win: Window) -> bool:
+def divides_channels(device: TargetDevice, win: Window) -> bool:
     """Return whether the device splits the channels that a convolution reads, and joins others."""
-    split, concat = (ctx.target.operator(op) for op in ("Split", "Concat"))
+    split, concat = (device.target.operator(op) for op in ("Split", "Concat"))
     facts = {"rank": (win.axes or 0) + 2, "axis": 1}
     return all(op is not None and not op.objections(facts) for op in (split, concat))
 
@@ -65,15 +65,15 @@ def constants_obstacle(node: Node) -> str:
     return ""
 
 
-def objections(ctx: PassContext, win: Window) -> list[str]:
+def objections(device: TargetDevice, win: Window) -> list[str]:
     """Return the objections to a convolution that rewriting its groups does not remove."""
-    if win.group < 2 or not refuses_group(ctx, win):
-        return ctx.lasting_objections(win)
-    forms = group_forms(ctx, win)
+    if win.group < 2 or not refuses_group(device, win):
+        return device.lasting_objections(win)
+    forms = group_forms(device, win)
     return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
 
 
-def group_forms(ctx: PassContext, win: Window) -> list[Form]:
+def group_forms(device: TargetDevice, win: Window) -> list[Form]:
     """Return the forms split (a convolution for each group) and dense (one over all channels).
 
     Each has its cost and the first objection of the target.
@@ -87,13 +87,17 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
         input=with_channels(win.input, inputs),
         output=with_channels(win.output, outputs),
     )
-    whole, crossing = _dense(win), not divides_channels(ctx, win)
-    against, split, dense = ctx.lasting_objections(part), ctx.fitted(part), ctx.fitted(whole)
+    whole, crossing = _dense(win), not divides_channels(device, win)
+    against, split, dense = (
+        device.lasting_objections(part),
+        device.fitted(part),
+        device.fitted(whole),
+    )
     if win.group > MAX_PARTS:
         against.append(f"it would take {win.group} convolutions")
-    too_large = ctx.lasting_objections(whole)
+    too_large = device.lasting_objections(whole)
     mib = 4 * math.prod(whole.weight or ()) / 2**20
-    if mib > ctx.options.max_folded_mib:
+    if mib > device.options.max_folded_mib:
         too_large.append(f"its weights have {mib:,.0f} MiB, over max_folded_mib")
     moved = elements(win.input) + elements(win.output) + split.moved_bytes * win.group
     macs = None if split.cost.macs is None else split.cost.macs * win.group
@@ -211,7 +215,7 @@ def _extent(
 
 
 def obstacle(
-    model: Model, ctx: PassContext, layout: Layout, win: Window, *, fits: bool = False
+    model: Model, device: TargetDevice, layout: Layout, win: Window, *, fits: bool = False
 ) -> str:
     """Return why this convolution is not possible, or ''.
 
@@ -219,11 +223,11 @@ def obstacle(
     """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
-    faults = ctx.objections(win)
+    faults = device.objections(win)
     # A bias that the device does not add would be an Add again, and that a convolution.
     bias = [text for text in faults if text.startswith("bias ")]
-    bias = bias if bias and ctx.adds_bias(win) else []
-    return next(iter(bias or (ctx.lasting_objections(win) if fits else faults)), "")
+    bias = bias if bias and device.adds_bias(win) else []
+    return next(iter(bias or (device.lasting_objections(win) if fits else faults)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:

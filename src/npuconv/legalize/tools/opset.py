@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import TensorProto, defs, helper
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs
 from npuconv.model.types import Graph, Node, Tensor
@@ -49,19 +49,19 @@ def reads_the_same(model: Model, node: Node, target: int) -> bool:
     return not draft.is_changed
 
 
-def raise_to(model: Model, ctx: PassContext, target: int, least: int) -> int:
+def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
     Returns:
         Number of converted nodes, plus one for the opset itself; 0 if nothing changes.
     """
-    source, (reached, drafts) = model.opset, _plan(model, ctx, target)
+    source, (reached, drafts) = model.opset, _plan(model, log, target)
     if reached < least:
         return 0
     for draft in drafts:
         operators = " + ".join(step.op for step in draft.steps)
         legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it to compare
-        with ctx.rewrite(
+        with log.rewrite(
             model, [draft.node], f"{draft.node.op} of opset {source}", f"{operators} of {reached}",
             modulus=None, measure=draft.graph is model.graph and not legacy,
         ):  # fmt: skip
@@ -69,12 +69,12 @@ def raise_to(model: Model, ctx: PassContext, target: int, least: int) -> int:
             draft.write()
         model.graph.opset = source  # ... and the next old one of the old
     if reached > source:
-        with ctx.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
+        with log.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
             model.graph.opset = reached
     return len(drafts) + (reached > source)
 
 
-def _plan(model: Model, ctx: PassContext, target: int) -> tuple[int, list[_Draft]]:
+def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
     """Return the newest opset that every node reaches, and the nodes that change on the way."""
     if target > model.opset:
         model.obstacle = ""  # of an earlier attempt; else it is what keeps lower-opset from it
@@ -86,7 +86,7 @@ def _plan(model: Model, ctx: PassContext, target: int) -> tuple[int, list[_Draft
                 draft.cross(model.opset, target, runnable=True)
             except _ObstacleError as error:
                 node = draft.node
-                ctx.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
+                log.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
                 model.obstacle = f"{node.op} at {model.label(node)!r}: {error}"
                 target = error.last
                 break

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.model import edit, facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -59,7 +60,8 @@ def values(node: Node) -> list[Tensor]:
 
 def write(
     model: Model,
-    ctx: PassContext,
+    device: TargetDevice,
+    log: Log,
     region: Sequence[Node],
     inputs: Sequence[Tensor],
     whole: SpelledOperator,
@@ -67,8 +69,9 @@ def write(
     """Write a region as the operator that it spells out.
 
     Args:
-        model: that has the region.
-        ctx: with a target that lists the operator, or a form that has it.
+        model: the model of the region.
+        device: its target lists the operator, or its format has it.
+        log: gets the rewrite, or the reason against it.
         region: nodes in order, of which the last makes the result.
         inputs: of the operator.
         whole: the operator.
@@ -76,13 +79,13 @@ def write(
     Returns:
         1, or 0 where an obstacle is in the way, which the report says.
     """
-    if reason := _obstacle(model, ctx, region, inputs[0], whole):
-        ctx.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
+    if reason := _obstacle(model, device, region, inputs[0], whole):
+        log.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
         return 0
     before, dims = " + ".join(member.op for member in region), query.shape(inputs[0])
     axis = whole.attributes.get("axis")  # behind it a constant has the extents of the input
     exact = range(int(axis), len(dims or ())) if axis is not None else ()
-    with ctx.rewrite(model, region, before, whole.op, exact=exact):
+    with log.rewrite(model, region, before, whole.op, exact=exact):
         attrs = dict(whole.attributes)
         fused = edit.insert(model, whole.op, inputs, origin=region, shape=dims, attrs=attrs)
         edit.hand_over(fused, region[-1].outputs[0])
@@ -92,7 +95,11 @@ def write(
 
 
 def _obstacle(
-    model: Model, ctx: PassContext, region: Sequence[Node], source: Tensor, whole: SpelledOperator
+    model: Model,
+    device: TargetDevice,
+    region: Sequence[Node],
+    source: Tensor,
+    whole: SpelledOperator,
 ) -> str:
     """Return why a region cannot become the operator, or ''."""
     inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]
@@ -101,7 +108,7 @@ def _obstacle(
         return ", but a value in between is read elsewhere, too"
     if model.opset < whole.opset:
         return f", which opset {model.opset} does not have"
-    operator = ctx.target.operator(whole.op)
+    operator = device.target.operator(whole.op)
     measured = facts.considered(source, whole.attributes)
     objections = [] if operator is None else operator.objections(measured)
     return f": {objections[0]}" if objections else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
@@ -13,30 +13,28 @@ from npuconv.model.types import Node, Tensor
 _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 
-def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
+def eliminate(model: Model, log: Log, node: Node, before: str) -> int:
     """Remove a node whose output equals its first input, measured.
 
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
     """
     if not edit.can_bypass(model, node):
-        ctx.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
+        log.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
         return 0
     source, outputs = node.inputs[0], [node.outputs[0]]
     # A Reshape holds for its own extents only, so they must not be made smaller.
-    with ctx.rewrite(model, [node], before, "nothing", outputs=outputs, modulus=None) as record:
+    with log.rewrite(model, [node], before, "nothing", outputs=outputs, modulus=None) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
         edit.bypass(model, node)
     return 1
 
 
-def cancel(
-    model: Model, ctx: PassContext, first: Node, node: Node, *, modulus: int | None = 1
-) -> int:
+def cancel(model: Model, log: Log, first: Node, node: Node, *, modulus: int | None = 1) -> int:
     """Remove two nodes that undo each other, measured; the first stays if something else reads it.
 
-    ``modulus`` is that of ``PassContext.rewrite``.
+    ``modulus`` is that of ``Log.rewrite``.
 
     Returns:
         1, or 0 where the second makes an output of the model.
@@ -45,7 +43,7 @@ def cancel(
     if model.is_output(result):
         return 0
     before, results = f"{first.op} and {node.op}", [result]
-    with ctx.rewrite(
+    with log.rewrite(
         model, [first, node], before, "nothing", outputs=results, modulus=modulus
     ) as record:
         if record.old is not None:

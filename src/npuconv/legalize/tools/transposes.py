@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import (
     Perm,
@@ -27,10 +27,10 @@ from npuconv.model.types import Node, Tensor
 Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
 
 
-def cancel(model: Model, ctx: PassContext | None = None) -> int:
+def cancel(model: Model, log: Log | None = None) -> int:
     """Remove every Transpose that can be undone, until there is none.
 
-    Without ``ctx`` nothing is recorded: the model is compared as a whole.
+    Without ``log`` nothing is recorded: the model is compared as a whole.
 
     Returns:
         Number of changes.
@@ -38,11 +38,11 @@ def cancel(model: Model, ctx: PassContext | None = None) -> int:
     total = 0
     while True:
         nodes = model.nodes("Transpose")
-        fired = sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
+        fired = sum(_merge(model, log, node) + _drop(model, log, node) for node in nodes)
         for piece in list(_pieces(model)):
             piece.find_border()
             if piece.saves_transposes():
-                piece.transpose(ctx)
+                piece.transpose(log)
                 fired += 1
         if not fired:
             return total
@@ -52,18 +52,18 @@ def cancel(model: Model, ctx: PassContext | None = None) -> int:
 @contextmanager
 def _change(
     model: Model,
-    ctx: PassContext | None,
+    log: Log | None,
     nodes: Sequence[Node],
     before: str,
     after: str,
     outputs: Sequence[Tensor],
 ) -> Iterator[Settle]:
     """Bracket one change; call the yielded function if other tensors hold the outputs' values."""
-    if ctx is None:
+    if log is None:
         yield lambda _tensors: None
         return
     # Constants have the real extents, so nothing may be made smaller.
-    with ctx.rewrite(model, nodes, before, after, outputs=outputs, modulus=None) as record:
+    with log.rewrite(model, nodes, before, after, outputs=outputs, modulus=None) as record:
 
         def settle(tensors: Sequence[Tensor]) -> None:
             if record.old is not None:
@@ -72,7 +72,7 @@ def _change(
         yield settle
 
 
-def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
+def _merge(model: Model, log: Log | None, node: Node) -> int:
     """Merge two in a row; not where the first stays and nothing would be saved."""
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     inner, outer = None if first is None else perm_of(first), perm_of(node)
@@ -83,7 +83,7 @@ def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
     if not alone and not (is_identity(perm) and edit.can_bypass(model, node)):
         return 0
     before, outputs = "Transpose, Transpose", list(node.outputs)
-    with _change(model, ctx, [first, node], before, f"perm={perm}", outputs):
+    with _change(model, log, [first, node], before, f"perm={perm}", outputs):
         node.attrs["perm"] = perm
         edit.set_input(node, 0, first.inputs[0])
         edit.inherit(model, node, first)
@@ -92,12 +92,12 @@ def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
     return 1
 
 
-def _drop(model: Model, ctx: PassContext | None, node: Node) -> int:
+def _drop(model: Model, log: Log | None, node: Node) -> int:
     perm = perm_of(node)
     if perm is None or not is_identity(perm) or not edit.can_bypass(model, node):
         return 0
     before = f"Transpose with perm={list(perm)}"
-    with _change(model, ctx, [node], before, "nothing", list(node.outputs)) as settle:
+    with _change(model, log, [node], before, "nothing", list(node.outputs)) as settle:
         settle([node.inputs[0]])
         edit.bypass(model, node)
     return 1
@@ -246,7 +246,7 @@ class _Piece:
         named = [n for n in inverses if self.model.is_output(n.outputs[0])]
         return [n for n in inverses if not any(n is extra for extra in named[1:])]
 
-    def transpose(self, ctx: PassContext | None) -> None:
+    def transpose(self, log: Log | None) -> None:
         """Let all nodes compute on transposed tensors."""
         undone = [(n, key) for key, nodes in self.after.items() for n in nodes]
         stay = [t for key, t in self.results.items() if key in self.stay]
@@ -256,7 +256,7 @@ class _Piece:
         before = f"{ops} between {len(self.before) + len(undone)} Transposes"
         after = f"between {self._new_transposes} Transposes"
         outputs = [*(n.outputs[0] for n, _ in undone), *stay]
-        with _change(self.model, ctx, unique, before, after, outputs) as settle:
+        with _change(self.model, log, unique, before, after, outputs) as settle:
             for key, tensor in self.sources.items():
                 undone_node = self.before.get(key)
                 if undone_node is None:

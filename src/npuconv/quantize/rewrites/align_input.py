@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Splits
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.region import between
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -28,29 +30,42 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))
 def align_input(
-    model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    splits: Splits,
+    plan: Plan,
+    offsets: Mapping[str, np.ndarray],
 ) -> int:
-    convs = shifted_together(ctx, plan)
-    return sum(_align(model, ctx, plan, convs[name], by) for name, by in offsets.items())
+    convs = shifted_together(splits, plan)
+    return sum(
+        _align(model, device, log, splits, plan, convs[name], by) for name, by in offsets.items()
+    )
 
 
-def shifted_together(ctx: PassContext, plan: Plan) -> dict[str, list[Node]]:
+def shifted_together(splits: Splits, plan: Plan) -> dict[str, list[Node]]:
     """Return the convolutions of the device by the tensor that is moved for them."""
     found: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(shifted_tensor(ctx, plan, conv).name, []).append(conv)
+        found.setdefault(shifted_tensor(splits, plan, conv).name, []).append(conv)
     return found
 
 
-def shifted_tensor(ctx: PassContext, plan: Plan, conv: Node) -> Tensor:
+def shifted_tensor(splits: Splits, plan: Plan, conv: Node) -> Tensor:
     """Return what a convolution reads, or what that is cut from behind any pads that count."""
-    fragment = ctx.fragments.get(conv.name)
+    fragment = splits.fragments.get(conv.name)
     counts = fragment is None or fragment.whole.layer.padded
     return plan.uncut(conv.inputs[0], PIECES if counts else CUTS)
 
 
 def _align(
-    model: Model, ctx: PassContext, plan: Plan, convs: list[Node], offsets: np.ndarray
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    splits: Splits,
+    plan: Plan,
+    convs: list[Node],
+    offsets: np.ndarray,
 ) -> int:
     import numpy as np
 
@@ -58,18 +73,18 @@ def _align(
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0
     biasless = [conv for conv in convs if query.input_of(conv, 2) is None]
-    windows = [win for conv in biasless for win in ctx.windows(conv)]
-    if objections := [text for win in windows for text in ctx.objections(win)]:
-        ctx.refuse(model, convs[0], objections[0])
+    windows = [win for conv in biasless for win in splits.windows(conv)]
+    if objections := [text for win in windows for text in device.objections(win)]:
+        log.refuse(model, convs[0], objections[0])
         return 0
-    source = shifted_tensor(ctx, plan, convs[0])
+    source = shifted_tensor(splits, plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
     replaced = between({source.name}, [conv.outputs[0] for conv in convs])
     whole = len(replaced) == len(convs)  # else places of cuts are those of one extent only
     numbers = list(dict.fromkeys(f"{value:.4g}" for value in offsets))
     listed = ", ".join([*numbers[:4], *(["..."] if len(numbers) > 4 else [])])
     after = f"Sub of {listed} on the host + Conv with another bias"
-    with ctx.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
+    with log.rewrite(model, replaced, "Conv", after, modulus=1 if whole else None) as record:
         values = np.asarray(offsets, weights[0].dtype).reshape(1, -1, 1, 1)  # type: ignore[union-attr]
         constant = edit.constant(model, f"{source.name}/offset", values)
         moved = edit.insert(
@@ -78,7 +93,7 @@ def _align(
         for conv, weight in zip(convs, weights, strict=True):
             assert weight is not None
             bias = query.constant_input(conv, 2)
-            made = _added(ctx, conv, weight, offsets) + (0.0 if bias is None else bias)
+            made = _added(splits, conv, weight, offsets) + (0.0 if bias is None else bias)
             label = f"{model.label(conv)}/bias"
             edit.set_input(conv, 2, edit.constant(model, label, made.astype(weight.dtype)))
         for node in reading.values():
@@ -87,11 +102,11 @@ def _align(
     return 1
 
 
-def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _added(splits: Splits, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
-    fragment = ctx.fragments.get(conv.name)
+    fragment = splits.fragments.get(conv.name)
     if fragment is not None and len(offsets) == fragment.whole.layer.in_channels:
         each = weight * offsets[fragment.channels()]  # where it has zeros, any offset will do
     else:

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Splits
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, flat_pads, window
@@ -30,14 +32,21 @@ OPSET = 11  # from here on the amounts of a Pad are an input
 
 
 @model_pass(Phase.HOST_PREP)
-def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[str]) -> int:
+def pad_on_host(
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    splits: Splits,
+    plan: Plan,
+    tensors: Collection[str],
+) -> int:
     if model.opset < OPSET:
         return 0
     wanted: dict[str, list[Node]] = {}
     for name, convs in readers(plan).items():
         if name in tensors:
             wanted.setdefault(_uncut(plan, convs[0].inputs[0]).name, []).extend(convs)
-    return sum(_pad(model, ctx, plan, convs) for convs in wanted.values())
+    return sum(_pad(model, device, log, splits, plan, convs) for convs in wanted.values())
 
 
 def _cuts(plan: Plan, tensor: Tensor) -> list[Node]:
@@ -59,7 +68,9 @@ def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
     return cuts[0].inputs[0] if cuts else tensor
 
 
-def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
+def _pad(
+    model: Model, device: TargetDevice, log: Log, splits: Splits, plan: Plan, convs: list[Node]
+) -> int:
     convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
     if not convs:
         return 0
@@ -67,18 +78,18 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
     if win is None or len(alike) > 1:
         return 0
-    for layer in (layer for conv in convs for layer in ctx.windows(conv)):
+    for layer in (layer for conv in convs for layer in splits.windows(conv)):
         larger = None if layer.input is None else _padded(layer.input, layer.pads)
         without_pads = replace(layer, pads=tuple((0, 0) for _ in layer.pads), input=larger)
-        if objections := ctx.objections(without_pads):
-            ctx.refuse(model, convs[0], objections[0])
+        if objections := device.objections(without_pads):
+            log.refuse(model, convs[0], objections[0])
             return 0
     cuts = {id(cut): cut for conv in convs for cut in _cuts(plan, conv.inputs[0])}
     amounts = ((0, 0), (0, 0), *win.pads)
     none = [0] * len(flat_pads(win.pads))
     before = f"Conv, pads={flat_pads(win.pads)}"
     after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
-    with ctx.rewrite(model, [*cuts.values(), *convs], before, after) as record:
+    with log.rewrite(model, [*cuts.values(), *convs], before, after) as record:
         inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
         dims = query.shape(source)
         shape = None if dims is None else _padded(dims, win.pads)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -51,17 +51,15 @@ class Duplicated:
 
 @model_pass(Phase.OVERSAMPLE)
 def repeat_channels(
-    model: Model, ctx: PassContext, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
+    model: Model, log: Log, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
 ) -> list[Duplicated]:
     from npuconv.partition.channel_paths import channel_paths
 
     paths = [path for path in channel_paths(model, plan) if path.tensor.name in wanted]
-    return [_duplicate(model, ctx, path, wanted[path.tensor.name]) for path in paths]
+    return [_duplicate(model, log, path, wanted[path.tensor.name]) for path in paths]
 
 
-def _duplicate(
-    model: Model, ctx: PassContext, path: ChannelPath, index: tuple[int, ...]
-) -> Duplicated:
+def _duplicate(model: Model, log: Log, path: ChannelPath, index: tuple[int, ...]) -> Duplicated:
     import numpy as np
 
     from npuconv.partition.channel_paths import ChannelPath, parameters
@@ -72,7 +70,7 @@ def _duplicate(
     copied = ", ".join(map(str, sorted(set(channels[count:]))))
     after = f"{len(channels) - count} more than {count} channels: copies of {copied}"
     made = Duplicated(path, index)
-    with ctx.rewrite(model, nodes, before, after, outputs=outputs):
+    with log.rewrite(model, nodes, before, after, outputs=outputs):
         for conv in path.row_layers:
             weight, bias = parameters(conv)
             if int(query.attribute(conv, "group", 1)) > 1:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -44,14 +44,14 @@ class Repeated:
 
 @model_pass(Phase.OVERSAMPLE)
 def repeat_convolution(
-    model: Model, ctx: PassContext, plan: Plan, counts: Mapping[str, int]
+    model: Model, log: Log, plan: Plan, counts: Mapping[str, int]
 ) -> list[Repeated]:
     inside = _stays_inside(model, plan, counts)
     moved: Moved = {}
     found = []
     for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]:
         free = conv.inputs[0].name not in inside
-        found.append(_repeat(model, ctx, plan, conv, counts[conv.name], moved if free else None))
+        found.append(_repeat(model, log, plan, conv, counts[conv.name], moved if free else None))
     return found
 
 
@@ -74,7 +74,7 @@ def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[st
 
 
 def _repeat(
-    model: Model, ctx: PassContext, plan: Plan, conv: Node, count: int, moved: Moved | None
+    model: Model, log: Log, plan: Plan, conv: Node, count: int, moved: Moved | None
 ) -> Repeated:
     chain, source = [conv], conv.inputs[0]
     reader = query.sole_consumer(model, conv.outputs[0])
@@ -83,7 +83,7 @@ def _repeat(
     result = chain[-1].outputs[0]
     found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
     before = " + ".join(node.op for node in chain)
-    with ctx.rewrite(
+    with log.rewrite(
         model, chain, before, f"the mean of {count} of it, each rounded otherwise", outputs=[result]
     ):
         if moved is None:

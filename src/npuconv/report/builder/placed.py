@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from npuconv import partition
 from npuconv.legalize import keep_float
-from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
@@ -94,11 +94,12 @@ def _node(legal: LegalModel, node: Node, subgraph: int | None) -> schema.NodeInf
 
 def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
     """Return the cost of nodes that the user keeps float; None if there are none."""
-    if not legal.kept:
+    if not legal.device.keep_float:
         return None
-    free = replace(legal, kept={}, operators=None).make_plan()
+    device = replace(legal.device, keep_float={})
+    free = replace(legal, device=device, operators=None).make_plan()
     crossing = partition.crossings(legal.model, free)
-    kept = keep_float.names(legal.model, legal.kept)
+    kept = keep_float.names(legal.model, legal.device.keep_float)
     moved = [(kept[node.name], partition.macs(node)) for node in free.device if node.name in kept]
     return schema.KeptFloat(
         patterns=tuple(_patterns(legal, moved)),
@@ -108,9 +109,9 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
 
 
 def _patterns(legal: LegalModel, moved: list[tuple[str, int | None]]) -> Iterator[schema.Kept]:
-    for pattern in dict.fromkeys(legal.kept.values()):
+    for pattern in dict.fromkeys(legal.device.keep_float.values()):
         macs = [count for by, count in moved if by == pattern]
-        nodes = sum(by == pattern for by in legal.kept.values())
+        nodes = sum(by == pattern for by in legal.device.keep_float.values())
         yield schema.Kept(pattern=pattern, nodes=nodes, macs=total(macs))
 
 
@@ -128,7 +129,7 @@ def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
 def _records(legal: LegalModel, graph: _Graph) -> dict[str, list[RewriteRecord]]:
     """Return rewrites by source node, without those of names, defaults, constants, fusions."""
     found: dict[str, list[RewriteRecord]] = {label: [] for label in legal.source.forms}
-    for record in legal.ctx.rewrites:
+    for record in legal.log.rewrites:
         for label in record.origin:
             replaced = graph.replaces(label, legal.source.ops.get(label, frozenset()))
             if label in found and (replaced or _is_for_target(record)):

@@ -15,6 +15,7 @@ from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
 from npuconv.evaluate.matching import Layer
 from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source_scales import ImportedScales
 from npuconv.model import query
 from npuconv.partition import Plan
 from npuconv.partition.crossings import traffic
@@ -23,7 +24,7 @@ from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
-from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.state import QuantState
 from npuconv.schemas import quality
 
 
@@ -230,12 +231,12 @@ _WHY = {
 }
 
 
-def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
+def source_scales(graph: LegalModel, state: QuantState) -> quality.SourceScales | None:
     """Return the parts of a quantized model that are kept; None for a float model."""
     source = graph.source_scales
     if not source:
         return None
-    found = kept.match_groups(graph.model, graph.plan, source)
+    found = source.match_groups(graph.model, graph.plan)
     own = [g for g in graph.plan.groups if state.methods.get(g.name) in (kept.METHOD, kept.MOVED)]
     labels = [state.roundings.get(conv.name, "") for conv in graph.plan.device]
     changed = {
@@ -252,7 +253,9 @@ def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales
     )
 
 
-def _tensors(graph: DeviceGraph, state: QuantState, found: kept.Kept) -> Iterator[tuple[str, str]]:
+def _tensors(
+    graph: LegalModel, state: QuantState, found: ImportedScales
+) -> Iterator[tuple[str, str]]:
     for group in graph.plan.groups:
         before, method = found.groups.get(group.name), state.methods.get(group.name, "")
         if before is not None and method in _WHY:
@@ -268,7 +271,7 @@ def _difference(before: Encoding, after: Encoding) -> str:
     return f"{zeros}, steps are {ratio:.2f} times as large"
 
 
-def _layers(graph: DeviceGraph, state: QuantState) -> Iterator[tuple[str, str]]:
+def _layers(graph: LegalModel, state: QuantState) -> Iterator[tuple[str, str]]:
     for conv in graph.plan.device:
         label = state.roundings.get(conv.name, "")
         if label.startswith(f"{kept.METHOD}, "):
@@ -287,7 +290,7 @@ class Crossing:
     power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
-    def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
+    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> Crossing:
         """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
@@ -354,9 +357,9 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
     )
 
 
-def partial_sums(graph: DeviceGraph, errors: Sensitivity | None) -> quality.PartialSums | None:
+def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
-    layers, known = dict[str, set[str]](), graph.ctx.fragments
+    layers, known = dict[str, set[str]](), graph.splits.fragments
     for conv in graph.plan.device:
         if conv.name in known and known[conv.name].summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)

@@ -162,14 +162,14 @@ def _rewrites(legal: LegalModel) -> tuple[schema.Rewrite, ...]:
             weight_bytes_after=r.cost_after.weight_bytes,
             alternatives=choice(legal, r).alternatives,
         )
-        for r in legal.ctx.rewrites
+        for r in legal.log.rewrites
     )
 
 
 def _refusals(legal: LegalModel) -> tuple[schema.Refusal, ...]:
     return tuple(
         schema.Refusal(pass_name=r.pass_name, node=r.node, reason=r.reason)
-        for r in legal.ctx.refusals
+        for r in legal.log.refusals
     )
 
 

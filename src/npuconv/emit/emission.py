@@ -1,4 +1,4 @@
-"""Context of a pass that makes int8 operators, and the conversions around a tensor."""
+"""Quantization of a float model that emission writes, and the conversions around a tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.annotations import Splits
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -15,54 +15,58 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.findings import Finding
 
     LayerEncodings = tuple[Encoding, Encoding]
 
 
-@dataclass
-class EmitContext(PassContext):
-    """Context of the passes in ``emit.lowering``.
+@dataclass(frozen=True)
+class Emission:
+    """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
 
     Attributes:
         plan: of the float model; nodes that are taken out leave it.
         encodings: by tensor; empty where only weights are quantized.
         rounded: integer weights and biases by node; the others are rounded to nearest.
+        splits: convolutions that are written in several.
         layer_encodings: of the input and the output of a convolution, by its name.
-        stored: name of the int8 tensor, by the float tensor that it stands for.
-        notes: what the report says of a layer, by node label.
-        broken: limits of the target that rounded weights break.
+        stored: name of the int8 tensor by its float tensor.
+        notes: text for the report on a layer, by node label.
     """
 
-    plan: Plan = field(default_factory=Plan)
+    plan: Plan
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
+    splits: Splits = field(default_factory=Splits)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
-    stored: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    broken: tuple[Finding, ...] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
-    def use(
-        self, plan: Plan, encodings: Mapping[str, Encoding], rounded: Mapping[str, RoundedWeights]
-    ) -> None:
-        """Set the plan and the quantization of a float model."""
-        self.plan, self.encodings, self.rounded = plan, dict(encodings), dict(rounded)
-        self.layer_encodings = {
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        encodings: Mapping[str, Encoding],
+        rounded: Mapping[str, RoundedWeights],
+        splits: Splits,
+    ) -> Emission:
+        """Return the quantization of a model whose tensors still have their names."""
+        layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
             for conv in (plan.device if encodings else ())
         }
+        return cls(plan, encodings, rounded, splits, layers)
 
 
 def dequantizer(tensor: Tensor) -> Node | None:
     """The DequantizeLinear that makes a tensor, if one does."""
-    maker = query.producer(tensor)
-    return maker if maker is not None and maker.op == "DequantizeLinear" else None
+    producer = query.producer(tensor)
+    return producer if producer is not None and producer.op == "DequantizeLinear" else None
 
 
 def quantizer(model: Model, tensor: Tensor) -> Node | None:
     """The QuantizeLinear that alone reads a tensor, if one does."""
-    reader = query.sole_consumer(model, tensor)
-    return reader if reader is not None and reader.op == "QuantizeLinear" else None
+    consumer = query.sole_consumer(model, tensor)
+    return consumer if consumer is not None and consumer.op == "QuantizeLinear" else None
 
 
 def same_scale(a: Node, b: Node) -> bool:

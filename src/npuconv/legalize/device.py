@@ -1,0 +1,112 @@
+"""Questions of passes about the target: which nodes it takes, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from npuconv.config import Options
+from npuconv.legalize.fitting.layer import of_window as layer_of
+from npuconv.model import query
+from npuconv.model.conv import Window
+from npuconv.model.facts import of_window, settled
+from npuconv.model.types import Node
+from npuconv.partition.costs import Cost, Form
+from npuconv.target import Target
+from npuconv.target.facts import Facts
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.planner import Planner
+
+INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
+
+
+@dataclass(frozen=True)
+class TargetDevice:
+    """A target and the options of a run.
+
+    Attributes:
+        target: limits of the device.
+        options: of the run, with those for this model.
+        keep_float: pattern of the user by label of a source node that stays float, on the host.
+    """
+
+    target: Target
+    options: Options
+    keep_float: Mapping[str, str] = field(default_factory=dict)
+    _broken: dict[tuple[Window, bool], bool] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def planner(self) -> Planner:
+        """Planner of splits for convolutions that break a known limit."""
+        from npuconv.legalize.fitting.planner import Planner
+
+        return Planner(
+            self.target,
+            self.options.layout,
+            exact_sums=self.accumulates,
+            joins_constants=self.options.format in ("float", *INTEGER_FORMS)
+            and self.options.layout == "nchw",
+        )
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds partial sums in int32, and the format can state it."""
+        is_exact = self.target.activations.accumulate == "int32"
+        return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
+
+    def objections(self, win: Window) -> list[str]:
+        """Return the limits that a considered convolution would break, one sentence each."""
+        operator = self.target.operator("Conv")
+        if operator is None:
+            return [f"target {self.target.name} does not list Conv"]
+        return operator.objections(self._facts(win, bias=True))
+
+    def breaks(self, win: Window, node: Node) -> bool:
+        """Return whether a Conv breaks a known limit; results are cached by window."""
+        operator, bias = self.target.operator("Conv"), query.input_of(node, 2) is not None
+        if operator is None:
+            return False
+        key = (win, bias)
+        if key not in self._broken:
+            self._broken[key] = bool(operator.objections(self._facts(win, bias=bias)))
+        return self._broken[key]
+
+    def _facts(self, win: Window, *, bias: bool) -> Facts:
+        return {**of_window(win), "layout": self.options.layout, "bias": bias}
+
+    def lasting_objections(self, win: Window) -> list[str]:
+        """Return the objections to a considered convolution that no split of it removes."""
+        objections = self.objections(win)
+        layer = layer_of(win, bias=True) if objections and self.options.fit else None
+        return objections if layer is None else self.planner.objections(layer)
+
+    def adds_bias(self, win: Window) -> bool:
+        """Return whether the bias of a considered convolution needs an Add, or has no place."""
+        layer = layer_of(win, bias=True) if self.options.fit else None
+        plan = None if layer is None else self.planner.plan(layer)[0]
+        return plan is None or plan.adds_bias
+
+    def fitted(self, win: Window) -> Form:
+        """Return the cost of a considered convolution after it is fitted to the limits."""
+        is_beyond = self.options.fit and self.objections(win)
+        layer = layer_of(win, bias=True) if is_beyond else None
+        plan = None if layer is None else self.planner.plan(layer)[0]
+        if plan is None:
+            return Form("", Cost(win.macs, win.parameters(), 1))
+        return Form("", plan.price.cost, plan.price.moved)
+
+    def offloads(self, node: Node, *, listed: bool = False) -> bool:
+        """Return whether to rewrite a node as a Conv: requested, and the target does not take it.
+
+        With ``listed`` also if the target takes it.
+        """
+        operator = self.target.operator(node.op, node.domain or "")
+        fits = operator is not None and not operator.objections(settled(node))
+        stays = fits and not listed
+        is_requested = self.options.offload and node.name not in self.keep_float
+        return is_requested and not stays and self.target.operator("Conv") is not None

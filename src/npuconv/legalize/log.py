@@ -1,0 +1,115 @@
+"""Log of passes: rewrites with the regions to compare, and refusals."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from npuconv.legalize import region as _region
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.costs import Cost, Form, cost
+
+NOTHING = Cost(0, 0)
+
+
+@dataclass
+class RewriteRecord:
+    """One rewrite, with the regions before and after it until these are compared."""
+
+    pass_name: str
+    origin: tuple[str, ...]
+    before: str
+    after: str
+    old: _region.Region | None = None
+    new: _region.Region | None = None
+    modulus: int | None = None
+    exact: frozenset[int] = frozenset()
+    difference: float | None = None
+    reference: str = "not measured"
+    note: str = ""
+    cost_before: Cost = NOTHING
+    cost_after: Cost = NOTHING
+    made: list[Node] = field(default_factory=list)  # new nodes, until their cost is known
+    forms: tuple[Form, ...] = ()
+
+    @property
+    def node(self) -> str:
+        """The user's own name of the node."""
+        return self.origin[0] if self.origin else ""
+
+
+@dataclass(frozen=True)
+class RefusalRecord:
+    """A pass that nearly fired, and the reason why it did not."""
+
+    pass_name: str
+    node: str
+    reason: str
+
+
+@dataclass
+class Log:
+    """Rewrites and refusals in the order in which they were made; equal refusals once.
+
+    Attributes:
+        measures: whether rewrites are compared with the nodes that they replace.
+        pass_name: name of the pass that writes the log.
+    """
+
+    measures: bool = True
+    pass_name: str = ""
+    rewrites: list[RewriteRecord] = field(default_factory=list)
+    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+
+    def extend(self, log: Log) -> None:
+        """Append the entries of another log."""
+        self.rewrites += log.rewrites
+        self.refusals |= log.refusals
+
+    def refuse(self, model: Model, node: Node, reason: str) -> None:
+        """Log why a pass that nearly fired did not; the report shows it."""
+        self.refusals[RefusalRecord(self.pass_name, model.label(node), reason)] = None
+
+    @contextlib.contextmanager
+    def rewrite(  # noqa: PLR0913 - a rewrite has that many parts
+        self,
+        model: Model,
+        nodes: Sequence[Node],
+        before: str,
+        after: str,
+        *,
+        outputs: Sequence[Tensor] | None = None,
+        modulus: int | None = 1,
+        exact: Iterable[int] = (),
+        measure: bool = True,
+    ) -> Iterator[RewriteRecord]:
+        """Bracket one rewrite, so that it is logged and measured.
+
+        Args:
+            model: the model that changes.
+            nodes: the nodes that are replaced.
+            before: text of the replaced nodes.
+            after: text of the new nodes.
+            outputs: tensors whose values must not change; by default the results of ``nodes``
+                that the rest of the graph reads.
+            modulus: the rewrite holds for any spatial extent that is equal to the real
+                one modulo this, so a small one is measured; None: for that extent only.
+            exact: axes of the inputs that keep their real extents in spite of ``modulus``.
+            measure: False where there is nothing to compare (names, types).
+        """
+        record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
+        record.exact, record.cost_before = frozenset(exact), cost(nodes)
+        border, makers = _region.border(nodes)
+        if not measure:
+            record.reference = "nothing to compare"
+        watch = self.measures and measure
+        results = list(outputs) if outputs is not None else _region.results(model, nodes)
+        if watch:
+            record.old = _region.capture(model, nodes, results)
+        yield record
+        record.made = _region.between(border, results, makers)
+        if watch and record.old is not None and record.new is None:
+            record.new = _region.trace(model, record.old, results, record.made)
+        self.rewrites.append(record)
