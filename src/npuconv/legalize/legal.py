@@ -195,6 +195,26 @@ class LegalModel:
         """Return the model with the plan of its graph as it is now."""
         return replace(self, plan=self.make_plan())
 
+    def copied(self) -> LegalModel:
+        """Return the model with a graph and a log of its own, which passes may change."""
+        return replace(
+            self, model=core.copy(self.model), log=self.log.copied(), facts={}
+        ).replanned()
+
+    def rewritten(self, item: Pass, **inputs: Any) -> tuple[LegalModel, Any]:
+        """Run a pass on a copy.
+
+        ``inputs`` are those of the pass, besides the device, the plan and the splits.
+
+        Returns:
+            The copy with a new plan, and the result of the pass.
+        """
+        copy = self.copied()
+        result = manager.apply(
+            copy.model, item, copy.device, copy.log, plan=copy.plan, splits=copy.splits, **inputs
+        )
+        return copy.replanned() if result else copy, result
+
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
 

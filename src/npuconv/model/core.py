@@ -164,12 +164,8 @@ class Model:
         return name
 
 
-def copy(model: Model) -> tuple[Model, dict[int, Node]]:
-    """Copy a model; constants and attributes are shared, which no pass changes.
-
-    Returns:
-        The copy, and its nodes by the ids of the nodes that they are copies of.
-    """
+def copy(model: Model) -> Model:
+    """Return a copy; it shares constants and attributes, which no pass changes in place."""
     graph = model.graph.copy()
     duplicate = replace(
         model,
@@ -195,7 +191,7 @@ def copy(model: Model) -> tuple[Model, dict[int, Node]]:
     duplicate.shared = {
         stem: new_tensors.get(tensor.name) or tensor.copy() for stem, tensor in model.shared.items()
     }
-    return duplicate, nodes
+    return duplicate
 
 
 _readers = attrgetter("outputs")

@@ -35,7 +35,6 @@ def round_weights(
     graph: LegalModel,
     hessians: Mapping[str, Hessian],
     state: QuantState,
-    without: Collection[str] = (),
     only: Collection[str] | None = None,
     step: Step = lambda _done, _total: None,
 ) -> QuantState:
@@ -43,16 +42,14 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Layers that ``only`` does not name stay as they are; ``step`` is called after each one. Steps of
-    ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
+    Layers that ``only`` does not name stay as they are; ``step`` is called after each one.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     imported, labels = keep_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
     layers = [] if graph.is_per_tensor else _list_layers(graph, hessians, state, imported, convs)
-    if graph.biasless:
-        without = {*without, "bias-correction"}
+    without = {*graph.options.without, *(("bias-correction",) if graph.biasless else ())}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     rounded = dict[str, tuple[RoundedWeights | None, str]]()
     for number, results in enumerate(in_order(work, layers), 1):
