@@ -19,6 +19,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
+from npuconv.model.core import Model
 from npuconv.rules import engine
 from npuconv.version import __version__
 
@@ -51,16 +52,19 @@ class EmittedModel:
     """A model in its form.
 
     Attributes:
-        proto: the model.
+        legal: the float model, with the rewrites of emission and the limits that rounded weights
+            break.
+        model: the graph in its form.
+        proto: the same as ONNX.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
-        broken: limits of the target that rounded weights break.
     """
 
+    legal: LegalModel
+    model: Model
     proto: onnx.ModelProto
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    broken: tuple[Finding, ...] = ()
 
 
 def emit(
@@ -72,13 +76,13 @@ def emit(
     """Write the legal float model in a form.
 
     Args:
-        legal: the model; its graph is changed.
+        legal: the model.
         form: float, weights, qdq or qoperator.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
 
     Returns:
-        The model with the names of its int8 tensors, and the limits that its weights break.
+        The model with the names of its int8 tensors.
 
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
