@@ -27,12 +27,14 @@ from recipes.models import recipes
 from whole_network import COMPUTED, EXACT, write_target
 
 import npuconv
-from npuconv.arithmetic.operators import FLOAT
+from npuconv.arithmetic.rescaling import FLOAT
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import Options
+from npuconv.emit.int8_operators import listed_operators
 from npuconv.errors import NpuconvError
-from npuconv.evaluate.device_operators import device_operators, rescaling
 from npuconv.evaluate.pairs import choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
+from npuconv.evaluate.vectors import rescaling
 from npuconv.executor import Session, with_outputs
 from npuconv.target import Target
 
@@ -70,7 +72,7 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
     opened = open_model(path)
     samples, _ = choose_samples((opened, opened), None, Options(), 1, None)
     made, how = integers(model), rescaling(target.activations.requantize)
-    operators = list(device_operators(model, target))
+    operators = list(listed_operators(model, target))
     # Also what only moves integers makes, where an operator reads it.
     read = (name for one in operators for name in one.sources if name not in one.constants)
     names = list(dict.fromkeys((*made, *read)))
@@ -84,8 +86,8 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
     for one in operators:
         known = {**theirs, **one.constants}
         kind = one.op if not one.steps or "+" not in one.op else "table of several"
-        stored = one.run([known[name] for name in one.sources], how)
-        found[kind].observe(stored, theirs[one.result])
+        inputs = [WholeArray.of(known[name]) for name in one.sources]
+        found[kind].observe(one.compute(inputs, how).values, theirs[one.result])
     return found
 
 

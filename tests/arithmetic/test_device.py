@@ -9,18 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from npuconv.arithmetic.device import (
-    IntegerConv,
-    accumulate,
-    by_float,
-    by_shift,
-    convolve,
-    float_factors,
-    shiftable_scales,
-    shifts,
-)
+from npuconv.arithmetic.device import float_factors, shiftable_scales, shifts
 from npuconv.errors import ModelError
 from support.int8_layers import Case, random_case, run
+from support.integer_conv import IntegerConv, accumulate, by_float, by_shift, convolve
 
 
 def on_device(case: Case) -> np.ndarray:

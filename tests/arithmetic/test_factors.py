@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.arithmetic.device import (
-    by_float,
-    by_shift,
-    float_factors,
-    shifts,
-)
+from npuconv.arithmetic.device import float_factors, shifts
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
 from npuconv.arithmetic.gemmlowp import multipliers
 from npuconv.arithmetic.layer import RoundedWeights, encode_layer
 from npuconv.errors import ModelError
+from support.integer_conv import by_float, by_shift
 
 WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 4, 3, 3)).astype(np.float32)
 

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from npuconv.arithmetic.gemmlowp import Multipliers, by_gemmlowp, multipliers
+from npuconv.arithmetic.gemmlowp import Multipliers, multipliers
 from npuconv.errors import ModelError
+from support.integer_conv import by_gemmlowp
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:

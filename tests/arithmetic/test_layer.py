@@ -11,10 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.lib.stride_tricks import sliding_window_view
 
-from npuconv.arithmetic.device import (
-    IntegerConv,
-    accumulate,
-)
 from npuconv.arithmetic.encoding import Encoding, quantize, quantize_weights
 from npuconv.arithmetic.layer import (
     EncodedLayer,
@@ -28,6 +24,7 @@ from npuconv.arithmetic.layer import (
     unfolded,
 )
 from npuconv.errors import ModelError
+from support.integer_conv import IntegerConv, accumulate
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, group: int, pad: int = 0) -> np.ndarray:

@@ -9,14 +9,14 @@ import yaml
 import npuconv
 from npuconv.evaluate.run_parts import read_manifest, run_parts
 from npuconv.evaluate.split import split
-from npuconv.partition import EXACT_ON_INT8
-from npuconv.partition.operators import TABLES
+from npuconv.ops.operator import OPERATORS
 from support.builders import Net
 from support.real_models import MODELS, SAMPLES, each, name_of, shapes_of
 from support.target_files import NUMBERS, WEIGHTS
 
 pytestmark = pytest.mark.e2e
 
+LISTED = [operator.name for operator in OPERATORS if operator.passes or operator.is_table]
 ARITHMETIC = ["Add", "AveragePool", "Div", "GlobalAveragePool", "Mul", "PRelu", "ReduceMean"]
 ARITHMETIC += ["Softmax", "Sub"]
 # Of 256 x 256 x 256 cells: float and int8 tensors of it take more than 20 GB.
@@ -52,7 +52,7 @@ def test_explicit_conversions(path, tmp_path, conversions):
 )
 def test_a_device_with_every_operator(path, form, tmp_path):
     """One part, or a few: what the simulator makes of it is the whole model's."""
-    names = sorted({"Conv", *EXACT_ON_INT8, *TABLES, *ARITHMETIC})
+    names = sorted({"Conv", *LISTED, *ARITHMETIC})
     text = {
         "schema": 1,
         "name": "every",

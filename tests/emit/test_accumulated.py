@@ -36,8 +36,8 @@ def test_a_shift_has_the_factor_of_the_layer(tmp_path: Path):
     made = convert(tmp_path, two().model(), shifts, {"in_c": {"max": 4}}, pad_on_host="never").model
     for a, b in zip(device_layers(whole), device_layers(made), strict=True):
         assert np.array_equal(a.factors, b.factors)
-        assert np.array_equal(a.layer.weight, b.layer.weight)
-        assert np.array_equal(a.layer.bias, b.layer.bias)
+        assert np.array_equal(a.weight, b.weight)
+        assert np.array_equal(a.bias, b.bias)
     for expected, found in zip(run(as_float(whole)), run(as_float(made)), strict=True):
         assert np.array_equal(expected, found)
 

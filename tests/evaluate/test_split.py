@@ -79,8 +79,8 @@ def test_the_packed_weights(folder):
         assert place["offset"] % 16 == 0
         raw = data[place["offset"] : place["offset"] + place["bytes"]]
         found[name] = np.frombuffer(raw, place["dtype"]).reshape(place["shape"])
-    np.testing.assert_array_equal(found["weight"], expected.layer.weight)
-    np.testing.assert_array_equal(found["bias"], expected.layer.bias)
+    np.testing.assert_array_equal(found["weight"], expected.weight)
+    np.testing.assert_array_equal(found["bias"], expected.bias)
     np.testing.assert_array_equal(found["factor"], expected.factors)
     approximated = np.ldexp(found["multiplier"].astype(float), -found["shift"])
     np.testing.assert_allclose(approximated, expected.factors, rtol=2**-24)

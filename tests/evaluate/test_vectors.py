@@ -11,14 +11,14 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, by_shift, convolve
-from npuconv.arithmetic.gemmlowp import Multipliers, by_gemmlowp
+from npuconv.arithmetic.gemmlowp import Multipliers
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.evaluate.vectors import device_layers, vectors
 from npuconv.target import Target
 from support.builders import Net, digits, images
 from support.int8_layers import random_case
 from support.int8_pairs import float_model, integer_model, samples
+from support.integer_conv import IntegerConv, accumulate, by_float, by_gemmlowp, by_shift, convolve
 
 DATA = {"x": samples()}
 

@@ -9,8 +9,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from npuconv import executor
-from npuconv.quantize.adjoints import ADJOINTS
-from npuconv.quantize.gradients import Tape, backward
+from npuconv.ops.tape import Tape
+from npuconv.quantize.gradients import backward
 from support.builders import Net
 
 Build = Callable[[Net], Net]
@@ -103,7 +103,7 @@ def differentiated(
     floats = {name for name, kind in types.items() if kind.elem_type == TensorProto.FLOAT}
     floats |= {t.name for t in made.graph.initializer}
     tape = Tape(made.graph, shapes, model.opset_import[0].version)
-    found, seeds = backward(tape, [o.name for o in model.graph.output], wanted, floats, ADJOINTS)
+    found, seeds = backward(tape, [o.name for o in model.graph.output], wanted, floats)
     for end, seed in seeds.items():
         value = helper.make_tensor_value_info(seed, TensorProto.FLOAT, shapes[end])
         made.graph.input.append(value)

@@ -8,7 +8,7 @@ import pytest
 
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
-from npuconv.arithmetic.tables import Step, chain
+from npuconv.ops.tables import Step, chain
 from npuconv.partition import make_plan
 from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (

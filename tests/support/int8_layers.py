@@ -10,9 +10,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from npuconv import executor
-from npuconv.arithmetic.device import IntegerConv
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net
+from support.integer_conv import IntegerConv
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.arithmetic.operators import TensorScale
+from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.emit.int8_operators import KEY
 from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
 

@@ -11,13 +11,11 @@ neural networks for efficient integer-arithmetic-only inference", CVPR 2018, sec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.device import column, saturated
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.whole import W
 from npuconv.errors import ModelError
 
 Integers = NDArray[np.int64]
@@ -77,18 +75,9 @@ def of_factors(factors: NDArray[np.float64]) -> Multipliers:
     return Multipliers(np.where(tiny, 0, found), np.where(tiny, 0, exponents))
 
 
-def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> NDArray[Any]:
-    """Requantize accumulators with two roundings, saturated.
-
-    Args:
-        total: int32 [N, M, spatial...].
-        factors: one, or [M].
-        zero: zero point of the result, whose type the result has; int8 for a plain number.
-    """
-    sums = WholeArray.of(total)
-    parts = (factors.multiplier, factors.exponent)
-    columns = Multipliers(*(column(part, sums.values.ndim) for part in parts))
-    return saturated(scaled(sums, columns).values, zero)
+def nearest(factors: ArrayLike) -> Multipliers:
+    """Return the multipliers of factors; beyond the largest all but 0 saturates, as with it."""
+    return of_factors(np.minimum(np.asarray(factors, np.float64), LARGEST_FACTOR))
 
 
 def scaled(whole: W, factors: Multipliers) -> W:

@@ -30,6 +30,14 @@ class Whole(ABC):
     def shape(self) -> tuple[int | None, ...]:
         """Extents; None where one is not known."""
 
+    def known(self) -> Integers:
+        """Return the numbers, for arithmetic in float: only arrays have them."""
+        raise NotImplementedError("numbers of a graph are not known")
+
+    def like(self: W, values: ArrayLike) -> W:
+        """Return known numbers as this class holds them."""
+        raise NotImplementedError("numbers of a graph are not known")
+
     @abstractmethod
     def plus(self: W, other: W | ArrayLike) -> W:
         """Return the sum."""
@@ -108,6 +116,14 @@ class WholeArray(Whole):
     def shape(self) -> tuple[int | None, ...]:
         """Extents."""
         return self.values.shape
+
+    def known(self) -> Integers:
+        """Return the numbers."""
+        return self.values
+
+    def like(self, values: ArrayLike) -> WholeArray:
+        """Return other numbers."""
+        return WholeArray.of(values)
 
     def plus(self, other: WholeArray | ArrayLike) -> WholeArray:
         """Return the sum."""
@@ -204,11 +220,12 @@ def spatial(x: Whole, op: str) -> tuple[int, int]:
 
 def resized(x: Whole, attributes: Mapping[str, Any]) -> tuple[int, int]:
     """Return height and width of the result of a Resize."""
-    if sizes := attributes.get("sizes"):
+    sizes = attributes.get("sizes")
+    if sizes is not None:
         return int(sizes[2]), int(sizes[3])
     high, wide = spatial(x, "Resize")
     _, _, by_high, by_wide = attributes["scales"]
-    return int(high * by_high), int(wide * by_wide)
+    return int(high * float(by_high)), int(wide * float(by_wide))
 
 
 def window_sums(

@@ -1,13 +1,13 @@
-"""Operators of an int8 model that the device computes in int8 beside convolutions.
+"""Operators of an int8 model that the device computes beside convolutions.
 
 Each is an integer operator such as QLinearAdd, or a float operator between DequantizeLinear and
-QuantizeLinear. Operators of the host may stand between conversions, too: the metadata of a model
-name those of the device.
+QuantizeLinear; several float operators that are a function of one value are one table. Operators
+of the host may stand between conversions, too: the metadata of a model name those of the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,17 +16,15 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from npuconv.arithmetic.operators import TensorScale
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale
+from npuconv.arithmetic.whole import W
+from npuconv.ops.operator import OPERATORS, Operator
+from npuconv.ops.tables import SOURCE, Step, table
+from npuconv.target import Target
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
 PREFIX = "QLinear"
-# Inputs that are no int8 values, by place, and the attributes that they become.
-_LISTS = {
-    "Div": {1: "divisor"}, "LayerNormalization": {1: "scale", 2: "bias"}, "PRelu": {1: "alpha"},
-    "ReduceMean": {1: "axes"}, "Resize": {2: "scales", 3: "sizes"},
-}  # fmt: skip
-# Operators whose constants keep their shape, which determines the axis.
-_SHAPED = ("Div", "LayerNormalization", "PRelu")
+_LONGEST = 32  # operators and values of one function
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -37,112 +35,197 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Int8Operator:
-    """One operator between int8 tensors."""
+    """One operator between int8 tensors, or several that are one table."""
 
-    name: str
-    op: str  # the float operator that it stands for
-    node: onnx.NodeProto  # the operator, without conversions
+    name: str  # of the node, the last of several
+    op: str  # the float operators, joined by ``+``
+    node: onnx.NodeProto  # the last operator, without conversions
     # Of the float operator, with int8 tensors for those that are dequantized.
     inputs: tuple[str, ...]
-    sources: tuple[str, ...]  # int8 tensors that it reads; constants as well
-    result: str  # int8 tensor that it makes
+    sources: tuple[str, ...]  # int8 tensors among the inputs; constants as well
+    result: str  # int8 tensor
     scales: tuple[TensorScale, ...]  # of the sources, then of the result
-    attributes: Mapping[str, Any]  # of the node, with constants that are no values
+    attributes: Mapping[str, Any]  # of the node, with parameters that are inputs of ONNX
     # Values of the sources that are constant.
     constants: Mapping[str, NDArray[np.int8]] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()  # of a table
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Int8 tensors that are read and made, without constants."""
+        return (*(name for name in self.sources if name not in self.constants), self.result)
+
+    @property
+    def operator(self) -> Operator | None:
+        """Description of the operator; None for several."""
+        return OPERATORS.get(self.op)
+
+    def compute(self, values: Sequence[W], how: Rescaling) -> W:
+        """Return the int8 values of the device.
+
+        Raises:
+            ModelError: a parameter that the device cannot compute with.
+        """
+        if self.steps and how.kind != "gemmlowp":
+            return values[0].looked_up(table(self.steps, *self.scales))
+        operator = self.operator
+        assert operator is not None, "several operators are a table"
+        return operator.compute(self.attributes, values, self.scales, how)
 
 
 class Int8Graph:
     """A model in which int8 operators are looked for."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._constants = {t.name: t for t in model.graph.initializer}
-        self._makers = {name: node for node in model.graph.node for name in node.output}
-        self.readers: dict[str, list[onnx.NodeProto]] = {}
+        self._initializers = {t.name: t for t in model.graph.initializer}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self.producers = {name: node for node in model.graph.node for name in node.output}
+        self.consumers: dict[str, list[onnx.NodeProto]] = {}
         for node in model.graph.node:
             for name in node.input:
-                self.readers.setdefault(name, []).append(node)
+                self.consumers.setdefault(name, []).append(node)
 
-    def read(self, node: onnx.NodeProto) -> Int8Operator | None:
-        """Return the int8 operator of a node; None if it is none, or has several scales."""
-        op = node.op_type.removeprefix(PREFIX)
-        decoded = attributes_of(node)
-        if op != node.op_type:  # tensor, scale, zero point of each input; those of the output
+    def read(
+        self, node: onnx.NodeProto, quantizer: onnx.NodeProto | None = None
+    ) -> Int8Operator | None:
+        """Return the int8 operator of a node; None if it is none, or has several scales.
+
+        Args:
+            node: an integer operator, or a float operator between conversions.
+            quantizer: the conversion behind a float operator.
+        """
+        op, attributes = node.op_type.removeprefix(PREFIX), attributes_of(node)
+        operator = OPERATORS.get(op)
+        if operator is None or operator.kernel is None:
+            return None
+        if quantizer is None:  # tensor, scale, zero point of each input; those of the output
             names = list(node.input)
             output, triples = names[-2:], names[:-2]
             if op == "Concat":
                 output, triples = names[:2], names[2:]
-            parameters = [name for k, name in enumerate(triples) if k % 3]
-            ends: _Ends | None = _Ends(
-                triples[::3], triples[::3], [*parameters, *output], node.output[0]
-            )
+            inputs = sources = triples[::3]
+            pairs = [*(triples[k + 1 : k + 3] for k in range(0, len(triples), 3)), output]
+            result = node.output[0]
         else:
-            ends = self._read_conversions(node, decoded)
-        if ends is None:
+            inputs, sources, pairs = [], [], []
+            for place, name in enumerate(node.input):
+                key, values = operator.parameters.get(place), self._array(name)
+                producer = self.producers.get(name)
+                if not name or (values is not None and (key is not None or not values.size)):
+                    inputs.append(name)
+                    if key is not None and values is not None and values.size:
+                        attributes[key] = values
+                elif producer is None or producer.op_type != "DequantizeLinear":
+                    return None
+                else:
+                    inputs.append(producer.input[0])
+                    sources.append(producer.input[0])
+                    pairs.append(list(producer.input)[1:3])
+            if not operator.takes(attributes):
+                return None
+            pairs.append(list(quantizer.input)[1:3])
+            result = quantizer.output[0]
+        steps = (
+            (Step(op, attributes=attributes),) if quantizer is None and operator.is_table else ()
+        )
+        ends = (tuple(inputs), tuple(sources), result)
+        return self._with_scales(node, op, ends, pairs, attributes, steps)
+
+    def read_function(self, quantizer: onnx.NodeProto) -> Int8Operator | None:
+        """Return the float operators before a conversion that are a function of one int8 tensor."""
+        nodes, dequantized = self._collect(quantizer.input[0])
+        names = set(dequantized)
+        if not nodes or len(names) != 1:
             return None
-        values = [self._array(name) for name in ends.parameters]
-        scalars = [value for value in values if value is not None and value.size == 1]
-        if len(scalars) < 2 * len(ends.sources) + 2:
-            return None
-        if any(zero.dtype != np.int8 for zero in scalars[1::2]):
-            return None
-        pairs = zip(scalars[::2], scalars[1::2], strict=True)
-        scales = tuple(TensorScale(float(s.item()), int(z.item())) for s, z in pairs)
-        constants = {n: a for n in ends.sources if (a := self._array(n)) is not None}
-        tensors = (tuple(ends.inputs), tuple(ends.sources), ends.result)
-        name = node.name or ends.result
-        return Int8Operator(name, op, node, *tensors, scales, decoded, constants)
+        steps = []
+        for node in nodes:
+            operator = OPERATORS.get(node.op_type)
+            operands: list[str | float] = []
+            for name in filter(None, node.input):
+                array = self._array(name)
+                if array is not None and array.size != 1:
+                    return None
+                operands.append(
+                    (SOURCE if name in names else name)
+                    if array is None
+                    else float(array.reshape(-1)[0])
+                )
+            if operator is None or operator.function is None:
+                return None
+            steps.append(Step(node.op_type, tuple(operands), node.output[0], attributes_of(node)))
+        op = " + ".join(node.op_type for node in nodes)
+        producer = self.producers[dequantized[0]]
+        ends = ((producer.input[0],), (producer.input[0],), quantizer.output[0])
+        pairs = [list(producer.input)[1:3], list(quantizer.input)[1:3]]
+        attributes = attributes_of(nodes[-1])
+        return self._with_scales(nodes[-1], op, ends, pairs, attributes, tuple(steps))
+
+    def _with_scales(
+        self,
+        node: onnx.NodeProto,
+        op: str,
+        ends: tuple[tuple[str, ...], tuple[str, ...], str],
+        pairs: Sequence[Sequence[str]],
+        attributes: dict[str, Any],
+        steps: tuple[Step, ...],
+    ) -> Int8Operator | None:
+        """Return an operator, if each tensor has one constant scale and int8 zero point."""
+        scales = []
+        for pair in pairs:
+            values = [array for name in pair if (array := self._array(name)) is not None]
+            if [array.size for array in values] != [1, 1] or values[1].dtype != np.int8:
+                return None
+            scales.append(TensorScale(float(values[0].item()), int(values[1].item())))
+        inputs, sources, result = ends
+        constants = {n: a for n in sources if (a := self._array(n)) is not None}
+        parts = (inputs, sources, result, tuple(scales), attributes, constants, steps)
+        return Int8Operator(node.name or result, op, node, *parts)
 
     def _array(self, name: str) -> NDArray[Any] | None:
-        tensor = self._constants.get(name)
-        return None if tensor is None else numpy_helper.to_array(tensor)
+        if name not in self._arrays and name in self._initializers:
+            self._arrays[name] = numpy_helper.to_array(self._initializers[name])
+        return self._arrays.get(name)
 
-    def _read_conversions(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> _Ends | None:
-        """Return the tensors of an operator between conversions; its lists become attributes."""
-        readers = self.readers.get(node.output[0], [])
-        if len(readers) != 1 or readers[0].op_type != "QuantizeLinear":
-            return None
-        ends = _Ends([], [], [], readers[0].output[0])
-        for place, name in enumerate(node.input):
-            key, values = _LISTS.get(node.op_type, {}).get(place), self._array(name)
-            maker = self._makers.get(name)
-            if not name or (values is not None and (key is not None or not values.size)):
-                ends.inputs.append(name)
-                if key is not None and values is not None and values.size:
-                    shaped = node.op_type in _SHAPED
-                    attributes[key] = values if shaped else values.reshape(-1).tolist()
-            elif maker is None or maker.op_type != "DequantizeLinear":
-                return None
-            else:
-                ends.inputs.append(maker.input[0])
-                ends.sources.append(maker.input[0])
-                ends.parameters.extend(maker.input[1:3])
-        ends.parameters.extend(readers[0].input[1:3])
-        return ends
+    def _collect(self, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
+        """Return the float operators that make a tensor, in order, and their dequantized inputs.
 
+        Returns:
+            No operators if one of them has another input that is not constant.
+        """
+        nodes: dict[str, onnx.NodeProto] = {}
+        dequantized: list[str] = []
 
-@dataclass(frozen=True)
-class _Ends:
-    """Inputs of the float operator, int8 tensors, their scales and zero points, the result."""
+        def visit(tensor: str) -> bool:
+            """Collect the operators before a tensor; return whether they have no other inputs."""
+            producer = self.producers.get(tensor)
+            if not tensor or tensor in self._initializers or tensor in nodes:
+                return True
+            if producer is None or len(producer.output) != 1:
+                return False
+            if len(nodes) + len(dequantized) > _LONGEST:
+                return False
+            if producer.op_type == "DequantizeLinear":
+                dequantized.append(tensor)
+                return True
+            complete = [visit(source) for source in producer.input]
+            nodes[tensor] = producer  # behind its producers
+            return all(complete)
 
-    inputs: list[str]
-    sources: list[str]
-    parameters: list[str]
-    result: str
+        return (list(nodes.values()) if visit(name) else []), dequantized
 
 
 @dataclass(frozen=True)
 class Int8Operators:
     """The int8 operators of a model."""
 
-    by_result: Mapping[str, Int8Operator]  # by the int8 tensor that they make
-    inside: frozenset[str]  # names of float tensors that only they make or read
+    by_result: Mapping[str, Int8Operator]  # by int8 tensor
+    inside: frozenset[str]  # names of float tensors between conversions and operators
 
 
 def int8_operators(
     model: onnx.ModelProto, accept: Callable[[Int8Operator], bool] = lambda _: True
 ) -> Int8Operators:
-    """Return the operators of a model that its metadata say the device computes in int8.
+    """Return the operators that the device computes in int8, by the metadata of a model.
 
     Args:
         model: read, not changed.
@@ -152,16 +235,38 @@ def int8_operators(
     names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model)
     operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
+        operator = None
         # Integer operators are the device's; float ones between conversions may be the host's.
-        integer = node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv"
-        operator = graph.read(node) if node.name in names or integer else None
+        if node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv":
+            operator = graph.read(node)
+        elif node.name in names:
+            consumers = graph.consumers.get(node.output[0], [])
+            if [consumer.op_type for consumer in consumers] == ["QuantizeLinear"]:
+                operator = graph.read(node, consumers[0])
         if operator is not None and accept(operator):
             operators[operator.result] = operator
     nodes = {id(operator.node) for operator in operators.values()}
     outputs = {info.name for info in model.graph.output}
     inside = {operator.node.output[0] for operator in operators.values()} - {*operators}
     for node in model.graph.node:
-        readers = {id(reader) for reader in graph.readers.get(node.output[0], [])}
+        readers = {id(consumer) for consumer in graph.consumers.get(node.output[0], [])}
         if node.op_type == "DequantizeLinear" and node.output[0] not in outputs and readers:
             inside |= {node.output[0]} if readers <= nodes else set()
     return Int8Operators(operators, frozenset(inside))
+
+
+def listed_operators(model: onnx.ModelProto, target: Target) -> Iterator[Int8Operator]:
+    """Yield the operators that a target lists, in the order of the model."""
+    graph = Int8Graph(model)
+    for node in model.graph.node:
+        operator = None
+        if node.op_type == "QuantizeLinear":
+            operator = graph.read_function(node)
+            producer = graph.producers.get(node.input[0])
+            if operator is None and producer is not None:
+                operator = graph.read(producer, node)
+        elif node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv":
+            operator = graph.read(node)
+        ops = [] if operator is None else operator.op.split(" + ")
+        if operator is not None and all(target.operator(op) is not None for op in ops):
+            yield operator

@@ -22,8 +22,9 @@ from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
 from npuconv.model.partial_sums import Part, PartialSum, partial_sum
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import EXACT_ON_INT8, Plan, data_inputs
-from npuconv.partition.passthrough import passes_int8
+from npuconv.ops.operator import data_inputs
+from npuconv.partition import Plan
+from npuconv.partition.operators import passes_int8
 from npuconv.target import Target
 
 _TYPES = ("int8", "int8", "int32")  # of input, weights and bias of a QLinearConv
@@ -47,7 +48,7 @@ def in_integers(opened: Opened) -> Opened:
     plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
     if not plan.device:
         return opened
-    plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
+    plan.passthrough = [node for node in model.nodes() if _only_moves(node)]
     options = Options()  # these passes ask for the format alone
     device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
     emission = Emission(plan, splits=Splits(parts=parts))
@@ -156,10 +157,11 @@ def _is_integer(model: Model, conv: Node) -> bool:
 
 def _only_moves(node: Node) -> bool:
     """Return whether a node passes on int8 of one scale, were it not for the conversions."""
+    if not passes_int8(node, {id(tensor) for tensor in node.inputs}):
+        return False
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
     scaled = all(node is not None and _has_one_scale(node, "int8") for node in sources)
-    centred = scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
-    return centred and passes_int8(node, {id(tensor) for tensor in data_inputs(node)})
+    return scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
 
 
 def _has_one_scale(conversion: Node, dtype: str) -> bool:

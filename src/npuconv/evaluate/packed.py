@@ -42,17 +42,17 @@ def pack(
                 dtype=array.dtype.name, shape=array.shape, offset=len(data), bytes=array.nbytes
             )
             data += array.astype(array.dtype.newbyteorder("<")).tobytes()
-        conv, scales, zeros = layer.layer, layer.scales, layer.zeros
+        scales, zeros = layer.scales, layer.zeros
         row = LayerEntry(
             name=layer.name,
             part=owner[layer.result],
             input=layer.source,
             output=layer.result,
-            group=conv.group,
-            kernel_shape=conv.weight.shape[2:],
-            strides=tuple(conv.strides),
-            dilations=tuple(conv.dilations),
-            pads=tuple(conv.pads),
+            group=layer.group,
+            kernel_shape=layer.weight.shape[2:],
+            strides=tuple(layer.strides),
+            dilations=tuple(layer.dilations),
+            pads=tuple(layer.pads),
             layout="nhwc" if layer.channels_last else "nchw",
             input_scale=decimals(scales["x_scale"]),
             input_zero_point=decimals(zeros["x_zero_point"]),
@@ -71,7 +71,7 @@ def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
     the same in integers: exactly those of the device where it has some, and the nearest of 31
     bits where it multiplies in float. A factor that is not positive has multiplier 0.
     """
-    weight, factors, bias = layer.layer.weight, layer.factors, layer.layer.bias
+    weight, factors, bias = layer.weight, layer.factors, layer.bias
     zero = layer.zeros["w_zero_point"]
     if how.kind == "gemmlowp":
         pair = gemmlowp.multipliers(*layer.scales.values())
@@ -133,9 +133,9 @@ def c_header(
         ModelError: a convolution of more than three axes, or weights that have zero points.
     """
     for layer in layers:
-        if layer.layer.weight.ndim - 2 > MAX_AXES:
+        if layer.weight.ndim - 2 > MAX_AXES:
             raise ModelError(f"layer {layer.name!r} has more than {MAX_AXES} spatial axes")
-        if np.any(layer.zeros["w_zero_point"]) or layer.layer.weight.dtype != np.int8:
+        if np.any(layer.zeros["w_zero_point"]) or layer.weight.dtype != np.int8:
             raise ModelError(
                 f"layer {layer.name!r}: its weights are not symmetric int8, "
                 "which the header assumes",
@@ -180,8 +180,8 @@ def _row(
     entry: LayerEntry,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> str:
-    conv, places = layer.layer, entry.arrays
-    axes = conv.weight.ndim - 2
+    places = entry.arrays
+    axes = layer.weight.ndim - 2
 
     def sizes(tensor: str) -> list[int]:
         """Return the spatial extents of a tensor; 0 where unknown."""
@@ -192,10 +192,10 @@ def _row(
 
     return (
         f'  {{"{_text(layer.name)}", "{_text(entry.part)}",\n'
-        f"   {conv.weight.shape[1] * conv.group}, {len(conv.weight)}, {conv.group}, {axes},\n"
+        f"   {layer.weight.shape[1] * layer.group}, {len(layer.weight)}, {layer.group}, {axes},\n"
         f"   {_list(sizes(layer.source))}, {_list(sizes(layer.result))},\n"
-        f"   {_list(conv.weight.shape[2:])}, {_list(conv.strides)}, {_list(conv.dilations)}, "
-        f"{_list(conv.pads[:axes])}, {_list(conv.pads[axes:])},\n"
+        f"   {_list(layer.weight.shape[2:])}, {_list(layer.strides)}, {_list(layer.dilations)}, "
+        f"{_list(layer.pads[:axes])}, {_list(layer.pads[axes:])},\n"
         f"   {entry.input_zero_point}, {entry.output_zero_point}, {int(layer.channels_last)}, "
         f"{places['weight'].offset}u, {places['bias'].offset}u,\n"
         f"   npuconv_factor_{number}, npuconv_multiplier_{number}, npuconv_shift_{number}}}"

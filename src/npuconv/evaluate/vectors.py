@@ -13,21 +13,24 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from npuconv import executor, files
 from npuconv.arithmetic import device, gemmlowp
 from npuconv.arithmetic.encoding import quantize
+from npuconv.arithmetic.rescaling import Rescaling
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
 from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
 from npuconv.emit.accumulated import with_layers
-from npuconv.emit.int8_operators import attributes_of
+from npuconv.emit.int8_operators import Int8Operator, attributes_of, listed_operators
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
-from npuconv.evaluate.device_operators import DeviceOperator, device_operators, rescaling
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
+from npuconv.evaluate.simulator import as_float
+from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
@@ -118,7 +121,7 @@ def vectors(
     return Vectors({**manifest, **{kind: rows[kind] for kind in kinds}}, folder)
 
 
-def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | DeviceOperator]:
+def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | Int8Operator]:
     """Return the convolutions, then the operators of the device, whose names match the pattern."""
     convolutions = list(device_layers(opened.proto))
     if not convolutions:
@@ -126,9 +129,8 @@ def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | De
             f"{opened.name}: has no int8 convolution with constant scales",
             hint="npuconv convert writes one with --format qoperator or qdq",
         )
-    # TFLite's kernels add and multiply in another arithmetic than ``DeviceOperator``.
     gemmlowp_device = chip.activations.requantize.kind == "gemmlowp"
-    operators = () if gemmlowp_device else device_operators(opened.proto, chip)
+    operators = () if gemmlowp_device else listed_operators(opened.proto, chip)
     steps = [step for step in (*convolutions, *operators) if matches(step.name, pattern)]
     if not steps:
         raise UsageError(f"no layer is called {pattern!r}; the first is {convolutions[0].name!r}")
@@ -147,7 +149,7 @@ def target_of(opened: Opened, name: str | None) -> Target:
 
 
 def _run(
-    opened: Opened, steps: Sequence[DeviceLayer | DeviceOperator], samples: Samples
+    opened: Opened, steps: Sequence[DeviceLayer | Int8Operator], samples: Samples
 ) -> dict[str, Array]:
     """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
@@ -178,12 +180,12 @@ def _run(
 def _write_layer(
     layer: DeviceLayer, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
-    x, conv = values[layer.source], layer.layer
+    x = values[layer.source]
     y = layer.run(x, how)
-    arrays = {"x": x, "w": conv.weight, "y": y, **layer.scales, **layer.zeros}
+    arrays = {"x": x, "w": layer.weight, "y": y, **layer.scales, **layer.zeros}
     arrays["factor"] = layer.factors
-    if conv.bias is not None:
-        arrays["bias"] = conv.bias
+    if layer.bias is not None:
+        arrays["bias"] = layer.bias
     if how.kind == "shift":
         multipliers = shifts(layer, how)
         arrays |= {"multiplier": multipliers.multiplier, "shift": multipliers.shift}
@@ -199,11 +201,11 @@ def _write_layer(
         "input": layer.source,
         "output": layer.result,
         "attributes": {
-            "group": conv.group,
-            "kernel_shape": list(conv.weight.shape[2:]),
-            "strides": list(conv.strides),
-            "dilations": list(conv.dilations),
-            "pads": list(conv.pads),
+            "group": layer.group,
+            "kernel_shape": list(layer.weight.shape[2:]),
+            "strides": list(layer.strides),
+            "dilations": list(layer.dilations),
+            "pads": list(layer.pads),
             "layout": "nhwc" if layer.channels_last else "nchw",
         },
         "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
@@ -213,11 +215,16 @@ def _write_layer(
     }
 
 
+def rescaling(how: Requantize) -> Rescaling:
+    """Return the requantization of a target file."""
+    return Rescaling(how.kind, how.multiplier_bits, how.max_shift, how.rounding)
+
+
 def _write_operator(
-    operator: DeviceOperator, file: Path, values: Mapping[str, Array], how: Requantize
+    operator: Int8Operator, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
-    y = operator.run(inputs, rescaling(how))
+    y = operator.compute([WholeArray.of(x) for x in inputs], rescaling(how)).values.astype(np.int8)
     arrays = {f"x{k}": x for k, x in enumerate(inputs)} | {"y": y}
     data = npz(arrays)
     files.write(file, data)
@@ -250,7 +257,12 @@ class DeviceLayer:
     name: str
     source: str  # tensor that it reads
     result: str  # tensor that it makes
-    layer: device.IntegerConv  # weights, bias and attributes
+    weight: Array  # int8 [M, C/group, kernel...]
+    bias: Array | None  # int32 [M], or None
+    strides: Sequence[int]  # one for each spatial axis
+    dilations: Sequence[int]  # one for each spatial axis
+    pads: Sequence[int]  # all begins, then all ends, as in ONNX
+    group: int  # 1, or a divisor of the input channels
     scales: dict[str, Array]  # ``x_scale``, ``w_scale``, ``y_scale``, float32
     zeros: dict[str, Array]  # ``x_zero_point``, ``w_zero_point``, ``y_zero_point``
     channels_last: bool  # how both tensors lie
@@ -264,27 +276,55 @@ class DeviceLayer:
     def factors(self) -> Array:
         """Factors that the accumulators are multiplied by, float32 [M]."""
         factors = device.float_factors(*self.scales.values())
-        return np.array(np.broadcast_to(factors, len(self.layer.weight)))
+        return np.array(np.broadcast_to(factors, len(self.weight)))
 
     def run(self, x: Array, how: Requantize) -> Array:
         """Return the output of the device for an input, both in the layout of the model.
 
+        Padding is the stored integer 0 whatever the zero point is.
+
         Raises:
-            ModelError: a factor cannot be expressed by the shifts of the device.
+            ModelError: onnxruntime does not run the simulation.
         """
-        x_zero, w_zero, y_zero = self.zeros.values()
-
-        def requantized(total: Array) -> Array:
-            if how.kind == "float":
-                return device.by_float(total, self.factors, y_zero)
-            if how.kind == "gemmlowp":
-                factors = gemmlowp.multipliers(*self.scales.values())
-                return gemmlowp.by_gemmlowp(total, factors, y_zero)
-            pair = shifts(self, how)
-            return device.by_shift(total, pair.multiplier, pair.shift, y_zero, how.rounding)
-
-        first = np.moveaxis(x, -1, 1) if self.channels_last else x
-        y = device.convolve(self.layer, first, requantized, int(x_zero), w_zero)
+        axes = self.weight.ndim - 2
+        ends = [(self.pads[k], self.pads[k + axes]) for k in range(axes)]
+        padded = np.pad(np.moveaxis(x, -1, 1) if self.channels_last else x, [(0, 0)] * 2 + ends)
+        parts = dict(zip(
+            ("x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero"),
+            (
+                self.scales["x_scale"], self.zeros["x_zero_point"], self.weight,
+                self.scales["w_scale"], self.zeros["w_zero_point"],
+                self.scales["y_scale"], self.zeros["y_zero_point"],
+            ),
+            strict=True,
+        ))  # fmt: skip
+        parts |= {} if self.bias is None else {"bias": self.bias}
+        node = helper.make_node(
+            "QLinearConv",
+            ["x", *parts],
+            ["y"],
+            strides=self.strides,
+            dilations=self.dilations,
+            group=self.group,
+        )
+        types = [
+            helper.np_dtype_to_tensor_dtype(array.dtype)
+            for array in (padded, self.zeros["y_zero_point"])
+        ]
+        graph = helper.make_graph(
+            [node],
+            "layer",
+            [helper.make_tensor_value_info("x", types[0], padded.shape)],
+            [helper.make_tensor_value_info("y", types[1], None)],
+            [numpy_helper.from_array(array, name) for name, array in parts.items()],
+        )
+        opset = helper.make_opsetid("", 17)
+        model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+        helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
+        try:
+            y = executor.Session(as_float(model)).run({"x": padded}, ["y"])["y"]
+        except executor.RuntimeRefusedError as error:
+            raise ModelError(f"{self.name}: onnxruntime does not run it: {error}") from None
         return np.moveaxis(y, 1, -1) if self.channels_last else y
 
 
@@ -318,7 +358,7 @@ def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
         attrs, axes = attributes_of(node), weight.ndim - 2
         if attrs.get("auto_pad", "") in SAME:
             raise ModelError("a QLinearConv has auto_pad; the device takes explicit pads only")
-        conv = device.IntegerConv(
+        layer = (
             weight,
             bias[0] if bias else None,
             list(attrs.get("strides", [1] * axes)),
@@ -330,7 +370,7 @@ def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
             node.name or f"QLinearConv_{number}",
             node.input[0],
             node.output[0],
-            conv,
+            *layer,
             {"x_scale": x_scale, "w_scale": w_scale, "y_scale": y_scale},
             {"x_zero_point": x_zero, "w_zero_point": w_zero, "y_zero_point": y_zero},
             bool(attrs.get("channels_last", 0)),

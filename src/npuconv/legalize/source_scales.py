@@ -10,7 +10,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
-from npuconv.partition.passthrough import passes_int8
+from npuconv.partition.operators import passes_int8
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,11 +13,9 @@ from npuconv.partition.crossings import (
     subgraphs,
     transitions,
 )
-from npuconv.partition.passthrough import EXACT_ON_INT8, data_inputs
 from npuconv.partition.placement import Group, Placement, Plan, make_plan
 
 __all__ = [
-    "EXACT_ON_INT8",
     "Cost",
     "Crossings",
     "Detours",
@@ -30,7 +28,6 @@ __all__ = [
     "bytes_of",
     "cost",
     "crossings",
-    "data_inputs",
     "detours",
     "macs",
     "make_plan",

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.operators import values_of
-from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
+from npuconv.ops.channels import Slots, extent
+from npuconv.ops.operator import OPERATORS, data_inputs, values_of
 from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
@@ -159,7 +159,9 @@ def _inputs_of(conv: Node) -> int | None:
 def _pass_on(channels: Channels, node: Node) -> None:
     """Give the outputs of a passthrough operator the slots of its inputs."""
     inputs = [channels.of_tensor[t.name] for t in data_inputs(node)]
-    outputs = follow(channels.join, node, inputs)
+    operator = OPERATORS.get(node.op)
+    assert operator is not None, "a passthrough operator is described"
+    outputs = operator.follow(channels.join, node, inputs)
     channels.of_tensor.update(
         {t.name: slots for t, slots in zip(node.outputs, outputs, strict=True)}
     )

@@ -1,146 +1,37 @@
-"""Operators beside the convolution that the device computes in int8, where its target lists them.
+"""Choice of operators beside the convolution that the device runs on int8.
 
-Each reads and makes int8 tensors of one scale, rounds once (docs/arithmetic.md), and may change
-the scale. What only moves or compares integers is not among them: see ``passthrough``. Which of
-them it computes where: see ``regions``.
+Operators that compute read and make int8 tensors of one scale each, and round once
+(docs/arithmetic.md), if the target lists them; ``regions`` decides which are worth it.
+Passthrough operators only move or compare integers, so that all their tensors have one scale.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from collections.abc import Collection, Iterator
 
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.operator import OPERATORS, operator_of, values_of
 from npuconv.target import Target
-
-TABLES = frozenset({
-    "Abs", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
-    "Reciprocal", "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
-})  # fmt: skip
 
 
 def is_table(node: Node) -> bool:
     """Return whether the operator is a function of one value; a PRelu has one slope for all."""
-    if node.op != "PRelu":
-        return node.op in TABLES and len(values_of(node)) == 1
-    slope = query.constant_input(node, 1)
-    return slope is not None and slope.size == 1
-
-
-def _has_slopes(node: Node) -> bool:
-    """Return whether a PRelu has one constant slope, or one for each channel (axis 1)."""
-    slope, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
-    if slope is None or rank is None or slope.ndim > rank:
+    operator = OPERATORS.get(node.op)
+    if operator is None or not operator.is_table or len(values_of(node)) != 1:
         return False
-    dims = [1] * (rank - slope.ndim) + list(slope.shape)
-    return slope.size == 1 or (rank > 1 and dims[1] == slope.size)
-
-
-def _is_binary(node: Node) -> bool:
-    return len(node.inputs) == 2 and len(values_of(node)) > 0
-
-
-def _is_division(node: Node) -> bool:
-    divisor = query.constant_input(node, 1)
-    return divisor is not None and bool((divisor != 0).all())
-
-
-def _is_of_images(node: Node) -> bool:
-    """Return whether the node reads height and width, and nothing deeper: its sums are of both."""
-    return query.rank(node.inputs[0]) == 4
-
-
-def _is_spatial_mean(node: Node) -> bool:
-    """Return whether height and width are reduced, by axes that are known, of rank 4."""
-    return _is_of_images(node) and query.reduced_axes(node) == (2, 3)
-
-
-def _is_normalization(node: Node) -> bool:
-    """Return whether a LayerNormalization has constant parameters, and axes of known extents."""
-    dims, axis = query.shape(node.inputs[0]), int(query.attribute(node, "axis", -1))
-    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
-    return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
-
-
-def _always(_: Node) -> bool:
-    return True
-
-
-# Operator -> whether a node of it is one that int8 semantics are defined for.
-_DEFINED: dict[str, Callable[[Node], bool]] = {
-    **dict.fromkeys(TABLES, is_table),
-    "PRelu": _has_slopes,
-    **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
-    "Div": _is_division,
-    "AveragePool": lambda node: _is_of_images(node) and not query.attribute(node, "ceil_mode", 0),
-    "GlobalAveragePool": _is_of_images,
-    "ReduceMean": _is_spatial_mean,
-    "Resize": lambda node: _is_of_images(node) and query.attribute(node, "mode", "") == "linear",
-    "MatMul": lambda node: len(values_of(node)) == 2,
-    "Softmax": _always,
-    "LayerNormalization": _is_normalization,
-    "Concat": lambda node: len(values_of(node)) == len(node.inputs),
-}
-
-
-def _rises(node: Node) -> bool:
-    """Return whether the slope of values below 0 is not negative."""
-    return float(query.attribute(node, "alpha", 0.01)) >= 0
-
-
-def _counts_padding(node: Node) -> bool:
-    """Return whether a pool pads nothing, or numbers 0."""
-    return bool(query.attribute(node, "count_include_pad", 0)) or not any(
-        query.attribute(node, "pads", ()) or ()
-    )
-
-
-def _is_last_axis(node: Node) -> bool:
-    """Return whether a Softmax runs along the last axis, as all versions of it understand it."""
-    rank = query.rank(node.inputs[0])
-    axis = query.attribute(node, "axis", -1)
-    return rank is not None and int(axis) % rank == rank - 1
-
-
-def _is_bilinear(node: Node) -> bool:
-    """Return whether a Resize changes height and width only, in a way that TFLite has."""
-    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
-    mode = str(query.attribute(node, "coordinate_transformation_mode", "half_pixel"))
-    if before is None or after is None or not len(before) == len(after) == 4:
-        return False
-    return before[:2] == after[:2] and mode in _BILINEAR
-
-
-_BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-
-
-@cache
-def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
-    """Return operators that TFLite holds in int8, and of which of their nodes."""
-    from npuconv.arithmetic import litert  # numpy, which help and explain start without
-
-    return {
-        **dict.fromkeys(litert.OPERATORS, _always),
-        "LeakyRelu": _rises,
-        "AveragePool": _counts_padding,
-        "Softmax": _is_last_axis,
-        "Resize": _is_bilinear,
-    }
+    parameters = [query.constant_input(node, place) for place in operator.parameters]
+    return all(value is not None and value.size == 1 for value in parameters)
 
 
 def is_held(node: Node, form: str) -> bool:
     """Return whether a form of the written model can hold the node in int8; ONNX holds all."""
-    checks = _held_by_tflite() if form == "tflite" else None
-    return checks is None or (node.op in checks and checks[node.op](node))
-
-
-def values_of(node: Node) -> list[Tensor]:
-    """Return the inputs of an operator that are values and no constants, shapes or factors."""
-    inputs = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
-    return [t for t in inputs if t.name and not query.is_constant(t)]
+    if form != "tflite":
+        return True
+    operator = OPERATORS.get(node.op)
+    return operator is not None and operator.in_tflite is not None and operator.in_tflite(node)
 
 
 def constants_of(node: Node, *, every: bool = False) -> list[int]:
@@ -152,6 +43,28 @@ def constants_of(node: Node, *, every: bool = False) -> list[int]:
         return []
     constants = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
     return [k for k, value in constants if value is not None and (every or value.size > 1)]
+
+
+def passes_int8(node: Node, int8: Collection[int]) -> bool:
+    """Return whether a node only moves or compares int8 values.
+
+    Args:
+        node: any.
+        int8: ids of the tensors that are int8.
+    """
+    operator = operator_of(node)
+    if operator is None or operator.passes is None:
+        return False
+    return all(id(t) in int8 for t in operator.values(node)) and operator.passes(node)
+
+
+def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
+    """Return whether the device runs this operator in place of a node: fused, or listed."""
+    fused = target.fused_activations
+    if after_conv and op in (fused.values if fused.known else fused.assume):
+        return True
+    operator = target.operator(op, node.domain or "")
+    return operator is not None and not operator.objections(facts.settled(node))
 
 
 _MASKING = ("Add", "Sub", "Where")
@@ -193,8 +106,6 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
         off: names of nodes that stay on the host.
         form: of the written model.
     """
-    if not any(op in _DEFINED for op in target.operators):
-        return []
     computed = []
     for node in model.nodes():
         operator = target.operator(node.op, node.domain or "")
@@ -211,8 +122,9 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
 
 def is_defined(node: Node) -> bool:
     """Return whether int8 semantics are defined for the node, whatever the target lists."""
-    check = _DEFINED.get(node.op)
+    operator = operator_of(node)
+    if operator is None or operator.is_defined is None or len(node.outputs) != 1:
+        return False
     tensors = [*values_of(node), *node.outputs]
     floats = all(query.dtype_name(t) == "float32" for t in tensors)
-    alone = len(node.outputs) == 1 and floats and query.is_standard(node)
-    return alone and check is not None and check(node)
+    return floats and operator.is_defined(node)

@@ -9,7 +9,7 @@ Tensors joined by passthrough operators share one scale and form a *group*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Literal, TypeVar
@@ -17,8 +17,8 @@ from typing import Generic, Literal, TypeVar
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.operators import candidates, is_defined, is_held, is_table, values_of
-from npuconv.partition.passthrough import data_inputs, passes_int8
+from npuconv.ops.operator import OPERATORS, data_inputs, values_of
+from npuconv.partition.operators import candidates, is_defined, is_held, is_table, passes_int8
 from npuconv.partition.regions import worth_crossing
 from npuconv.target import Target
 
@@ -194,7 +194,7 @@ def make_plan(
                 reason = f"kept float by keep_float {kept[node.name]!r}"
         plan.placement[id(node)], plan.reason[id(node)] = place, reason
     plan.cuts = _cuts(model, plan)
-    plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
+    plan.groups = _groups(model, plan, form)
     return plan
 
 
@@ -216,15 +216,6 @@ def _cuts(model: Model, plan: Plan) -> list[Node]:
     return [node for node in model.nodes() if id(node) in cuts] if cuts else []
 
 
-def _keep_scale(form: str) -> Sequence[str]:
-    """Return the operators of a form that make the scale that they read."""
-    if form != "tflite":
-        return ()
-    from npuconv.arithmetic import litert  # numpy, which help and explain start without
-
-    return litert.KEEPS_SCALE
-
-
 def _choose_operators(
     model: Model,
     target: Target,
@@ -244,19 +235,20 @@ def _choose_operators(
     return {id(node) for node in chosen}
 
 
-def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:
+def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
     """Return the tensors joined by passthrough operators, in the order in which they are made.
 
     Args:
         model: a legalized model.
         plan: where its nodes run.
-        one_scale: other operators that make values of the scale that they read.
+        form: of the written model; some operators of TFLite keep the scale of their input.
     """
     sets = DisjointSets[str]()
     inputs_and_outputs = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
     tensors = {tensor.name: tensor for tensor in (*inputs_and_outputs, *plan.operator_tensors)}
     for node in plan.operators:
-        if node.op in one_scale:
+        operator = OPERATORS.get(node.op)
+        if form == "tflite" and operator is not None and operator.tflite_scale == "input":
             sets.join(node.outputs[0].name, node.inputs[0].name)
     cut = {node.outputs[0].name for node in plan.cuts}
     wholes = dict.fromkeys(name for n in plan.cuts if (name := n.inputs[0].name) not in cut)

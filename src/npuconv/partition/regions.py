@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.ops.operator import data_inputs
 from npuconv.partition.costs import size
-from npuconv.partition.passthrough import data_inputs, passes_int8, takes_as
+from npuconv.partition.operators import passes_int8, takes_as
 from npuconv.target import Target
 
 DEVICE, HOST = 0, 1

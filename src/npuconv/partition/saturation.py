@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.ops.operator import data_inputs
 from npuconv.partition.channels import CUTTING
-from npuconv.partition.passthrough import data_inputs, takes_as
+from npuconv.partition.operators import takes_as
 from npuconv.partition.placement import Plan
 from npuconv.target import Target
 

@@ -30,10 +30,10 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.channels import extent
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import int8_bytes, traffic
-from npuconv.partition.passthrough import extent
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings

@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.grid import Grid
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, evaluate
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.ops.operator import OPERATORS, values_of
+from npuconv.ops.tables import SOURCE, Step, evaluate
 from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, upper_bound
-from npuconv.partition.operators import softmax_behind, values_of
+from npuconv.partition.operators import softmax_behind
 from npuconv.quantize.settings import MARGIN, RANGES
 
 Doubles = NDArray[np.float64]
@@ -368,17 +369,15 @@ def _step(node: Node, source: str) -> Step | None:
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     if any(c is None or c.size != 1 for c in constants):
         return None
-    if node.op not in {*FUNCTIONS, *ARITHMETIC}:
+    operator = OPERATORS.get(node.op)
+    if operator is None or operator.function is None:
         return None
     given: list[str | float] = []
     for tensor in node.inputs:
         value = query.value(tensor) if query.is_constant(tensor) else None
         name = SOURCE if tensor.name == source else str(tensor.name)
         given.append(name if value is None else float(value.reshape(-1)[0]))
-    attributes = dict(node.attrs)
-    if node.op == "PRelu":
-        given, attributes = given[:1], {"slope": given[1]}
-    return Step(node.op, tuple(given), str(node.outputs[0].name), attributes)
+    return Step(node.op, tuple(given), str(node.outputs[0].name), node.attrs)
 
 
 def within_tables(

@@ -22,9 +22,9 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import spread
 from npuconv.data.workers import in_order
-from npuconv.quantize.adjoints import ADJOINTS
+from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
-from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
+from npuconv.quantize.gradients import backward
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
@@ -160,7 +160,7 @@ def _build(
     if any(at not in shapes for at, _ in errors):
         return None
     first = len(copy.graph.node)
-    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats, ADJOINTS)
+    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats)
     adjoint_nodes = list(copy.graph.node)[first:]
     del copy.graph.node[first:]
     signal = [

@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.arithmetic.device import IntegerConv, accumulate
 from npuconv.emit.tflite.translate import translate
 from npuconv.errors import ModelError
 from support.int8_layers import Case, random_case
+from support.integer_conv import IntegerConv, accumulate
 from support.tflite_files import differing_layers, only, operators
 
 

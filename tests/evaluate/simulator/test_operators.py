@@ -7,13 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.arithmetic import litert, shifting
-from npuconv.arithmetic.operators import Rescaling
+from npuconv.arithmetic.rescaling import Rescaling
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.emit.int8_operators import int8_operators
-from npuconv.evaluate.device_operators import device_operators
+from npuconv.emit.int8_operators import int8_operators, listed_operators
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
+from npuconv.ops.operator import OPERATORS
 from support.builders import Net, images
 from support.int8_layers import integers, ops, same
 from support.int8_operators import CASES, MADE, WIDE, Case
@@ -26,7 +25,7 @@ def test_the_graph_computes_what_arrays_do(name):
     model, feeds = case.model(), case.feeds()
     one = int8_operators(model).by_result["y"]
     values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
-    wanted = litert.compute(one.op, one.attributes, values, one.scales).values
+    wanted = one.compute(values, Rescaling("gemmlowp")).values
     found = Session(as_float(model)).run(feeds)["y"]
     assert found.dtype == np.int8
     np.testing.assert_array_equal(found, wanted)
@@ -38,7 +37,7 @@ def test_the_float_operator_is_a_step_away_at_most(name):
     case = CASES[name]
     ours = Session(as_float(case.model())).run(case.feeds())["y"].astype(int)
     theirs = Session(case.model("float")).run(case.feeds())["y"].astype(int)
-    rescaled = litert.made_at(case.op, case.scales) != case.scales[-1]
+    rescaled = OPERATORS.get(case.op).made_at(case.scales) != case.scales[-1]
     assert np.abs(ours - theirs).max() <= 1 + int(rescaled)
 
 
@@ -73,7 +72,7 @@ DIVIDED = Case("Div", (WIDE, MADE), rest=[DIVISORS])  # TFLite has none in int8
 GAIN = np.random.default_rng(3).normal(size=6).astype(np.float32)
 NORMALIZED = Case("LayerNormalization", (WIDE, MADE), {"axis": -1}, [GAIN, GAIN / 2])
 BARE = Case("LayerNormalization", (WIDE, MADE), {"axis": 2}, [np.tile(GAIN, (8, 1))])
-SHIFTING = {n: one for n, one in CASES.items() if one.op in shifting.OPERATORS}
+SHIFTING = {n: one for n, one in CASES.items() if not OPERATORS.get(one.op).is_table}
 SHIFTING |= {"div": DIVIDED, "normalization": NORMALIZED, "normalization-no-bias": BARE}
 ROUNDINGS = ("half_away", "half_up", "half_even")
 
@@ -87,16 +86,15 @@ def test_a_device_that_shifts(name, rounding):
     one = int8_operators(model).by_result["y"]
     values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
     how = Rescaling("shift", 12, 40, rounding)
-    wanted = shifting.compute(one.op, one.attributes, values, one.scales, how).values
+    wanted = one.compute(values, how).values
     made = as_float(model)
     assert "op" not in {node.name for node in made.graph.node}
     found = Session(made).run(feeds)["y"]
     np.testing.assert_array_equal(found, wanted)
     theirs = Session(case.model("float")).run(feeds)["y"].astype(int)
     assert np.abs(found - theirs).max() <= 1
-    (vector,) = device_operators(model, chip("", also={"operators": {"Conv": {}, case.op: {}}}))
-    stored = [one.values.astype(np.int8) for one in values]
-    np.testing.assert_array_equal(vector.run(stored, how), wanted)
+    (vector,) = listed_operators(model, chip("", also={"operators": {"Conv": {}, case.op: {}}}))
+    np.testing.assert_array_equal(vector.compute(values, how).values, wanted)
 
 
 @pytest.mark.parametrize("words", ["shift", "shift 12 40 up", "shift x 40 half_up", "shift 99 1 0"])

@@ -7,19 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.arithmetic.device import (
-    IntegerConv,
-    accumulate,
-    by_float,
-    by_shift,
-    convolve,
-    float_factors,
-    shifts,
-)
-from npuconv.arithmetic.gemmlowp import by_gemmlowp, multipliers
+from npuconv.arithmetic.device import float_factors, shifts
+from npuconv.arithmetic.gemmlowp import multipliers
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net, images
 from support.int8_layers import Case, integers, ops, random_case, run, same
+from support.integer_conv import IntegerConv, accumulate, by_float, by_gemmlowp, by_shift, convolve
 
 
 def device(case: Case) -> np.ndarray:
@@ -127,14 +120,20 @@ def test_wide_sums(group, bias):
     np.testing.assert_array_equal(run(made, case.x), device(case))
 
 
-def test_a_sum_that_cannot_be_taken_apart():
-    """A kernel too wide in one channel stays an integer convolution."""
-    weight = np.full((1, 1, 40, 40), 127, np.int8)
-    layer = IntegerConv(weight, None, [1, 1], [1, 1], [0] * 4)
-    x = np.full((1, 1, 41, 41), 127, np.int8)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_kernel_whose_sums_are_too_large(channels):
+    """A kernel too wide in one channel is taken in parts with zeros between them."""
+    weight = np.full((channels, 1, 40, 40), 127, np.int8)
+    weight[:, :, ::3] = -120
+    layer = IntegerConv(weight, None, [1, 1], [1, 1], [0] * 4, channels)
+    x = np.full((1, channels, 41, 41), 127, np.int8)
+    x[:, :, 5:9] = -128
     one, zero = np.float32(1), np.asarray(0, np.int8)
-    case = Case(layer, x, one, zero, np.full(1, 1e-6, np.float32), one, zero)
-    assert "QLinearConv" in ops(as_float(case.model()))
+    case = Case(layer, x, one, zero, np.full(channels, 1e-5, np.float32), one, zero)
+    made = as_float(case.model())
+    assert "QLinearConv" not in ops(made)
+    assert [node.op_type for node in made.graph.node].count("Conv") == 2
+    np.testing.assert_array_equal(run(made, case.x), device(case))
 
 
 def test_the_range_of_the_input_counts():

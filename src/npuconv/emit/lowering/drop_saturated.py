@@ -19,7 +19,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Plan
 from npuconv.partition.channels import upper_bound
-from npuconv.partition.passthrough import takes_as
+from npuconv.partition.operators import takes_as
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

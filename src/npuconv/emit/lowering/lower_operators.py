@@ -15,19 +15,8 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.operator import OPERATORS
 
-# Operator -> its form with integers, where onnxruntime has a kernel for int8.
-_INTEGER = {
-    "Add": "QLinearAdd",
-    "Mul": "QLinearMul",
-    "Sigmoid": "QLinearSigmoid",
-    "LeakyRelu": "QLinearLeakyRelu",
-    "AveragePool": "QLinearAveragePool",
-    "GlobalAveragePool": "QLinearGlobalAveragePool",
-    "Concat": "QLinearConcat",
-    "Softmax": "QLinearSoftmax",
-    "MatMul": "QLinearMatMul",
-}
 _STANDARD = ("QLinearMatMul",)
 _OLDEST_SOFTMAX = 13  # before, it flattened the axes behind its axis
 
@@ -40,8 +29,9 @@ def lower_operators(model: Model, device: TargetDevice, emission: Emission) -> i
 
 
 def _lower(model: Model, device: TargetDevice, node: Node) -> int:
-    op = _INTEGER.get(node.op)
-    if op is None or (device.options.standard_ops and op not in _STANDARD):
+    operator = OPERATORS.get(node.op)
+    op = operator.integer_form if operator is not None else ""
+    if not op or (device.options.standard_ops and op not in _STANDARD):
         return 0
     sources: list[Tensor] = []  # tensor, scale and zero point of each input
     for producer in map(dequantizer, node.inputs):

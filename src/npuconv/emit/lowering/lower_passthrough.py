@@ -11,7 +11,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import data_inputs
+from npuconv.ops.operator import OPERATORS, data_inputs
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
@@ -71,7 +71,8 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
 
     assert source is not None
     scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
-    for index in {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ()):
+    operator = OPERATORS.get(node.op)
+    for index in operator.bounds if operator is not None else ():
         value = query.constant_input(node, index)
         if value is None and node.op == "Pad" and zero is not None and zero.any():
             value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here

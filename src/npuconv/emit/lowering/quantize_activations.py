@@ -20,8 +20,9 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.operator import values_of
 from npuconv.partition import Plan
-from npuconv.partition.operators import constants_of, values_of
+from npuconv.partition.operators import constants_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

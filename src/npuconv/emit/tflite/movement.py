@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.operators import coordinates, interpolation
 from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
@@ -17,6 +16,7 @@ from npuconv.emit.tflite.flatbuffer import Array, enumerator
 from npuconv.emit.tflite.windows import ends_of, padded, pads_of
 from npuconv.emit.tflite.windows import pad as append_pad
 from npuconv.errors import ModelError
+from npuconv.ops.resize import coordinates, interpolation
 
 _AXES = ((1, 2), (2, 3))  # where height and width are stored, and where ONNX has them
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")

@@ -15,13 +15,13 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from npuconv.arithmetic import litert
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
 from npuconv.emit.tflite import conversions, convolution, floats, movement
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
 from npuconv.emit.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
+from npuconv.ops.leaky_relu import is_leaky, slopes_of
 from npuconv.rules.context import FormObstacle
 from npuconv.version import __version__
 
@@ -239,8 +239,8 @@ def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
 
     Inputs are moved to one scale where TFLite demands that; the output has TFLite's scale.
     """
-    op, inputs, result = int8.op, list(int8.inputs), int8.result
-    output = litert.made_at(op, int8.scales)
+    op, inputs, result, operator = int8.op, list(int8.inputs), int8.result, int8.operator
+    output = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
     quantization = Quantization.of(output.scale, output.zero)
     if output != int8.scales[-1]:
         result = draft.sibling(result, "own", quantization)
@@ -251,10 +251,10 @@ def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
                 if draft.view(inputs[place]) is None:
                     _requantize(draft, name, inputs[place])
     attributes = {a.name: helper.get_attribute_value(a) for a in int8.node.attribute}
-    if op == "PRelu" and litert.is_leaky(int8.attributes["alpha"]):
+    if op == "PRelu" and is_leaky(int8.attributes["alpha"]):
         op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": int8.attributes["alpha"].item()}
     elif op == "PRelu":
-        slopes, slope_scale = litert.slopes(int8.attributes["alpha"])
+        slopes, slope_scale = slopes_of(int8.attributes["alpha"])
         draft.fold(inputs[1], slopes)
         draft.scales[inputs[1]] = Quantization.of(slope_scale, 0)
     return helper.make_node(op, inputs, [result], int8.name, **attributes)

@@ -36,7 +36,6 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
     ("", "QuantizeLinear"): operators.quantize,
     ("", "DequantizeLinear"): operators.dequantize,
     ("com.microsoft", "NhwcMaxPool"): operators.pool_channels_last,
-    **{("", op): operators.pass_on for op in operators.DATA_INPUTS},
 }
 
 
@@ -53,13 +52,12 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     """
     model, watch = with_layers(model), list(watch)
     carriers = FloatCarriers(model)
-    handlers = _HANDLERS if carriers.opset >= _OLDEST else {}
     integers = Operators(carriers, model, watch)
     for node in model.graph.node:
         if integers.rewrite(node):
             continue
         domain = "" if node.domain in _STANDARD else node.domain
-        handler = handlers.get((domain, node.op_type))
-        if handler is None or not handler(carriers, node):
+        handler = _HANDLERS.get((domain, node.op_type), None if domain else operators.pass_on)
+        if handler is None or carriers.opset < _OLDEST or not handler(carriers, node):
             carriers.keep(node)
     return carriers.finish(watch)

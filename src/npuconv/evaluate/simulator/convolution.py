@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
-from npuconv.arithmetic.operators import shifted
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, full_range
 from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
 
@@ -50,8 +49,6 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     # Padding is 0.
     low, high = min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
     parts = _exact_parts(layer, low, high)
-    if parts is None:
-        return False
     result = node.output[0]
     last = bool(layer.attrs.pop("channels_last", 0))
     source = carriers.carrier(node.input[0])
@@ -61,7 +58,7 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
         zero = carriers.shared(np.float32(layer.x_zero))
         source = carriers.step("Sub", [source, zero], f"{result}/centred")
     total = _accumulate(carriers, layer, source, result, parts)
-    rounded = _REQUANTIZE[carriers.requantize](carriers, layer, total, result)
+    rounded = _REQUANTIZE[carriers.rescaling.kind](carriers, layer, total, result)
     if last:
         rounded = carriers.step("Transpose", [rounded], f"{result}/last", perm=TO_LAST)
     store(carriers, rounded, result, layer.y_zero, layer.y_dtype)
@@ -89,7 +86,7 @@ def _by_shift(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result:
     """Multiply by an integer, shift right."""
     whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
     factor = layer.factors.reshape(layer.column)
-    last = shifted([(WholeNode(carriers, whole, result), factor)], carriers.rescaling).name
+    last = carriers.rescaling.rescaled((WholeNode(carriers, whole, result), factor)).name
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 
@@ -110,7 +107,7 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None
         return None
     channels = weight.shape[0]
     scales = (x_scale, np.broadcast_to(w_scale, channels), y_scale)
-    gemmlowp_device = carriers.requantize == "gemmlowp"
+    gemmlowp_device = carriers.rescaling.kind == "gemmlowp"
     point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
     offsets = np.zeros(channels) if bias is None else bias
     return _IntegerLayer(
@@ -127,36 +124,54 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None
     )
 
 
-def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[tuple[int, int]] | None:
-    """Return ranges of input channels whose products float32 adds up exactly in any order.
+@dataclass(frozen=True)
+class _Summand:
+    """Products of a convolution that float32 adds up exactly in any order."""
+
+    weight: Array
+    channels: tuple[int, int] | None = None  # first and last input channel; None: all
+
+
+def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[_Summand]:
+    """Return the summands of a layer: input channels, or else weights with zeros between them.
 
     Every partial sum lies between that of all negative and that of all positive products.
 
     Returns:
-        None where not even one channel alone is exact, or channels cannot be taken apart;
-        no ranges where all can be added up at once, the bias too.
+        Nothing if float32 can add up all products and the bias at once.
     """
-    spatial = tuple(range(2, layer.weight.ndim))
-    up = np.maximum(layer.weight * high, layer.weight * low).sum(spatial)
-    down = -np.minimum(layer.weight * high, layer.weight * low).sum(spatial)
-    bias = layer.bias[:, np.newaxis]
-    if _fits(np.hstack([up, np.maximum(bias, 0)]), np.hstack([down, np.maximum(-bias, 0)])):
+    weight, spatial = layer.weight, tuple(range(2, layer.weight.ndim))
+    up, down = np.maximum(weight * high, weight * low), -np.minimum(weight * high, weight * low)
+    every = tuple(range(1, weight.ndim))
+    highest = up.sum(every) + np.maximum(layer.bias, 0)
+    lowest = down.sum(every) + np.maximum(-layer.bias, 0)
+    if max(highest.max(), lowest.max()) <= MAX_EXACT:
         return []
-    if layer.attrs.get("group", 1) != 1:
-        return [(0, up.shape[1])] if _fits(up, down) else None
-    parts, start = [], 0
-    for stop in range(1, up.shape[1] + 1):
-        if not _fits(up[:, stop - 1 : stop], down[:, stop - 1 : stop]):
-            return None
-        if not _fits(up[:, start:stop], down[:, start:stop]):
-            parts.append((start, stop - 1))
-            start = stop - 1
-    return [*parts, (start, up.shape[1])]
+    is_dense = layer.attrs.get("group", 1) == 1
+    if is_dense and (ranges := _ranges(up.sum(spatial), down.sum(spatial))):
+        return [_Summand(weight[:, start:stop], (start, stop)) for start, stop in ranges]
+    summands = []
+    rows = weight.reshape(len(weight), -1)
+    for start, stop in _ranges(up.reshape(rows.shape), down.reshape(rows.shape)):
+        masked = np.zeros_like(rows)
+        masked[:, start:stop] = rows[:, start:stop]
+        summands.append(_Summand(masked.reshape(weight.shape)))
+    return summands
 
 
-def _fits(up: Array, down: Array) -> bool:
-    """Return whether float32 holds the sums over all of these channels exactly."""
-    return max(up.sum(1).max(), down.sum(1).max()) <= MAX_EXACT
+def _ranges(up: Array, down: Array) -> list[tuple[int, int]]:
+    """Return ranges of columns whose sums float32 holds exactly; none if one alone is too large."""
+    totals, ranges, start = [np.cumsum(up, 1), np.cumsum(down, 1)], [], 0
+    while start < up.shape[1]:
+        before = [total[:, start - 1 : start] if start else 0 for total in totals]
+        rest = [total[:, start:] - b for total, b in zip(totals, before, strict=True)]
+        largest = np.maximum(*rest).max(axis=0)
+        stop = start + int(np.searchsorted(largest, MAX_EXACT, side="right"))
+        if stop == start:
+            return []
+        ranges.append((start, stop))
+        start = stop
+    return ranges
 
 
 def _accumulate(
@@ -164,7 +179,7 @@ def _accumulate(
     layer: _IntegerLayer,
     source: str,
     result: str,
-    parts: list[tuple[int, int]],
+    parts: list[_Summand],
 ) -> str:
     """Return the accumulator as float32, with the bias."""
     if not parts:
@@ -177,15 +192,15 @@ def _accumulate(
         clip(carriers, total, -MAX_EXACT, MAX_EXACT, clipped)
         return clipped
     sums = []
-    for start, stop in parts:
+    for part in parts:
         channels = source
-        if len(parts) > 1:
-            numbers = [np.asarray([n], np.int64) for n in (start, stop, 1)]
+        if len(parts) > 1 and part.channels is not None:
+            numbers = [np.asarray([n], np.int64) for n in (*part.channels, 1)]
             bounds = [carriers.add("simulator/channel", number) for number in numbers]
             channels = carriers.step("Slice", [source, *bounds], f"{source}/part")
-        weight = carriers.add(f"{result}/weight", layer.weight[:, start:stop].astype(np.float32))
-        part = carriers.step("Conv", [channels, weight], f"{result}/part", **layer.attrs)
-        sums.append(carriers.step("Cast", [part], f"{result}/int32", to=TensorProto.INT32))
+        weight = carriers.add(f"{result}/weight", part.weight.astype(np.float32))
+        products = carriers.step("Conv", [channels, weight], f"{result}/part", **layer.attrs)
+        sums.append(carriers.step("Cast", [products], f"{result}/int32", to=TensorProto.INT32))
     total = carriers.add(f"{result}/bias", layer.bias.astype(np.int32).reshape(layer.column))
     for summand in sums:
         total = carriers.step("Add", [summand, total], f"{result}/sum")

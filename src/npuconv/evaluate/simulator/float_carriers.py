@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic.device import MAX_SHIFT
-from npuconv.arithmetic.operators import FLOAT, Rescaling
+from npuconv.arithmetic.rescaling import FLOAT, Rescaling
 from npuconv.arithmetic.whole import Rounding
 from npuconv.model.proto import all_names, reads
 
@@ -39,14 +39,14 @@ def full_range(dtype: int) -> IntegerRange:
     return IntegerRange(dtype, *EIGHT_BITS[dtype])
 
 
-def _requantization(words: str) -> tuple[str, Rescaling]:
-    """Return the kind of requantization of a device, and how it shifts; float for other words."""
+def _requantization(words: str) -> Rescaling:
+    """Return the requantization of a device; float for other words."""
     kind, *parts = words.split() or ["float"]
     if kind == "shift" and len(parts) == 3 and parts[2] in get_args(Rounding):
         bits, places = (int(part) if part.isdecimal() else -1 for part in parts[:2])
         if 2 <= bits <= LARGEST_BITS and 0 <= places <= MAX_SHIFT:
-            return kind, Rescaling("shift", bits, places, cast("Rounding", parts[2]))
-    return ("gemmlowp" if kind == "gemmlowp" else "float"), FLOAT
+            return Rescaling("shift", bits, places, cast("Rounding", parts[2]))
+    return Rescaling("gemmlowp") if kind == "gemmlowp" else FLOAT
 
 
 class FloatCarriers:
@@ -72,7 +72,7 @@ class FloatCarriers:
         self._made |= {t.values.name for t in graph.sparse_initializer}
         self._names = set(all_names(graph))
         noted = {entry.key: entry.value for entry in model.metadata_props}
-        self.requantize, self.rescaling = _requantization(noted.get(REQUANTIZE_KEY, ""))
+        self.rescaling = _requantization(noted.get(REQUANTIZE_KEY, ""))
         for tensor in graph.initializer:
             self._declare(tensor.name, tensor.data_type)
         for info in graph.input:

@@ -15,7 +15,6 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper
 
-from npuconv.arithmetic import litert, shifting
 from npuconv.arithmetic.encoding import dequantize as real_numbers
 from npuconv.arithmetic.whole import Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
@@ -26,11 +25,10 @@ from npuconv.evaluate.simulator.float_carriers import (
     IntegerRange,
     full_range,
 )
+from npuconv.ops.operator import OPERATORS
 
 _AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
 _MAX_AXES_ARE_INPUT = 18  # the same of ReduceMax
-# By requantization, operators that have integers of their own; tables are the same in float.
-_COMPUTED = {"gemmlowp": litert.OPERATORS, "shift": shifting.OPERATORS}
 _NEEDS_EXTENTS = ("AveragePool", "GlobalAveragePool", "ReduceMean", "Resize")
 
 
@@ -141,13 +139,18 @@ class Operators:
     ) -> None:
         self._carriers = carriers
         self._operators, self._inside = dict[str, Int8Operator](), frozenset[str]()
-        if carriers.requantize in _COMPUTED:
+        if carriers.rescaling.kind != "float":
             int8 = int8_operators(model, self._is_computed)
             self._operators, self._inside = dict(int8.by_result), int8.inside - set(watch)
 
     def _is_computed(self, operator: Int8Operator) -> bool:
-        op = operator.op
-        if op not in _COMPUTED[self._carriers.requantize]:
+        """Return whether integers are not those of float: tables are, but in TFLite."""
+        op, description = operator.op, operator.operator
+        if description is None or (
+            description.in_tflite is None
+            if self._carriers.rescaling.kind == "gemmlowp"
+            else description.is_table
+        ):
             return False
         if op == "Div":  # by one number it is a table
             divisor = operator.attributes["divisor"]
@@ -172,62 +175,26 @@ class Operators:
             stem, carrier = f"{name}/whole", carriers.carrier(name)
             whole = carriers.step("Cast", [carrier], stem, to=TensorProto.INT64)
             inputs.append(WholeNode(carriers, whole, stem, self._extents(name)))
-        arguments = operator.op, operator.attributes, inputs, operator.scales
-        if carriers.requantize == "gemmlowp":
-            output = litert.compute(*arguments)
-        else:
-            output = shifting.compute(*arguments, carriers.rescaling)
+        output = operator.compute(inputs, carriers.rescaling)
         result = carriers.new_carrier(operator.result, full_range(TensorProto.INT8))
         carriers.emit("Cast", [output.name], [result], to=TensorProto.FLOAT)
         return True
 
 
-# Operator -> its inputs that hold data; None: all.
-DATA_INPUTS: dict[str, tuple[int, ...] | None] = {
-    "Clip": (0, 1, 2),
-    "Concat": None,
-    "DepthToSpace": (0,),
-    "Expand": (0,),
-    "Flatten": (0,),
-    "Gather": (0,),
-    "GatherElements": (0,),
-    "GatherND": (0,),
-    "Identity": (0,),
-    "Max": None,
-    "MaxPool": (0,),
-    "Min": None,
-    "Pad": (0, 2),
-    "ReduceMax": (0,),
-    "ReduceMin": (0,),
-    "Relu": (0,),
-    "Reshape": (0,),
-    "Resize": (0,),
-    "Slice": (0,),
-    "SpaceToDepth": (0,),
-    "Split": (0,),
-    "Squeeze": (0,),
-    "Tile": (0,),
-    "Transpose": (0,),
-    "Unsqueeze": (0,),
-    "Where": (1, 2),
-}
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Run the same operator on floats, if it reads 8-bit tensors and means the same there."""
-    places = DATA_INPUTS[node.op_type]
+    operator = OPERATORS.get(node.op_type)
+    if operator is None or operator.moves is None or not operator.moves(node):
+        return False
+    places = None if operator.data is None else (*operator.data, *operator.bounds)
     data = [i for i, name in enumerate(node.input) if name and (places is None or i in places)]
     ranges = [carriers.stored(node.input[i]) for i in data]
     stored = [integers for integers in ranges if integers is not None]
     if not data or len(stored) < len(ranges):
         return False
-    if node.op_type == "Resize" and any(
-        a.s != b"nearest" for a in node.attribute if a.name == "mode"
-    ):
-        return False  # interpolates
-    if node.op_type == "MaxPool" and sum(map(bool, node.output)) != 1:
-        return False  # indices
     inputs = [carriers.carrier(name) if i in data else name for i, name in enumerate(node.input)]
     result = _output_range(carriers, node, stored)
     outputs = [carriers.new_carrier(name, result) if name else "" for name in node.output]

@@ -18,9 +18,10 @@ from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, pla
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.operator import operator_of
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.tables import Step
+    from npuconv.ops.tables import Step
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
@@ -66,18 +67,17 @@ def _fuse(
 
 def _is_pointwise(node: Node) -> bool:
     """Return whether each value follows from one of each input; constants are single numbers."""
-    from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
-
-    is_listed = (node.op in FUNCTIONS or node.op in ARITHMETIC) and query.is_standard(node)
+    operator = operator_of(node)
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     single = all(array is not None and array.size == 1 for array in constants)
     inputs = values(node)
     floats = all(query.dtype_name(t) == "float32" for t in (*inputs, *node.outputs))
-    return is_listed and single and bool(inputs) and floats and len(node.outputs) == 1
+    is_function = operator is not None and operator.function is not None
+    return is_function and single and bool(inputs) and floats and len(node.outputs) == 1
 
 
 def _steps(region: list[Node], source: Tensor) -> list[Step]:
-    from npuconv.arithmetic.tables import SOURCE, Step
+    from npuconv.ops.tables import SOURCE, Step
 
     def read(tensor: Tensor) -> str | float:
         array = query.value(tensor)
@@ -97,7 +97,7 @@ def _is_same(region: list[Node], source: Tensor, activation: SpelledOperator) ->
     """Return whether a region has the values of an activation, near 0 and far from it."""
     import numpy as np
 
-    from npuconv.arithmetic.tables import Step, evaluate
+    from npuconv.ops.tables import Step, evaluate
 
     far = np.geomspace(_REACH, 1e4, 16)
     x = np.concatenate([-far, np.linspace(-_REACH, _REACH, 1601), far])

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
 
 OP, OPSET = "LayerNormalization", 17
-_ROOTS = ("Sqrt", "Reciprocal")
+_POINTWISE = (
+    "Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Reciprocal", "Relu", "Clip", "Max", "Min",
+)  # fmt: skip
 _LONGEST = 14  # operators; TensorFlow's has 12
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |y|: constants are float32
 _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
@@ -67,14 +69,12 @@ def _fuse(
 
 def _is_member(node: Node) -> bool:
     """Return whether a node computes value by value, or a mean that keeps its axes."""
-    from npuconv.arithmetic.tables import ARITHMETIC
-
     floats = all(query.dtype_name(t) == "float32" for t in (*values(node), *node.outputs))
     if not floats or not query.is_standard(node) or len(node.outputs) != 1 or not values(node):
         return False
     if node.op == "ReduceMean":
         return query.reduced_axes(node) is not None and bool(query.attribute(node, "keepdims", 1))
-    return node.op in ARITHMETIC or node.op in _ROOTS
+    return node.op in _POINTWISE
 
 
 def _normalized_axes(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
@@ -139,7 +139,7 @@ def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
     """Return the result of the region for one input, float64."""
     import numpy as np
 
-    from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
+    from npuconv.ops.operator import OPERATORS
 
     arrays = {id(source): x}
     for node in region:
@@ -151,9 +151,10 @@ def _evaluate(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
         ]
         if node.op == "ReduceMean":
             result = operands[0].mean(axis=query.reduced_axes(node), keepdims=True)
-        elif node.op in FUNCTIONS:
-            result = FUNCTIONS[node.op](operands[0], node.attrs)
         else:
-            result = ARITHMETIC[node.op](*operands)
+            operator = OPERATORS.get(node.op)
+            function = None if operator is None else operator.function
+            assert function is not None, "members of a region are pointwise"
+            result = function(*operands, **node.attrs)
         arrays[id(node.outputs[0])] = np.asarray(result, np.float64)
     return arrays[id(region[-1].outputs[0])]

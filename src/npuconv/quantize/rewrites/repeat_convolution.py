@@ -22,7 +22,8 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Plan, data_inputs
+from npuconv.ops.operator import data_inputs
+from npuconv.partition import Plan
 
 Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.arithmetic import litert
-from npuconv.arithmetic.operators import TensorScale
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
+from npuconv.ops.leaky_relu import slopes_of
+from npuconv.ops.operator import OPERATORS, Operator
 
 A, B, Y = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(0.07, 3)
 X = np.arange(-128, 128, 17)
 Z = np.asarray([8, -77, 89, 4, -81, 85, 0, -85, 81, -4, -89, 77, -8, -93, 73, -12])
-SHARES = litert.FIXED["Softmax"]
+GEMMLOWP = Rescaling("gemmlowp")
+SHARES, WITHIN_ONE = TensorScale(1 / 256, -128), TensorScale(1 / 128, 0)
 # Operator -> attributes, inputs, scales, and what the kernel made of them.
 RECORDED = {
     "Add": ({}, (X, Z), (A, B, Y), [
@@ -24,7 +26,7 @@ RECORDED = {
         14, 127, -128, 16, 113, -56, 8, 7, 26, -8, -107, 99, -34, -128, 127, -69]),
     "Sigmoid": ({}, (X,), (A, SHARES), [
         -127, -127, -125, -120, -111, -92, -57, -6, 46, 85, 108, 119, 124, 126, 127, 127]),
-    "Tanh": ({}, (X,), (A, litert.FIXED["Tanh"]), [
+    "Tanh": ({}, (X,), (A, WITHIN_ONE), [
         -128, -128, -128, -128, -127, -121, -95, -13, 81, 118, 126, 127, 127, 127, 127, 127]),
     "HardSwish": ({}, (X,), (A, Y), [
         3, 3, 3, 3, 1, -2, -2, 2, 10, 21, 35, 50, 62, 74, 87, 99]),
@@ -45,10 +47,16 @@ RECORDED = {
 }  # fmt: skip
 
 
+def operator(op: str) -> Operator:
+    found = OPERATORS.get(op)
+    assert found is not None
+    return found
+
+
 def computed(op: str, attributes: dict, values: tuple, scales: tuple) -> list[int]:
-    """Return what an operator makes of arrays."""
-    found = litert.compute(op, attributes, [WholeArray.of(v) for v in values], scales)
-    return found.values.reshape(-1).tolist()
+    """Return the result of TFLite's operator."""
+    arrays = [WholeArray.of(v) for v in values]
+    return operator(op).compute(attributes, arrays, scales, GEMMLOWP).values.reshape(-1).tolist()
 
 
 @pytest.mark.parametrize("op", RECORDED)
@@ -62,13 +70,16 @@ def test_one_slope_is_that_of_a_leaky_relu():
     _, values, scales, wanted = RECORDED["LeakyRelu"]
     assert computed("PRelu", {"alpha": np.full((1, 1), 0.2)}, values, scales) == wanted
     assert computed("PRelu", {"alpha": np.full(1, -0.2)}, values, scales) != wanted
-    assert litert.slopes([0.5, -1, 0])[0].tolist() == [64, -127, 0]
-    assert litert.slopes([0.0, 0.0])[0].tolist() == [0, 0]
+    assert slopes_of([0.5, -1, 0])[0].tolist() == [64, -127, 0]
+    assert slopes_of([0.0, 0.0])[0].tolist() == [0, 0]
 
 
 def test_every_operator_is_recorded():
     """GlobalAveragePool is MEAN; a Concat is QUANTIZE for each input."""
-    assert litert.OPERATORS - set(RECORDED) == {"GlobalAveragePool", "Concat"}
+    assert {o.name for o in OPERATORS if o.in_tflite} - set(RECORDED) == {
+        "GlobalAveragePool",
+        "Concat",
+    }
 
 
 QUANTIZED = [-83, -71, -59, -47, -35, -23, -11, 2, 14, 26, 38, 50, 62, 74, 87, 99]
@@ -76,8 +87,8 @@ QUANTIZED = [-83, -71, -59, -47, -35, -23, -11, 2, 14, 26, 38, 50, 62, 74, 87, 9
 
 def test_quantize_changes_the_scale():
     """A QUANTIZE is what follows an operator that TFLite gives another scale."""
-    assert litert.requantized(WholeArray.of(X), A, Y).values.tolist() == QUANTIZED
-    assert litert.requantized(WholeArray.of(X), A, A).values.tolist() == X.tolist()
+    assert GEMMLOWP.requantized(WholeArray.of(X), A, Y).values.tolist() == QUANTIZED
+    assert GEMMLOWP.requantized(WholeArray.of(X), A, A).values.tolist() == X.tolist()
     parts = computed("Concat", {"axis": 0}, (X, Z), (A, Y, Y))
     assert parts == [*QUANTIZED, *Z.tolist()]
 
@@ -85,18 +96,16 @@ def test_quantize_changes_the_scale():
 def test_what_has_another_scale_is_rounded_twice():
     """First as LOGISTIC rounds, then by QUANTIZE."""
     wanted = TensorScale(0.01, -100)
-    own = litert.made_at("Sigmoid", (A, wanted))
-    assert own == litert.FIXED["Sigmoid"]
-    first = litert.compute("Sigmoid", {}, [WholeArray.of(X)], (A, own))
-    twice = litert.requantized(first, own, wanted).values.tolist()
+    first = WholeArray.of(computed("Sigmoid", {}, (X,), (A, SHARES)))
+    twice = GEMMLOWP.requantized(first, SHARES, wanted).values.tolist()
     assert computed("Sigmoid", {}, (X,), (A, wanted)) == twice
 
 
 def test_scales_that_operators_make():
     """A pool keeps the scale it reads; what has a scale of its own has that; the rest is free."""
-    assert litert.made_at("AveragePool", (A, B)) == A
-    assert litert.made_at("Tanh", (A, B)) == TensorScale(1 / 128, 0)
-    assert litert.made_at("Add", (A, B, Y)) == Y
+    assert operator("AveragePool").made_at((A, B)) == A
+    assert operator("Tanh").made_at((A, B)) == WITHIN_ONE
+    assert operator("Add").made_at((A, B, Y)) == Y
 
 
 def test_extents_must_be_known():
@@ -108,4 +117,4 @@ def test_extents_must_be_known():
             return (1, 1, None, 4)
 
     with pytest.raises(ModelError, match="height or width"):
-        litert.compute("ReduceMean", {}, [Dynamic.of(Z.reshape(1, 1, 4, 4))], (A, B))
+        operator("ReduceMean").compute({}, [Dynamic.of(Z.reshape(1, 1, 4, 4))], (A, B), GEMMLOWP)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npuconv.arithmetic.normalization import Normalization, layer_normalization
-from npuconv.arithmetic.operators import FLOAT, Rescaling, TensorScale
+from npuconv.arithmetic.rescaling import FLOAT, Rescaling, TensorScale
 from npuconv.executor import Session
+from npuconv.ops.layer_normalization import Normalization
 from support.int8_operators import MADE, WIDE, Case
+from support.kernels import computed
 
 SCALES = st.builds(
     TensorScale, st.floats(0.002, 0.1).map(lambda s: float(np.float32(s))), st.integers(-128, 127)
@@ -20,6 +21,13 @@ HOW = st.sampled_from([
     Rescaling("shift", 12, 40, "half_even"),
 ])  # fmt: skip
 EPSILONS = st.sampled_from([1e-12, 1e-5, 1e-3, 1.0])
+
+
+def layer_normalization(
+    x: np.ndarray, one: Normalization, at: tuple[TensorScale, TensorScale], how: Rescaling = FLOAT
+) -> np.ndarray:
+    """Return the int8 values of the device."""
+    return computed("LayerNormalization", (x,), at, how, **vars(one))
 
 
 def stored(seed: int, shape: tuple[int, ...], spread: int = 128) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Integer semantics of LayerNormalization: exact sums, normalized once, rounded once.
+"""LayerNormalization by constants: exact sums, normalized once, rounded once.
 
 Over the n values that are normalized together, with x less its zero point,
 ``d = n * x - sum(x)`` and ``v = n * sum(x**2) - sum(x)**2 + n**2 * epsilon / sx**2`` are whole
@@ -14,20 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from npuconv.arithmetic.device import saturated
-from npuconv.arithmetic.operators import (
-    FLOAT,
-    Rescaling,
-    Scales,
-    Stored,
-    TensorScale,
-    places_of,
-)
-from npuconv.arithmetic.whole import W, WholeArray, shifted_right
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale
+from npuconv.arithmetic.whole import W, shifted_right
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
 _EXACT_BITS = 52  # of a number whose root float64 tells exactly
 _SPREAD_BITS = 14  # of the largest variance, in squares of steps
+_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 _BIAS_BITS = 54  # of an offset before it is shifted
 
 
@@ -55,23 +52,33 @@ class Normalization:
         return self.epsilon / float(np.float32(x_at.scale)) ** 2 * count**2
 
 
-def layer_normalization(
-    x: Stored, wanted: Normalization, at: Scales, how: Rescaling = FLOAT
-) -> Stored:
+def _is_defined(node: Node) -> bool:
+    """Return whether the parameters are constant, and the extents of the axes known."""
+    dims, axis = query.shape(node.inputs[0]), int(query.attribute(node, "axis", -1))
+    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
+    return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
+
+
+def _kernel(
+    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
+) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
-    (x_at, y_at), axes = at, tuple(wanted.axes(x.ndim))
+    (x,), (x_at, y_at), wanted = values, scales, Normalization.of(attributes)
     if how.kind == "shift":
-        return saturated(by_shift(WholeArray.of(x), wanted, at, how).values, y_at.zero)
-    whole, count = x_at.centred(x), int(np.prod([x.shape[axis] for axis in axes]))
+        return y_at.stored(_by_shift(x, wanted, scales, how))
+    whole = x_at.centred(x).known()
+    axes = tuple(wanted.axes(whole.ndim))
+    count = int(np.prod([whole.shape[axis] for axis in axes]))
     total = whole.sum(axis=axes, keepdims=True)
     spread = count * np.square(whole).sum(axis=axes, keepdims=True) - np.square(total)
     root = np.sqrt(spread + wanted.shift(x_at, count))
     normal = (count * whole - total) / np.where(root > 0, root, 1)  # 0 where all are alike
     real = normal * np.asarray(wanted.scale, np.float64) + np.asarray(wanted.bias, np.float64)
-    return saturated(np.rint(real / float(np.float32(y_at.scale))), y_at.zero)
+    steps = np.rint(real / float(np.float32(y_at.scale)))
+    return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
 
 
-def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
+def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Rescaling) -> W:
     """Return the result of a device that multiplies by integers, less its zero point.
 
     v has as many bits behind the point as leave its root a whole part that float64 tells
@@ -100,8 +107,35 @@ def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
     factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
     offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
     factors = np.clip(factors, -(2.0**how.bits - 1), 2.0**how.bits - 1)
-    place = int(places_of(float(np.abs(factors).max()) or 1.0, how))
+    place = int(how.places(float(np.abs(factors).max()) or 1.0))
     place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
     scaled = normal.times(np.rint(np.ldexp(factors, place)).astype(np.int64))
     offset = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))
     return shifted_right(offset, place, how.rounding)
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Project out the mean and the normalized output."""
+    rank = len(at.shape())
+    axes = list(range(at.attributes.get("axis", -1) % rank, rank))
+    centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
+    variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
+    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
+    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
+    mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
+    along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
+    projected = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    return {0: tape.add("Div", projected, root)}
+
+
+register(
+    Operator(
+        name="LayerNormalization",
+        adjoint=_adjoint,
+        parameters={1: "scale", 2: "bias"},
+        takes=lambda attributes: "scale" in attributes,
+        is_defined=_is_defined,
+        kernel=_kernel,
+    )
+)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 import npuconv
 from npuconv.arithmetic.encoding import quantize
-from npuconv.arithmetic.operators import FLOAT, TensorScale
-from npuconv.evaluate.device_operators import DeviceOperator, device_operators
+from npuconv.arithmetic.rescaling import TensorScale
+from npuconv.emit.int8_operators import listed_operators
 from npuconv.evaluate.vectors import vectors
 from npuconv.target import Target
 from support.builders import Net
+from support.kernels import computed
 from support.target_files import NUMBERS, WEIGHTS
 
 X = (1, 3, 8, 8)
@@ -88,7 +89,7 @@ def test_vectors_of_every_operator(files, tmp_path, kind):
     assert found.manifest["operators"] == rows
     assert {row["op"] for row in rows} == set(OPS) - {"Conv", "Clip"} | {SEVERAL}
     chip = Target.load(str(targets[kind]))
-    assert len(rows) == len(list(device_operators(onnx.load(model), chip)))
+    assert len(rows) == len(list(listed_operators(onnx.load(model), chip)))
     for row in rows:
         with np.load(tmp_path / "v" / row["file"]) as arrays:
             assert arrays["y"].dtype == np.int8
@@ -110,10 +111,9 @@ def test_slopes_of_channels_are_float_rounded_once(scales, zeros, slopes):
     x_at, y_at = (TensorScale(s, z) for s, z in zip(scales, zeros, strict=True))
     x = np.broadcast_to(np.arange(-128, 128), (1, 3, 256)).astype(np.int8)
     alpha = np.asarray(slopes, np.float32)[:, None]
-    one = DeviceOperator("p", "PRelu", ("x",), "y", (x_at, y_at), {}, floats={1: alpha})
     real = (x.astype(np.float32) - x_at.zero) * np.float32(x_at.scale)
     wanted = quantize(np.where(real < 0, alpha * real, real), y_at.scale, y_at.zero)
-    np.testing.assert_array_equal(one.run([x], FLOAT), wanted)
+    np.testing.assert_array_equal(computed("PRelu", (x,), (x_at, y_at), alpha=alpha), wanted)
 
 
 def test_a_target_that_lists_convolutions_has_layers_only(files, tmp_path):
@@ -135,8 +135,8 @@ def test_operators_between_conversions_are_the_same_ones(files):
     data = {"x": np.random.default_rng(1).standard_normal((8, *X[1:])).astype(np.float32)}
     chip = str(files[1]["float"])
     made = npuconv.convert(network().model(), chip, calibration=data, format="qdq").model
-    ours = {one.op: one.scales for one in device_operators(made, Target.load(chip))}
-    theirs = {one.op: one for one in device_operators(onnx.load(files[0]), Target.load(chip))}
+    ours = {one.op: one.scales for one in listed_operators(made, Target.load(chip))}
+    theirs = {one.op: one for one in listed_operators(onnx.load(files[0]), Target.load(chip))}
     assert ours == {op: one.scales for op, one in theirs.items()}
     assert len(theirs[SEVERAL].steps) == 4
 
@@ -155,10 +155,10 @@ def chain(*, opened: str = "DequantizeLinear") -> onnx.ModelProto:
 def test_what_reads_a_float_is_none_of_them():
     """Only what int8 tensors are read for, and the target lists."""
     listing = Target.load("rknn")
-    (one,) = device_operators(chain(), listing)
+    (one,) = listed_operators(chain(), listing)
     assert (one.op, one.sources, one.result) == ("Sigmoid", ("q",), "y")
-    assert list(device_operators(chain(opened=""), listing)) == []
-    assert list(device_operators(chain(), Target.load("npu-int8"))) == []
+    assert list(listed_operators(chain(opened=""), listing)) == []
+    assert list(listed_operators(chain(), Target.load("npu-int8"))) == []
 
 
 def test_a_float_constant_beside_int8_is_the_hosts():
@@ -169,4 +169,4 @@ def test_a_float_constant_beside_int8_is_the_hosts():
     net.op("DequantizeLinear", "q", scale, zero, to="d")
     net.op("Concat", "d", net.constant(np.zeros(X, np.float32)), axis=1, to="c")
     net.op("QuantizeLinear", "c", scale, zero)
-    assert list(device_operators(net.model(), Target.load("rknn"))) == []
+    assert list(listed_operators(net.model(), Target.load("rknn"))) == []

@@ -1,0 +1,84 @@
+"""Add, Sub and Sum, whose shapes broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
+from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+
+_SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
+
+
+def is_binary(node: Node) -> bool:
+    """Return whether a node has two inputs, and at least one is variable."""
+    return len(node.inputs) == 2 and len(values_of(node)) > 0
+
+
+def _kernel(sign: int) -> Kernel:
+    """Return ``round((a - za) * sa / sy + sign * (b - zb) * sb / sy) + zy``."""
+
+    def add(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
+        (a, b), (a_at, b_at, y_at) = values, scales
+        first = a_at.centred(a), ratio(a_at.scale, over=y_at.scale)
+        second = b_at.centred(b).times(sign), ratio(b_at.scale, over=y_at.scale)
+        return y_at.stored(how.rescaled(first, second))
+
+    return add
+
+
+def _tflite_kernel(sign: int) -> Kernel:
+    """Return TFLite's: both in one scale, with 20 bits below its steps; the sum once more."""
+
+    def add(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any) -> W:
+        a_at, b_at, y_at = scales
+        twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
+        terms = []
+        for x, at in zip(values, (a_at, b_at), strict=True):
+            fine = at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(1 << _SUM_BITS)
+            factor = np.float64(np.float32(at.scale)) / twice
+            terms.append(x.looked_up(how.rescaled((fine, factor)).values))
+        total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])
+        step = np.float64(np.float32(y_at.scale)) * (1 << _SUM_BITS)
+        return y_at.stored(how.rescaled((total, twice / step)))
+
+    return add
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    parts = dict.fromkeys(range(len(at.inputs)), at.dy)
+    if at.op == "Sub":
+        parts[1] = tape.add("Neg", at.dy)
+    return by_input(tape, at, parts)
+
+
+register(
+    Operator(
+        name="Add",
+        adjoint=_adjoint,
+        data=None,
+        is_defined=is_binary,
+        function=lambda a, b, **_: np.add(a, b),
+        kernel=_kernel(1),
+        integer_form="QLinearAdd",
+        in_tflite=always,
+        tflite_kernel=_tflite_kernel(1),
+    ),
+    Operator(
+        name="Sub",
+        adjoint=_adjoint,
+        data=None,
+        is_defined=is_binary,
+        function=lambda a, b, **_: np.subtract(a, b),
+        kernel=_kernel(-1),
+        in_tflite=always,
+        tflite_kernel=_tflite_kernel(-1),
+    ),
+    Operator(name="Sum", data=None, adjoint=_adjoint),
+)

@@ -1,0 +1,56 @@
+"""Div by a constant, which is never rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
+from npuconv.arithmetic.whole import W
+from npuconv.errors import ModelError
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+
+
+def _is_defined(node: Node) -> bool:
+    divisor = query.constant_input(node, 1)
+    return divisor is not None and bool((divisor != 0).all())
+
+
+def _kernel(
+    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
+) -> W:
+    """Return ``round((x - zx) * sx / (divisor * sy)) + zy``.
+
+    Raises:
+        ModelError: a divisor is 0 or not finite.
+    """
+    (x,), (x_at, y_at) = values, scales
+    divisor = np.asarray(attributes["divisor"], np.float64)
+    if not (np.isfinite(divisor) & (divisor != 0)).all():
+        raise ModelError("a constant divisor is 0 or not finite")
+    signed = x_at.centred(x).times(np.sign(divisor).astype(np.int64))
+    factors = float(ratio(x_at.scale, over=y_at.scale)) / np.abs(divisor)
+    return y_at.stored(how.rescaled((signed, factors)))
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    first = tape.add("Div", at.dy, at.inputs[1])
+    return by_input(tape, at, {0: first, 1: tape.add("Neg", tape.add("Mul", first, at.y))})
+
+
+register(
+    Operator(
+        name="Div",
+        adjoint=_adjoint,
+        data=None,
+        parameters={1: "divisor"},
+        takes=lambda attributes: "divisor" in attributes,
+        is_defined=_is_defined,
+        function=lambda a, b, **_: np.divide(a, b),
+        kernel=_kernel,
+    )
+)

@@ -1,0 +1,128 @@
+"""Functions of one value: the device looks each int8 up in a table of 256 entries.
+
+TFLite computes Sigmoid and Tanh in float32 for each int8, rounded half away from zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
+from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.tables import lookup
+from npuconv.ops.tape import Tape, Visit, pointwise
+
+Doubles = NDArray[np.float64]
+
+
+def is_of_one_value(node: Node) -> bool:
+    """Return whether the input is variable."""
+    return len(values_of(node)) == 1
+
+
+def _gelu(x: Doubles, approximate: str = "none", **_: Any) -> Doubles:
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return np.asarray(0.5 * x * (1 + np.tanh(inner)))
+    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2))))
+
+
+def _erf(x: Doubles, **_: Any) -> Doubles:
+    return np.asarray([math.erf(value) for value in x])
+
+
+def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
+    def kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any) -> W:
+        del how
+        x_at, y_at = scales
+        whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
+        real = np.float32(x_at.scale) * whole.values.astype(np.float32)
+        inverse = np.float32(1) / np.float32(y_at.scale)
+        steps = (function(real) * inverse).astype(np.float64)
+        rounded = WholeArray.of(np.sign(steps) * np.floor(np.abs(steps) + 0.5))
+        return values[0].looked_up(y_at.stored(rounded).values)
+
+    return kernel
+
+
+def _hard_sigmoid_slope(tape: Tape, at: Visit) -> str:
+    alpha = tape.constant(at.attributes.get("alpha", 0.2))
+    above = tape.add("Greater", at.y, tape.constant(0.0))
+    inside = tape.add("And", above, tape.add("Less", at.y, tape.constant(1.0)))
+    return tape.masked(alpha, inside)
+
+
+def _erf_slope(tape: Tape, at: Visit) -> str:
+    negated = tape.add("Neg", tape.add("Mul", at.x, at.x))
+    return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
+
+
+_SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
+    "Abs": lambda tape, at: tape.add("Sign", at.x),
+    "Exp": lambda _, at: at.y,
+    "Sqrt": lambda tape, at: tape.add("Div", tape.constant(0.5), at.y),
+    "HardSigmoid": _hard_sigmoid_slope,
+    "Erf": _erf_slope,
+}
+# "Swish" is that of opset 24, and SiLU with alpha 1. Attributes are those of ONNX.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Abs": lambda x, **_: np.abs(x),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5, **_: np.clip(alpha * x + beta, 0, 1),
+    "Swish": lambda x, alpha=1.0, **_: x / (1 + np.exp(-alpha * x)),
+    "Elu": lambda x, alpha=1.0, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
+    "Erf": _erf,
+    "Gelu": _gelu,
+    "Softplus": lambda x, **_: np.logaddexp(0, x),
+    "Mish": lambda x, **_: x * np.tanh(np.logaddexp(0, x)),
+    "Exp": lambda x, **_: np.exp(x),
+    "Sqrt": lambda x, **_: np.sqrt(x),
+    "Reciprocal": lambda x, **_: 1 / x,
+}
+for name, function in _FUNCTIONS.items():
+    register(
+        Operator(
+            name=name,
+            adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
+            is_defined=is_of_one_value,
+            is_table=True,
+            function=function,
+            kernel=lookup(name),
+        )
+    )
+register(
+    Operator(
+        name="Sigmoid",
+        adjoint=pointwise(
+            lambda tape, at: tape.add("Mul", at.y, tape.add("Sub", tape.constant(1.0), at.y))
+        ),
+        is_defined=is_of_one_value,
+        is_table=True,
+        function=lambda x, **_: 1 / (1 + np.exp(-x)),
+        kernel=lookup("Sigmoid"),
+        integer_form="QLinearSigmoid",
+        in_tflite=always,
+        tflite_kernel=_in_float32(lambda x: np.float32(1) / (np.float32(1) + np.exp(-x))),
+        tflite_scale=TensorScale(1 / 256, -128),
+    ),
+    Operator(
+        name="Tanh",
+        adjoint=pointwise(
+            lambda tape, at: tape.add("Sub", tape.constant(1.0), tape.add("Mul", at.y, at.y))
+        ),
+        is_defined=is_of_one_value,
+        is_table=True,
+        function=lambda x, **_: np.tanh(x),
+        kernel=lookup("Tanh"),
+        in_tflite=always,
+        tflite_kernel=_in_float32(np.tanh),
+        tflite_scale=TensorScale(1 / 128, 0),
+    ),
+    Operator(name="Neg", adjoint=pointwise(lambda tape, _: tape.constant(-1.0))),
+)

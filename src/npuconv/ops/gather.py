@@ -1,0 +1,53 @@
+"""Gather along an axis, GatherElements and GatherND."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.channels import Join, Slots, axis_of, mixed
+from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
+
+
+def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    axis, slots = axis_of(node, 0), inputs[0]
+    indices = query.constant_input(node, 1)
+    if slots.axis is None or axis is None or indices is None or indices.ndim > 1:
+        return mixed(join, node, inputs)
+    count = len(slots.numbers)
+    if axis == slots.axis and not all(-count <= int(i) < count for i in indices.flat):
+        return mixed(join, node, inputs)  # it cannot be run, either
+    if indices.ndim == 1:
+        chosen = [slots.numbers[int(i)] for i in indices] if axis == slots.axis else slots.numbers
+        return [Slots(slots.axis, tuple(chosen))]
+    if axis == slots.axis:
+        return [Slots(None, (slots.numbers[int(indices)],))]
+    return [Slots(slots.axis - (axis < slots.axis), slots.numbers)]
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    """Gather the copies of every entry, first those that come first, and add them up."""
+    shape, index = at.shape(), tape.value(at.inputs[1])
+    axis = at.attributes.get("axis", 0) % max(len(shape), 1)
+    if index is None or index.ndim != 1 or not index.size:
+        return {}
+    pads = np.zeros((2, len(shape)), np.int64)
+    pads[1, axis] = 1  # an entry of zeros for what was not taken
+    padded, parts = tape.add("Pad", at.dy, tape.integers(pads.ravel())), []
+    left = dict(enumerate((index % shape[axis]).tolist()))
+    while left:
+        places = np.full(shape[axis], index.size)
+        for number, entry in reversed(left.items()):
+            places[entry] = number
+        left = {number: entry for number, entry in left.items() if places[entry] != number}
+        parts.append(tape.add("Gather", padded, tape.integers(places), axis=axis))
+    return {0: tape.total(parts)}
+
+
+register(
+    Operator(name="Gather", adjoint=_adjoint, passes=always, moves=always, follow=_follow),
+    Operator(name="GatherElements", moves=always),
+    Operator(name="GatherND", moves=always),
+)

@@ -1,0 +1,72 @@
+"""HardSwish: ``x * min(max(x / 6 + 1 / 2, 0), 1)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv.arithmetic import gemmlowp
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
+from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.ops.functions import is_of_one_value
+from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.tables import lookup
+from npuconv.ops.tape import Tape, Visit, pointwise
+
+
+def _tflite_kernel(
+    _: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any
+) -> W:
+    """Numbers of 16 bits: the input times 128, and ``min(max(x / 3, -1), 1)``."""
+    del how
+    x_at, y_at = scales
+    fine = np.float32(1 / 128) * np.float32(x_at.scale)
+    result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
+    slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
+    wide = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(128)
+    places = int(slope.exponent)
+    ramp = wide
+    if places > 0:
+        ramp = _short(ramp.times(1 << (places - 1)))
+    ramp = _short_product(ramp, slope)
+    if places > 0:
+        ramp = _short(ramp.times(2))
+    ramp = gemmlowp.divided(ramp, max(-places, 0)).plus(1 << 15).shifted(1)
+    product = _short(ramp.times(_short_product(wide, result)).over(1 << 15))
+    whole = gemmlowp.divided(product, max(-int(result.exponent), 0))
+    return values[0].looked_up(y_at.stored(whole).values)
+
+
+def _short(whole: WholeArray) -> WholeArray:
+    return whole.clipped(-(2**15), 2**15 - 1)
+
+
+def _short_product(whole: WholeArray, factor: gemmlowp.Multipliers) -> WholeArray:
+    """Return the product with the upper 16 bits of a multiplier, half a step upwards."""
+    high = min((int(factor.multiplier) + (1 << 15)) >> 16, 2**15 - 1)
+    return whole.times(high).plus(1 << 14).shifted(15)
+
+
+def _slope(tape: Tape, at: Visit) -> str:
+    three = tape.constant(3.0)
+    inner = tape.add("Mul", tape.add("Add", at.x, tape.constant(1.5)), tape.constant(1 / 3))
+    inside = tape.add("Less", tape.add("Abs", at.x), three)
+    beyond = tape.add("Cast", tape.add("Greater", at.x, three), to=onnx.TensorProto.FLOAT)
+    return tape.add("Where", inside, inner, beyond)
+
+
+register(
+    Operator(
+        name="HardSwish",
+        adjoint=pointwise(_slope),
+        is_defined=is_of_one_value,
+        is_table=True,
+        function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
+        kernel=lookup("HardSwish"),
+        in_tflite=always,
+        tflite_kernel=_tflite_kernel,
+    )
+)

@@ -1,0 +1,135 @@
+"""Description of an operator, and the registry of all descriptions.
+
+Modules of operators import numpy; they are loaded with the first look-up, so that commands that
+look nothing up start fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from npuconv.model import query
+from npuconv.model.types import Node, Tensor
+from npuconv.ops.channels import Follower, mixed
+from npuconv.registry import Registry
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.arithmetic.rescaling import Rescaling, TensorScale
+    from npuconv.arithmetic.whole import W
+    from npuconv.ops.tape import Adjoint
+
+Attributes = Mapping[str, Any]
+Predicate = Callable[[Node], bool]
+# From attributes, int8 values, scales of these and of the result to int8 values.
+Kernel = Callable[[Attributes, Sequence[Any], Sequence["TensorScale"], "Rescaling"], Any]
+
+
+def always(_: Any) -> bool:
+    """Return True: a predicate for operators without exceptions."""
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator of ONNX."""
+
+    name: str
+    # Inputs that hold values, by place; None: all. Others are shapes, axes, indices, parameters.
+    data: tuple[int, ...] | None = (0,)
+    # Inputs that are constants of the type of the values: bounds, a fill.
+    bounds: tuple[int, ...] = ()
+    # Inputs that are parameters, by place, and the attributes as which kernels get them.
+    parameters: Mapping[int, str] = field(default_factory=dict)
+
+    # Movement and comparison: the same integers on int8 as in float, where the scale is one.
+    passes: Predicate | None = None  # whether a node passes int8 on
+    moves: Callable[[onnx.NodeProto], bool] | None = None  # the same of a written node
+    follow: Follower = mixed  # slots of channels of the outputs
+
+    adjoint: Adjoint | None = None  # nodes that compute the gradients of the inputs
+
+    # Arithmetic in int8.
+    takes: Callable[[Attributes], bool] = always  # whether a kernel computes with attributes
+    is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
+    is_table: bool = False  # whether the result is a function of one value
+    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
+    kernel: Kernel | None = None
+    integer_form: str = ""  # name of onnxruntime's operator on int8
+    in_tflite: Predicate | None = None  # whether TFLite holds a node in int8
+    tflite_kernel: Kernel | None = None  # if it differs in more than the requantization
+    # Scale of the result in TFLite, if it is not free: a fixed one, or that of the input.
+    tflite_scale: TensorScale | Literal["input"] | None = None
+
+    def values(self, node: Node) -> list[Tensor]:
+        """Return the inputs of a node that hold values, constants among them."""
+        if self.data is None:
+            return list(node.inputs)
+        return [node.inputs[k] for k in self.data if k < len(node.inputs)]
+
+    def made_at(self, scales: Sequence[TensorScale]) -> TensorScale:
+        """Return the scale of the result in TFLite.
+
+        Args:
+            scales: of the inputs, and the one that the model has for the result.
+        """
+        if self.tflite_scale == "input":
+            return scales[0]
+        return self.tflite_scale or scales[-1]
+
+    def compute(
+        self,
+        attributes: Attributes,
+        values: Sequence[W],
+        scales: Sequence[TensorScale],
+        how: Rescaling,
+    ) -> W:
+        """Return the int8 values of the device.
+
+        In TFLite, a QUANTIZE follows where the scale of the result is not that of the model.
+
+        Args:
+            attributes: of the node, parameters among them.
+            values: int8 values of the inputs.
+            scales: of these, and of the result.
+            how: the requantization of the device.
+        """
+        kernel, made = self.kernel, scales[-1]
+        if how.kind == "gemmlowp":
+            kernel, made = self.tflite_kernel or kernel, self.made_at(scales)
+        assert kernel is not None, f"{self.name} has a kernel"
+        result: W = kernel(attributes, values, [*scales[:-1], made], how)
+        return how.requantized(result, made, scales[-1])
+
+
+OPERATORS: Registry[Operator] = Registry("npuconv.ops")
+
+
+def register(*operators: Operator) -> None:
+    """Add descriptions to the registry."""
+    for operator in operators:
+        OPERATORS.add(operator.name, operator)
+
+
+def operator_of(node: Node) -> Operator | None:
+    """Return the description of the operator of a node; None for other domains than ONNX's."""
+    return OPERATORS.get(node.op) if query.is_standard(node) else None
+
+
+def values_of(node: Node) -> list[Tensor]:
+    """Return the inputs of an operator that are variable values, not shapes or parameters."""
+    operator, inputs = OPERATORS.get(node.op), list(node.inputs)
+    if operator is not None and operator.data is not None:
+        places = (*operator.data, *operator.bounds)
+        inputs = [inputs[k] for k in places if k < len(inputs)]
+    return [t for t in inputs if t.name and not query.is_constant(t)]
+
+
+def data_inputs(node: Node) -> list[Tensor]:
+    """Return the inputs of a passthrough operator that hold values, not shapes or bounds."""
+    operator = OPERATORS.get(node.op)
+    assert operator is not None, f"{node.op} is described"
+    return operator.values(node)

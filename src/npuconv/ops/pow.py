@@ -1,0 +1,20 @@
+"""Pow, which is a part of functions of one value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuconv.ops.operator import Operator, register
+from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    exponent = at.inputs[1]
+    less = tape.add("Pow", at.x, tape.add("Sub", exponent, tape.constant(1.0)))
+    slope = tape.add("Mul", exponent, less)
+    return by_input(tape, at, {0: tape.add("Mul", at.dy, slope)})
+
+
+register(
+    Operator(name="Pow", adjoint=_adjoint, data=None, function=lambda a, b, **_: np.power(a, b))
+)

@@ -1,0 +1,64 @@
+"""Reshape, Flatten, Squeeze and Unsqueeze: the same values in other extents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.channels import Join, Slots, mixed
+from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import pass_reshaped
+
+Dims = Sequence[int | str | None]
+
+
+def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow a Reshape: channels stay an axis if as many values stand before or behind it.
+
+    Either follows from the other, as no value is lost; but lengths may have no common name.
+    """
+    slots = inputs[0]
+    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if slots.axis is None or before is None or after is None:
+        return mixed(join, node, inputs)
+    ahead, behind = _product(before[: slots.axis]), _product(before[slots.axis + 1 :])
+    for axis, count in enumerate(after):
+        if count != before[slots.axis] or count == 1:
+            continue
+        if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
+            return [Slots(axis, slots.numbers)]
+    for axis, count in enumerate(after):
+        if isinstance(count, int) and count > 1 and _equal(behind, _product(after[axis + 1 :])):
+            return [Slots(axis, _repeated(join, slots.numbers, count))]
+    return mixed(join, node, inputs)
+
+
+def _repeated(join: Join, slots: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return slots of the fastest part of channels: over and over, or those of all blocks as one.
+
+    So many follow each other, whatever stands behind: axes that became one with the channels,
+    or channels that became several axes.
+    """
+    period = math.gcd(len(slots), count)
+    joined = [join(slots[k::period]) for k in range(period)]
+    return tuple(joined * (count // period))
+
+
+def _product(dims: Dims) -> tuple[int, list[str]] | None:
+    """Return the product of the known extents, and the names of the others; None if unnamed."""
+    if None in dims:
+        return None
+    number = math.prod(d for d in dims if isinstance(d, int))
+    return number, sorted(d for d in dims if isinstance(d, str))
+
+
+def _equal(a: tuple[int, list[str]] | None, b: tuple[int, list[str]] | None) -> bool:
+    return a is not None and a == b
+
+
+for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
+    register(
+        Operator(name=name, adjoint=pass_reshaped, passes=always, moves=always, follow=_follow)
+    )

@@ -1,0 +1,83 @@
+"""Softmax: differences to the largest value are 0..-255, so that exponentials are a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuconv.arithmetic.rescaling import Rescaling, TensorScale
+from npuconv.arithmetic.whole import W
+from npuconv.model import query
+from npuconv.model.types import Node
+from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
+
+_TABLE_STEPS = 2**24  # of 1, in the exponentials of a device that shifts
+_SHARE_BITS = 31  # of an exponential of TFLite
+_TFLITE_SCALE = TensorScale(1 / 256, -128)
+
+
+def _in_tflite(node: Node) -> bool:
+    """Return whether a Softmax runs along the last axis, as all versions of it understand it."""
+    rank = query.rank(node.inputs[0])
+    axis = query.attribute(node, "axis", -1)
+    return rank is not None and int(axis) % rank == rank - 1
+
+
+def _kernel(
+    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
+) -> W:
+    """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
+
+    Of a device that shifts, exponentials are multiples of ``2**-24`` and ``1 / sy`` of ``2**-8``.
+    """
+    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    behind = x.times(-1).plus(x.largest(axis))
+    table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
+    inverse = 1 / float(np.float32(y_at.scale))
+    if how.kind == "float":
+        real = table[behind.known()]
+        return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
+    steps = behind.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
+    whole = steps.total((axis,)).times(256)
+    product = steps.times(round(inverse * 256))
+    return y_at.stored(product.times(2).plus(whole).over(whole.times(2)))
+
+
+def _tflite_kernel(
+    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
+) -> W:
+    """Exponentials from a table, over their sum, half a step upwards.
+
+    The kernel has float32 numbers here. Multiples of ``2**-31`` differ from them only where a
+    result lies within their last bits of a tie.
+    """
+    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    real = np.exp(-np.float32(x_at.scale) * np.arange(256, dtype=np.float32)).astype(np.float64)
+    table = np.rint(np.ldexp(real, _SHARE_BITS)).astype(np.int64)
+    shares = x.times(-1).plus(x.largest(axis)).entries(table)
+    total = shares.total((axis,))
+    return y_at.stored(shares.times(2 * 256).plus(total).over(total.times(2)))
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    weighed = tape.add("Mul", at.dy, at.y)
+    axis = at.attributes.get("axis", -1)
+    total = tape.reduce("ReduceSum", weighed, [axis], keepdims=True)
+    return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
+
+
+register(
+    Operator(
+        name="Softmax",
+        adjoint=_adjoint,
+        is_defined=always,
+        kernel=_kernel,
+        integer_form="QLinearSoftmax",
+        in_tflite=_in_tflite,
+        tflite_kernel=_tflite_kernel,
+        tflite_scale=_TFLITE_SCALE,
+    )
+)

@@ -1,0 +1,35 @@
+"""Split along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuconv.model.types import Node
+from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
+from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
+
+
+def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    axis, slots = axis_of(node, 0), inputs[0]
+    if slots.axis is None or axis is None:
+        return mixed(join, node, inputs)
+    if axis != slots.axis:
+        return [slots for _ in node.outputs]
+    parts = [extent(tensor, axis) for tensor in node.outputs]
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or sum(known) != len(slots.numbers):
+        return mixed(join, node, inputs)
+    ends = [sum(known[: i + 1]) for i in range(len(known))]
+    return [Slots(axis, slots.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    parts = [
+        gradient or tape.constant(np.zeros(tape.shapes[name]))
+        for gradient, name in zip(at.gradients, at.node.output, strict=True)
+    ]
+    return {0: tape.add("Concat", *parts, axis=at.attributes.get("axis", 0))}
+
+
+register(Operator(name="Split", adjoint=_adjoint, passes=always, moves=always, follow=_follow))

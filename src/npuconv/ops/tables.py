@@ -1,0 +1,101 @@
+"""Operators with one input and no neighbours, as tables of 256 int8 entries.
+
+Entry ``q + 128`` is ``saturate(round(f((q - zx) * sx) / sy) + zy)``, with f in float64, rounded
+half to even. Any chain of such operators is one table, rounded once. Where f is no number the
+entry is that of 0; where it is infinite, it saturates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.device import saturated
+from npuconv.arithmetic.rescaling import TensorScale
+from npuconv.arithmetic.whole import W
+from npuconv.errors import ModelError
+from npuconv.ops.operator import OPERATORS, Attributes, Kernel
+
+Stored = NDArray[np.int8]
+Doubles = NDArray[np.float64]
+
+LENGTH = 256  # int8 has no more values
+SOURCE = ""  # the value that a function is of
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a function of one value."""
+
+    op: str  # ONNX's name
+    # Names of results of earlier steps, ``SOURCE``, or numbers.
+    inputs: tuple[str | float, ...] = (SOURCE,)
+    output: str = "result"  # name of the result
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def chain(operators: Sequence[tuple[str, Attributes]]) -> list[Step]:
+    """Return the steps of operators that follow each other."""
+    names = [SOURCE, *(str(number) for number in range(len(operators)))]
+    links = zip(operators, names, names[1:], strict=False)
+    return [Step(op, (read,), made, attributes) for (op, attributes), read, made in links]
+
+
+def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
+    """Return the result of the last step, in float64.
+
+    Args:
+        steps: in their order.
+        values: numbers that ``SOURCE`` stands for [N].
+
+    Raises:
+        ModelError: an operator that is no function of one value.
+    """
+    known = {SOURCE: np.asarray(values, np.float64)}
+    with np.errstate(all="ignore"):
+        for step in steps:
+            operator = OPERATORS.get(step.op)
+            if operator is None or operator.function is None:
+                raise ModelError(f"{step.op} is not a function of one value")
+            operands = [known[x] if isinstance(x, str) else np.float64(x) for x in step.inputs]
+            result = operator.function(*operands, **step.attributes)
+            known[step.output] = np.asarray(result, np.float64)
+    return known[steps[-1].output]
+
+
+def table(steps: Sequence[Step], x_at: TensorScale, y_at: TensorScale) -> Stored:
+    """Return the table of a function of one value, int8 [256].
+
+    Args:
+        steps: in their order; the first read ``SOURCE``.
+        x_at: scale of ``SOURCE``.
+        y_at: scale of the result of the last.
+
+    Raises:
+        ModelError: an operator that is no table.
+    """
+    whole = np.arange(LENGTH, dtype=np.float64) - 128 - x_at.zero
+    values = evaluate(steps, whole * float(np.float32(x_at.scale)))
+    with np.errstate(all="ignore"):
+        quotients = np.nan_to_num(values / float(np.float32(y_at.scale)), posinf=1e9, neginf=-1e9)
+    return saturated(np.rint(np.clip(quotients, -1e9, 1e9)).astype(np.int64), y_at.zero)
+
+
+def look_up(entries: Stored, x: Stored) -> Stored:
+    """Return the entry of every stored integer; entry 0 is that of -128."""
+    return np.asarray(entries[np.asarray(x, np.int64) + 128])
+
+
+def lookup(op: str) -> Kernel:
+    """Return the kernel of an operator that is a table."""
+
+    def look_up_values(
+        attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
+    ) -> W:
+        return values[0].looked_up(table([Step(op, attributes=attributes)], *scales))
+
+    return look_up_values
