@@ -33,9 +33,9 @@ import numpy as np
 from recipes.zoo import SAMPLES, Entry, read_entries
 
 import npuconv
-from npuconv import calibration_data as prepare
-from npuconv.calibration_data import HELD_OUT_SHARE
 from npuconv.config import Options
+from npuconv.data import calibration_data as prepare
+from npuconv.data.calibration_data import HELD_OUT_SHARE
 from npuconv.data.samples import held_out_places
 from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from recipes.zoo import Entry, read_entries
 
-from npuconv import calibration_data as prepare
 from npuconv.config import Options
+from npuconv.data import calibration_data as prepare
 from npuconv.data.samples import spread
 from npuconv.legalize.legal import legalize
 from npuconv.model import save

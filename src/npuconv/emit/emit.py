@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
+from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import Format, int8_operators
@@ -67,17 +68,15 @@ class EmittedModel:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def emit(
+def emit_model(
     legal: LegalModel,
-    form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
 ) -> EmittedModel:
-    """Write the legal float model in a form.
+    """Write the legal float model in the form of its options.
 
     Args:
         legal: the model.
-        form: float, weights, qdq or qoperator.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
 
@@ -87,24 +86,20 @@ def emit(
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
+    form, copy = emit.get(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.of(legal.plan, encodings, weights, legal.splits)
+    emission = Emission.of(copy.plan, encodings, weights, copy.splits)
     for phase in form.phases:
-        _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
-    legal.log.extend(log)
-    broken = _check_limits(legal)
-    proto = save.to_proto(legal.model, _metadata(legal, form))
-    return EmittedModel(proto, emission.stored, emission.notes, broken)
-
-
-def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
-    """Return the limits that rounded weights break; fail if the model breaks any other."""
-    broken = engine.lint(legal.rules(), at="lowered")
+        _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
+    copy.log.extend(log)
+    broken = engine.lint(copy.rules(), at="lowered")
     for finding in broken:
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    return tuple(broken)
+    proto = save.to_proto(copy.model, _metadata(copy, form))
+    legal = replace(legal, log=copy.log).with_findings(broken)
+    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes)
 
 
 def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:

@@ -215,25 +215,16 @@ class LegalModel:
         )
         return copy.replanned() if result else copy, result
 
-    def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
-        """Return the model with another plan.
-
-        With ``more_channels`` it now needs other values of undocumented limits.
+    def with_new_needs(self) -> LegalModel:
+        """Return the model with the undocumented limits that its changed layers depend on.
 
         Raises:
             InternalError: a bug in a rule.
         """
-        if not more_channels:
-            return replace(self, plan=plan)
-        # The cache of facts is of the graph as it was.
-        rules = replace(self, facts={}).rules()
+        rules = self.rules()
         unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
-        return replace(
-            self,
-            plan=plan,
-            needs=tuple(needs(rules)),
-            findings=self.findings.renew(LIMIT_UNKNOWN, unknown),
-        )
+        findings = self.findings.renew(LIMIT_UNKNOWN, unknown)
+        return replace(self, needs=tuple(needs(rules)), findings=findings)
 
 
 def legalize(

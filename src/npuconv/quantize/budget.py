@@ -109,6 +109,8 @@ def spend_budget(
         if goal is None or left <= allowed:
             break
         share *= BUDGET.caution * allowed / left  # the estimate was optimistic
+    if repeats:
+        oversampled = replace(oversampled, graph=oversampled.graph.with_new_needs())
     return BudgetResult(
         oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),

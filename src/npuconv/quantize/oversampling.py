@@ -63,6 +63,11 @@ class Oversampled:
     duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
 
     @property
+    def repeats_anything(self) -> bool:
+        """Return whether the graph has copies of layers or channels."""
+        return bool(self.repeated or self.duplicated)
+
+    @property
     def copy_of(self) -> dict[str, str]:
         """Layer of each copy, by name of the copy."""
         return {
