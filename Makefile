@@ -63,14 +63,6 @@ test-newest: ## the same with the newest that there are
 	.venv-newest/bin/pip install --quiet --disable-pip-version-check --upgrade --editable '.[dev]'
 	.venv-newest/bin/pytest -n auto -m 'not e2e' --cache-clear
 
-VELA_VENV ?= .venv-vela
-VELA_MODELS ?= $(wildcard ../shared/models/*/model.onnx)
-vela: ## integers of TFLite files against LiteRT, and places of operators against Arm's Vela
-	$(PYTHON) -m venv $(VELA_VENV)
-	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[litert]' \
-	  ethos-u-vela pytest
-	$(VELA_VENV)/bin/python benchmarks/tflite_files.py --write $(VELA_MODELS)
-
 audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --local --skip-editable
@@ -113,49 +105,38 @@ docs-check: $(STAMP) ## are the reference pages and schemas up to date
 samples: $(STAMP) ## train the sample models anew
 	$(BIN)/python tools/make_samples.py
 
-bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
+bench: $(STAMP) ## times and memory as ratios, limits of chips, and accuracy
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/check_scaling.py
-	$(BIN)/python benchmarks/check_many.py samples
-	$(BIN)/python benchmarks/fitting.py samples/*/model.onnx
-	$(BIN)/python benchmarks/calibration.py
-	$(BIN)/python benchmarks/jobs_at_once.py
-	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/targets.py limits samples/*/model.onnx
+	$(BIN)/python benchmarks/accuracy.py models
 
-SETS ?= build/sets
-ablation: $(STAMP) ## what each step of quantization is worth, on models from packages as well
-	$(BIN)/python benchmarks/collect_models.py --sets $(SETS)
-	$(BIN)/python benchmarks/ablation.py --sets $(SETS)
-	$(BIN)/python benchmarks/sensitivity.py --sets $(SETS)
-
-kills: $(STAMP) ## 200 kills in the middle of convert and batch: is every file whole
-	$(BIN)/python benchmarks/kills.py
-
-size: $(STAMP) ## memory for a model of 3 GB
-	$(BIN)/python benchmarks/size.py
-
-hostile: $(STAMP) ## every file a stranger might send, through check, convert and batch
-	$(BIN)/python benchmarks/strangers.py --commands check convert verify run
-	$(BIN)/python benchmarks/strangers.py --commands batch
+SETS ?= build/zoo/sets
+ablation: $(STAMP) ## effect of each step of quantization, on models from packages as well
+	$(BIN)/python benchmarks/ablation.py collect --sets $(SETS)
+	$(BIN)/python benchmarks/ablation.py steps --sets $(SETS)
 
 SECONDS ?= 60
-fuzz: $(STAMP) ## mutated files for every loader: make fuzz SECONDS=60
+CASES ?= 2000
+robustness: $(STAMP) ## hostile and mutated files, odd models and networks, kills, a model of 3 GB
 	@$(BIN)/python -c "import atheris" 2> /dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || true
-	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python benchmarks/robustness.py hostile
+	$(BIN)/python benchmarks/robustness.py fuzz --seconds $(SECONDS)
+	$(BIN)/python benchmarks/robustness.py models --cases $(CASES)
+	$(BIN)/python benchmarks/robustness.py networks --cases $(CASES)
+	$(BIN)/python benchmarks/robustness.py kills
+	$(BIN)/python benchmarks/robustness.py size
 
-MODELS ?=
-runtimes: $(STAMP) ## other runtimes compute each layer: make runtimes MODELS='more.onnx models.onnx'
+VELA_VENV ?= .venv-vela
+MODELS ?= $(wildcard ../shared/models/*/model.onnx)
+runtimes: $(STAMP) ## layers and files on other runtimes and Arm's Vela: docs/runtimes.md
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[runtimes,litert]'
 	$(BIN)/pytest -n auto -m '' tests/e2e/test_runtimes.py tests/evaluate/test_litert.py tests/emit/tflite
-	$(BIN)/python benchmarks/runtimes.py --write $(MODELS)
-
-CASES ?= 2000
-verdicts: $(STAMP) ## odd models and options through check and convert: make verdicts CASES=2000
-	$(BIN)/python tools/odd_cases.py models --cases $(CASES)
-
-networks: $(STAMP) ## random networks for random devices, what is made of them judged
-	$(BIN)/python tools/odd_cases.py networks --cases $(CASES)
+	$(BIN)/python benchmarks/targets.py runtimes --write $(MODELS)
+	$(PYTHON) -m venv $(VELA_VENV)
+	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[litert]' \
+	  ethos-u-vela pytest
+	$(VELA_VENV)/bin/python benchmarks/targets.py tflite --write $(MODELS)
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
@@ -164,4 +145,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts networks test-oldest test-newest audit vela build clean
+.PHONY: help install demo test unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation robustness runtimes test-oldest test-newest audit build clean

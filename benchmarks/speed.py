@@ -1,135 +1,360 @@
-"""Times and memory of npuconv, as ratios to bare onnxruntime measured in the same run.
+"""Time and memory of npuconv.
 
-    python benchmarks/speed.py [--runs 5] [--models ../shared/models]
+    python benchmarks/speed.py                  # all of these
+    python benchmarks/speed.py commands         # start, check, convert / bare onnxruntime
+    python benchmarks/speed.py nodes            # check by the number of nodes
+    python benchmarks/speed.py models           # check of many models / each of them
+    python benchmarks/speed.py samples          # convert by the number of samples
+    python benchmarks/speed.py jobs             # batch with two processes / with one
 
-Every command runs as a whole process, in turn with the one it is compared with, after one
-run that does not count. Printed are the medians of the pairwise ratios; single times mean
-little on a shared machine. Without the shared models the project's own samples are used.
+Every command runs as a whole process, in turn with the command it is compared with, after one run
+that does not count. Printed are medians of the pairwise ratios; single times mean little on a
+shared machine. Without the shared models the project's own samples are used.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import numpy as np
+import onnx
+from harness import commands
+from harness.models import recipes
+from harness.process import Measured, measure
+from harness.samples import write
+from onnx import TensorProto, helper, numpy_helper
+
+CHANNELS = 8
 SAMPLES = 32
-# What is promised, of check and of convert; for the others the ratio is only shown.
-GOALS = {"ppocrv4_det": (3.0, 4.0)}
-
+# Models, their inputs, and the largest wall ratios of check and of convert.
+SUBJECTS = {"ppocrv4_det": ((3, 320, 320), 3.0, 4.0), "yunet_n_320": ((3, 320, 320), None, None)}
+LARGEST_NODES, LARGEST_SECONDS = 10_000, 5.0
+FEW, MANY = 16, 256  # samples
 LOAD = "import sys, onnx, onnxruntime as o; onnx.load(sys.argv[1]); o.InferenceSession(sys.argv[1])"
-FLOAT_RUN = """
-import sys, numpy as np, onnxruntime as o
-s = o.InferenceSession(sys.argv[1]); name = s.get_inputs()[0].name
-for x in np.load(sys.argv[2])[name]: s.run(None, {name: x[None]})
-"""
-MAKE = """
-import sys, numpy as np, onnx
-name = onnx.load(sys.argv[1]).graph.input[0].name
-shape = tuple(map(int, sys.argv[3].split(",")))
-values = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
-np.savez(sys.argv[2], **{name: values})
-"""
+# Seconds of a second check in a process that has checked another model before.
+CHECK_ALONE = """
+import sys, time
+from npuconv import check
+from npuconv.errors import ModelError
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One comparison: our command against a reference."""
-
-    name: str
-    ours: list[str]
-    reference: list[str]
-    goal: float | None = None
-
-
-def measure(command: list[str]) -> tuple[float, float]:
-    """Wall seconds and peak MiB of one run; its exit code may be 0 or 1."""
+def seconds(path):
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status) not in (0, 1):
-        raise SystemExit(f"failed: {' '.join(command)}")
-    return seconds, usage.ru_maxrss / 1024
+    try:
+        check(path)
+    except ModelError:
+        pass
+    return time.perf_counter() - start
+
+seconds(sys.argv[1])
+print(seconds(sys.argv[2]))
+"""
 
 
-def compare(figure: Figure, runs: int) -> str:
-    """A row of the table: medians of the pairwise ratios."""
-    pairs = [(measure(figure.ours), measure(figure.reference)) for _ in range(runs + 1)][1:]
-    wall = statistics.median(a[0] / b[0] for a, b in pairs)
-    memory = statistics.median(a[1] / b[1] for a, b in pairs)
-    goal = f"< {figure.goal:g}" if figure.goal else ""
-    seconds = statistics.median(a[0] for a, _ in pairs)
-    return f"| {figure.name} | {wall:.2f} | {goal} | {memory:.2f} | {seconds:.2f} s |"
+def npuconv(*arguments: object) -> list[str]:
+    """Return a command line of npuconv."""
+    return [sys.executable, "-m", "npuconv", *map(str, arguments)]
 
 
-def starting() -> list[Figure]:
-    """Measure the time to start, against an interpreter that does nothing."""
+def run(command: list[str]) -> Measured:
+    """Run a command whose exit code may be 0 or 1.
+
+    Raises:
+        SystemExit: another exit code.
+    """
+    result = measure(command)
+    if result.code not in (0, 1):
+        raise SystemExit(f"failed: {' '.join(command)}: {result.error}")
+    return result
+
+
+def compare_commands(options: argparse.Namespace) -> None:
+    """Compare start, check and convert with bare onnxruntime."""
+    print("| | wall ratio | goal | memory ratio | seconds |\n|---|---|---|---|---|")
     nothing = [sys.executable, "-c", "pass"]
-    commands = (["--help"], ["explain", "SHP002"], ["schema", "report"])
-    return [Figure(f"`{' '.join(c)}` / empty process", npuconv(*c), nothing) for c in commands]
+    for words in (["--help"], ["explain", "SHP002"], ["schema", "report"]):
+        _compare(f"`{' '.join(words)}` / empty process", npuconv(*words), nothing, None, options)
+    subjects = {name: (options.shared / "models" / name, *s) for name, s in SUBJECTS.items()}
+    if not (options.shared / "models").is_dir():
+        subjects = {"digits": (commands.ROOT / "samples" / "digits", (1, 8, 8), None, None)}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (source, size, check_goal, convert_goal) in subjects.items():
+            path, data = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.npz"
+            shutil.copyfile(source / "model.onnx", path)
+            source_name = onnx.load(path).graph.input[0].name
+            values = np.random.default_rng(0).uniform(-1, 1, (SAMPLES, *size))
+            write(data, {source_name: values.astype(np.float32)})
+            check, load = npuconv("check", path, "-q"), [sys.executable, "-c", LOAD, str(path)]
+            _compare(f"check {name} / load + session", check, load, check_goal, options)
+            convert = npuconv("convert", path, "--calibration", data, "-q")
+            bare = [sys.executable, "-m", "harness.quantizers", "float", str(path), str(data)]
+            _compare(f"convert {name} / float inference", convert, bare, convert_goal, options)
 
 
-def npuconv(*arguments: str) -> list[str]:
-    """A command line of ours."""
-    return [sys.executable, "-m", "npuconv", *arguments]
+def _compare(
+    name: str, ours: list[str], bare: list[str], goal: float | None, options: argparse.Namespace
+) -> None:
+    """Print a row: medians of the pairwise ratios."""
+    pairs = [(run(ours), run(bare)) for _ in range(options.runs + 1)][1:]
+    wall = statistics.median(a.seconds / b.seconds for a, b in pairs)
+    memory = statistics.median(a.mib / b.mib for a, b in pairs)
+    seconds = statistics.median(a.seconds for a, _ in pairs)
+    cells = [
+        name,
+        f"{wall:.2f}",
+        f"< {goal:g}" if goal else "",
+        f"{memory:.2f}",
+        f"{seconds:.2f} s",
+    ]
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def working(models: Path, folder: Path) -> list[Figure]:
-    """check and convert against loading and running the float model."""
-    figures = []
-    for name, size in _subjects(models).items():
-        path = _copy(models / name / "model.onnx", folder, name)
-        data = _samples(path, size, folder / f"{name}.npz")
-        load = [sys.executable, "-c", LOAD, str(path)]
-        run = [sys.executable, "-c", FLOAT_RUN, str(path), str(data)]
-        convert = ["convert", str(path), "--calibration", str(data), "-q"]
-        check = npuconv("check", str(path), "-q")
-        goals = GOALS.get(name, (None, None))
-        figures.append(Figure(f"check {name} / load + session", check, load, goals[0]))
-        figures.append(
-            Figure(f"convert {name} / float inference", npuconv(*convert), run, goals[1])
+class Chain:
+    """A model that grows node by node, N x 8 x 16 x 16 all the way."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.last = "x"
+
+    def op(self, op: str, *rest: str, source: str = "", **attrs: object) -> str:
+        """Append a node that reads the last result."""
+        number = len(self.nodes)
+        read = [source or self.last, *rest]
+        self.last = f"t{number}"
+        self.nodes.append(helper.make_node(op, read, [self.last], name=f"n{number}", **attrs))
+        return self.last
+
+    def constant(self, values: np.ndarray) -> str:
+        """An initializer; returns its name."""
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(values, name))
+        return name
+
+    def random(self, *shape: int) -> str:
+        """An initializer of random numbers, so small that sums over all blocks stay finite."""
+        return self.constant(self.rng.uniform(-1e-3, 1e-3, shape).astype(np.float32))
+
+    def plain(self) -> None:
+        """Conv, BatchNormalization, Relu, and the sum with what went in."""
+        before = self.last
+        self.op("Conv", self.random(CHANNELS, CHANNELS, 3, 3), pads=[1, 1, 1, 1])
+        stats = [self.random(CHANNELS) for _ in range(3)]
+        stats.append(self.constant(np.ones(CHANNELS, np.float32)))
+        self.op("BatchNormalization", *stats)
+        self.op("Relu")
+        self.op("Add", before)
+        self.op("Relu")
+
+    def ready(self) -> None:
+        """A Conv that needs nothing, its Relu, and the sum with what went in."""
+        before = self.last
+        weight = self.random(CHANNELS, CHANNELS, 3, 3)
+        written = {"kernel_shape": [3, 3], "strides": [1, 1], "dilations": [1, 1], "group": 1}
+        self.op("Conv", weight, pads=[1, 1, 1, 1], **written)
+        self.op("Relu")
+        self.op("Add", before)
+
+    def separable(self) -> None:
+        """A depthwise Conv that asks for SAME, and one of kernel 1."""
+        weight = self.random(CHANNELS, 1, 3, 3)
+        self.op("Conv", weight, group=CHANNELS, auto_pad="SAME_UPPER")
+        self.op("Relu")
+        self.op("Conv", self.random(CHANNELS, CHANNELS, 1, 1))
+        self.op("Relu")
+
+    def grouped(self) -> None:
+        """A Conv of two groups."""
+        self.op("Conv", self.random(CHANNELS, CHANNELS // 2, 3, 3), group=2, pads=[1, 1, 1, 1])
+        self.op("Relu")
+
+    def transposed(self) -> None:
+        """Half the extents by a stride, and twice by a ConvTranspose."""
+        self.op("Conv", self.random(CHANNELS, CHANNELS, 2, 2), strides=[2, 2])
+        self.op("ConvTranspose", self.random(CHANNELS, CHANNELS, 2, 2), strides=[2, 2])
+        self.op("Relu")
+
+    def line(self) -> None:
+        """All rows as one line, a Conv along it, and back."""
+        self.op("Reshape", self.constant(np.asarray([0, CHANNELS, -1], np.int64)))
+        self.op("Conv", self.random(CHANNELS, CHANNELS, 3), pads=[1, 1])
+        self.op("Relu")
+        self.op("Conv", self.random(CHANNELS, CHANNELS, 3), pads=[1, 1])
+        self.op("Reshape", self.constant(np.asarray([0, CHANNELS, 16, 16], np.int64)))
+
+    def model(self) -> onnx.ModelProto:
+        """Return the finished model."""
+        shape = [1, CHANNELS, 16, 16]
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+        outputs = [helper.make_tensor_value_info(self.last, TensorProto.FLOAT, shape)]
+        graph = helper.make_graph(self.nodes, "chain", inputs, outputs, self.constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def generate(nodes: int, *, mixed: bool = True) -> onnx.ModelProto:
+    """A model of about this many nodes; mixed ones have hardly a Conv that stays as it is."""
+    chain = Chain()
+    kinds: list[Callable[[], None]] = [chain.ready]
+    if mixed:
+        kinds = [chain.plain] * 4 + [chain.separable] * 2
+        kinds += [chain.grouped, chain.transposed, chain.line]
+    turn = 0
+    while len(chain.nodes) < nodes:
+        kinds[turn % len(kinds)]()
+        turn += 1
+    return chain.model()
+
+
+def compare_nodes(options: argparse.Namespace) -> None:
+    """Measure check on generated models, and a node by a node of the smallest model.
+
+    The time to start is subtracted: 1.0 is linear.
+    """
+    print("| graph | nodes | check | goal | us per node | against the smallest |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+
+        def seconds(model: onnx.ModelProto) -> float:
+            onnx.save(model, path)
+            runs = [run(npuconv("check", path, "-q")) for _ in range(options.runs + 1)][1:]
+            return statistics.median(each.seconds for each in runs)
+
+        start = seconds(generate(1))
+        for name, mixed in (("legal", False), ("all to be rewritten", True)):
+            smallest = 0.0
+            for nodes in options.nodes:
+                model = generate(nodes, mixed=mixed)
+                total, count = seconds(model), len(model.graph.node)
+                per_node = (total - start) / count
+                smallest = smallest or per_node
+                goal = f"< {LARGEST_SECONDS:g} s" if nodes == LARGEST_NODES else ""
+                row = f"| {name} | {count} | {total:.2f} s | {goal} |"
+                print(f"{row} {per_node * 1e6:.0f} | {per_node / smallest:.2f} |", flush=True)
+
+
+def compare_models(options: argparse.Namespace) -> None:
+    """Compare one check of all models with the sum of checks of each of them alone."""
+    models = sorted((commands.ROOT / "samples").rglob("*.onnx"))
+    smallest = min(models, key=lambda path: path.stat().st_size)
+    ratios = []
+    for _ in range(options.runs):
+        together, alone = run(npuconv("check", *models)).seconds, 0.0
+        for model in models:
+            line = [sys.executable, "-c", CHECK_ALONE, str(smallest), str(model)]
+            alone += float(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
+        ratios.append(together / alone)
+    print(
+        f"check of {len(models)} models / sum of each: {statistics.median(ratios):.2f} (goal < 1.3)"
+    )
+
+
+def compare_samples(options: argparse.Namespace) -> None:
+    """Measure how memory and time of convert grow with the samples, of one file and of many.
+
+    A sample more is the slope between the fewest and the most samples, by that of a process
+    that only runs the float model.
+    """
+    sizes = (FEW, SAMPLES, 64, MANY)
+    heads = ["model", f"MiB at {' / '.join(map(str, sizes))} samples, directory", "MiB, one .npz"]
+    heads += ["a sample more / float", f"{SAMPLES} samples / float process"]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
+    commands.check_shared(options.shared)
+    for name in options.models:
+        cells = _sample_costs(name, sizes, options)
+        print(f"| {' | '.join([name, *cells])} |", flush=True)
+
+
+def _sample_costs(name: str, sizes: Sequence[int], options: argparse.Namespace) -> list[str]:
+    """Return the cells of a model: memory of both forms of samples, and two ratios of time."""
+    recipe = recipes()[name]
+    model = options.shared / "models" / recipe.model / "model.onnx"
+    feeds = recipe.make(options.shared / "data", model, "calib", MANY)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for size in sizes:
+            write(folder / f"{size}.npz", {key: array[:size] for key, array in feeds.items()})
+            (folder / str(size)).mkdir()
+            for first in range(0, size, FEW):
+                part = {key: array[first : first + FEW] for key, array in feeds.items()}
+                write(folder / str(size) / f"{first:04}.npz", part)
+
+        def convert(samples: str) -> Measured:
+            line = npuconv("convert", model, "--calibration", folder / samples, "-q")
+            return run([*line, "-o", str(folder / "out.onnx"), *recipe.arguments])
+
+        def bare(size: int) -> float:
+            line = [sys.executable, "-m", "harness.quantizers", "float", str(model)]
+            return run([*line, str(folder / f"{size}.npz")]).seconds
+
+        def peaks(form: str) -> str:
+            runs = [[convert(form.format(s)).mib for _ in range(options.runs)] for s in sizes]
+            return " / ".join(f"{statistics.median(mib):.0f}" for mib in runs)
+
+        convert(str(FEW))  # reads the files into memory; does not count
+        memory = [peaks(form) for form in ("{}", "{}.npz")]
+        slopes, totals = [], []
+        for _ in range(options.runs):
+            more = convert(str(MANY)).seconds - convert(str(FEW)).seconds
+            slopes.append(more / (bare(MANY) - bare(FEW)))
+            totals.append(convert(f"{SAMPLES}.npz").seconds / bare(SAMPLES))
+    return [*memory, *(f"{statistics.median(ratios):.2f}" for ratios in (slopes, totals))]
+
+
+def compare_jobs(options: argparse.Namespace) -> None:
+    """Compare a batch of four equal jobs in two processes with the same in one."""
+    sample = commands.ROOT / "samples" / "digits_upscale"
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for number in range(4):
+            shutil.copy(sample / "model.onnx", folder / f"copy{number}.onnx")
+        jobs = folder / "jobs.yaml"
+        jobs.write_text(
+            f"version: 1\ndefaults: {{calibration: '{sample / 'calibration.npz'}'}}\n"
+            "jobs: [{model: copy*.onnx}]\n"
         )
-    return figures
+
+        def seconds(processes: int) -> float:
+            shutil.rmtree(folder / "build", ignore_errors=True)
+            return run(npuconv("batch", jobs, "-q", "--jobs", processes)).seconds
+
+        seconds(2)  # does not count: files are read for the first time
+        ratio = statistics.median(1 / (seconds(1) / seconds(2)) for _ in range(options.runs))
+    print(f"batch of 4 equal jobs, --jobs 2 / --jobs 1: {ratio:.2f} (goal on idle cores: 0.65)")
 
 
-def _subjects(models: Path) -> dict[str, tuple[int, ...]]:
-    if (models / "ppocrv4_det").is_dir():
-        return {"ppocrv4_det": (3, 320, 320), "yunet_n_320": (3, 320, 320)}
-    return {"digits": (1, 8, 8)}
-
-
-def _copy(source: Path, folder: Path, name: str) -> Path:
-    target = folder / f"{name}.onnx"
-    target.write_bytes(source.read_bytes())
-    return target
-
-
-def _samples(path: Path, size: tuple[int, ...], target: Path) -> Path:
-    # In a process of its own: a child's peak memory starts at that of its parent.
-    shape = ",".join(map(str, (SAMPLES, *size)))
-    subprocess.run([sys.executable, "-c", MAKE, str(path), str(target), shape], check=True)
-    return target
+COMPARISONS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "commands": compare_commands,
+    "nodes": compare_nodes,
+    "models": compare_models,
+    "samples": compare_samples,
+    "jobs": compare_jobs,
+}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models")
-    arguments = parser.parse_args()
-    models = arguments.models if arguments.models.is_dir() else ROOT / "samples"
-    print("| | wall ratio | goal | memory ratio | ours, median |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for figure in [*starting(), *working(models, Path(folder))]:
-            print(compare(figure, arguments.runs), flush=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("comparisons", nargs="*", choices=[*COMPARISONS, []], default=[], help="all by default")
+    add("--runs", type=int, default=3)
+    add("--nodes", type=int, nargs="+", default=[1000, 3000, LARGEST_NODES])
+    add("--models", nargs="+", choices=list(recipes()), metavar="NAME", help="of samples",
+        default=["ppocrv4_det", "yunet_n_320", "ppocr_cls_v2"])  # fmt: skip
+    add("--shared", type=Path, default=commands.SHARED)
+    options = parser.parse_args()
+    for name in options.comparisons or COMPARISONS:
+        COMPARISONS[name](options)
+        print()
 
 
 if __name__ == "__main__":

@@ -198,6 +198,14 @@ def test_a_code_and_its_name_belong_together(page: Path):
     assert [pair for pair in pairs if not names.get(pair[0], pair[1]).startswith(pair[1])] == []
 
 
+@each_written
+def test_benchmarks_exist(page: Path):
+    """Every benchmark that a page names is a file, and has the command that follows."""
+    for name, command in re.findall(r"benchmarks/(\w+)\.py(?: +(\w+))?", page.read_text("utf-8")):
+        source = (ROOT / f"benchmarks/{name}.py").read_text("utf-8")
+        assert not command or f'"{command}": ' in source or page.stem == "CHANGELOG", command
+
+
 def test_paths_of_the_architecture_exist():
     """Every file and folder that the page names is there."""
     text = (ROOT / "docs/architecture.md").read_text("utf-8")

@@ -21,8 +21,9 @@ import click
 from pydantic import BaseModel
 
 import keywords
-from npuconv.cli import catalog, cli
-from npuconv.cli import json_schemas as schemas
+from npuconv.cli import cli
+from npuconv.cli import explain as catalog
+from npuconv.cli import schema as schemas
 from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
@@ -65,7 +66,7 @@ def _rules() -> str:
     rows = [f"| {e['code']} | [{e['name']}](#{e['code'].lower()}-{e['name']}) | {e['severity']} | "
             f"{e['summary']} |" for e in catalog.rules()]  # fmt: skip
     table = "\n".join(["| code | name | severity | |", "|---|---|---|---|", *rows])
-    body = "\n".join(catalog.explain(e["code"], "markdown") for e in catalog.rules())
+    body = "\n".join(catalog.describe(e["code"], "markdown") for e in catalog.rules())
     text = (
         "What `npuconv explain --all` says of rules. The examples are in ONNX's own text "
         "syntax; weights without numbers are random, and one number is all of them. They "
@@ -78,7 +79,7 @@ def _passes() -> str:
     rows = [f"| {e['phase']} | [{e['name']}](#{e['name']}) | {e['summary']} |"
             for e in catalog.passes()]  # fmt: skip
     table = "\n".join(["| phase | name | |", "|---|---|---|", *rows])
-    body = "\n".join(catalog.explain(e["name"], "markdown") for e in catalog.passes())
+    body = "\n".join(catalog.describe(e["name"], "markdown") for e in catalog.passes())
     return f"{NOTE}# Passes\n\n{table}\n\n{body}"
 
 

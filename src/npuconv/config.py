@@ -290,7 +290,7 @@ class Options(Strict):
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
     cache: str | None = Field(
-        None, description="folder that keeps what was seen of the samples; for the next run"
+        None, description="folder that keeps decoded images; for the next run"
     )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(

@@ -188,7 +188,6 @@ def test_images_are_decoded_once(folder, write, monkeypatch):
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"memory": "1 elephant"}, "memory: '1 elephant' is not a size"),
         ({"ship": True}, "give a scheduler"),
-        ({"split_calibration": True}, "only a cluster splits a calibration: give a scheduler"),
         ({"scheduler": "tcp://x:1", "local_cluster": 2}, "exclude each other"),
     ],
 )

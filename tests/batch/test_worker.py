@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from npuconv.batch import worker
 from npuconv.batch.job import Place
 from npuconv.batch.worker import as_keys
 from npuconv.errors import InternalError
-from support.builders import digits, images
+from support.builders import images
 from support.jobs import settings_of_worker
 
 
@@ -60,18 +59,6 @@ def test_refused(folder, said):
     assert sorted(outcome.files) == ["m.npu.report.html", "m.npu.report.json"]
     assert json.loads(Path("m.npu.report.json").read_text())["summary"]["verdict"] == "refused"
     assert not (folder / "m.npu.onnx").exists()
-
-
-@pytest.mark.parametrize(("model", "parts"), [(digits(), 1), (volume(), 0)])
-def test_a_block(folder, said, model, parts):
-    """A block writes only its calibrated parts."""
-    onnx.save(model, "m.onnx")
-    np.savez("s.npz", x=images(40, 1, 8, 8))
-    one = replace(job("m", format="qdq", calibration="s.npz"), block=(0, 2))
-    outcome = worker.run(one, Place(folder, folder / "cache", 1, folder / "parts"), said.append)
-    assert (outcome.status, outcome.files) == ("converted", {})
-    assert len(list(folder.glob("parts/*.npz"))) == parts
-    assert not list(folder.glob("*.npu.*"))
 
 
 def test_failed(folder, said):

@@ -35,7 +35,7 @@ def classifier(scale: float = 1.0) -> onnx.ModelProto:
 
 
 def write_sets(folder: Path, model: Path, name: str = "tiny", *, held: bool = False) -> Path:
-    """Write a folder of sample sets as benchmarks/collect_models.py does, and return it."""
+    """Write a folder of sample sets as ``ablation.py collect`` does, and return it."""
     place = folder / name
     place.mkdir(parents=True)
     draw = np.random.default_rng(0)

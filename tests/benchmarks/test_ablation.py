@@ -8,10 +8,10 @@ from pathlib import Path
 import ablation
 import onnx
 import pytest
-from recipes import variants, worth
-from recipes.reference import score_model
-from recipes.variants import Result, copy_source, count_lines, known_steps
-from recipes.zoo import read_entries
+from harness import variants
+from harness.samples import read_entries
+from harness.scores import Score, score_model
+from harness.variants import Result, copy_source, known_steps
 from small_models import classifier, write_converter, write_sets
 
 PYTHON = (sys.executable,)
@@ -44,7 +44,7 @@ def _calls(given: Namespace) -> list[str]:
 def test_each_model_is_converted_by_each_variant_once(given: Namespace) -> None:
     found = _run(given)
     assert list(found) == ["default", "without gptq"]
-    assert found["default"]["a"].scores["foreign"]["logits"] == [60.0] * 5
+    assert found["default"]["a"].mean_db("foreign", "logits") == 60
     calls = _calls(given)
     assert len(calls) == 4
     assert sum("--without gptq" in call for call in calls) == 2
@@ -63,7 +63,7 @@ def test_a_changed_source_is_another_version(given: Namespace) -> None:
 def test_failures_are_reported(given: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
     given.variants = ["--fail"]
     found = _run(given)
-    ablation.show(found, ablation.choose(given), {})
+    ablation.show(found, ablation.choose(given))
     assert "- a, --fail: asked to fail" in capsys.readouterr().out
 
 
@@ -114,10 +114,7 @@ def test_steps_are_asked_of_the_version(tmp_path: Path) -> None:
     steps.mkdir()
     (steps / "__init__.py").write_text("")
     (steps / "settings.py").write_text("STEPS = ('gptq', 'range-margin')\n")
-    (steps / "range_margin.py").write_text("a = 1\n\nb = 2\n")
     assert known_steps(PYTHON, source) == ["gptq", "range-margin"]
-    assert count_lines("range-margin", source) == 2
-    assert count_lines("gptq", source) is None
 
 
 def test_copies_are_named_after_their_contents(tmp_path: Path) -> None:
@@ -130,10 +127,15 @@ def test_copies_are_named_after_their_contents(tmp_path: Path) -> None:
         copy_source(tmp_path / "nowhere", tmp_path)
 
 
+def power(db: float) -> tuple[float, float]:
+    """Signal and noise of a sample with this SQNR."""
+    return 1.0, 10 ** (-db / 10)
+
+
 def _results(**values: float) -> dict[str, Result]:
     return {
-        name: Result(1.0, scores={"score": {"plain": [value], "logits": [value, value + 1]}})
-        for name, value in values.items()
+        name: Result(1.0, scores={"score": Score([power(db)], [power(db), power(db + 1)])})
+        for name, db in values.items()
     }
 
 
@@ -142,18 +144,18 @@ def test_changes_are_counted(tmp_path: Path) -> None:
     onnx.save(classifier(), model)
     for name in "abcd":
         write_sets(tmp_path / "sets", model, name)
-    every, held, *_ = [*worth.groups(read_entries(tmp_path / "sets")), None]
+    every, held, *_ = [*ablation.groups(read_entries(tmp_path / "sets")), None]
     assert every is not None
     assert held is not None
     assert held.role == "foreign"
     base, other = _results(a=30, b=30, c=30, d=30), _results(a=31, b=30.2, c=27)
     other["d"] = Result(error="no luck")
-    change = worth.compare(base, other, every, "logits")
+    change = ablation.compare(base, other, every, "logits")
     assert change is not None
     assert (change.models, change.wins, change.losses) == (3, 1, 1)
     assert change.mean == pytest.approx(-0.6)
     assert (change.best[1], change.worst[1]) == ("a", "c")
     assert (change.best[0], change.worst[0]) == pytest.approx((1, -3))
-    row = worth.table(every, base, {"step": other}, {"step": 12}).splitlines()[-1]
-    assert row == "| step | -0.60 | -0.60 | 1 / 1 | +1.0 a | -3.0 c | 3 | x 1.00 | 12 |"
-    assert worth.compare(base, other, held, "logits") is None
+    row = ablation.table(every, base, {"step": other}).splitlines()[-1]
+    assert row == "| step | -0.60 | -0.60 | 1 / 1 | +1.0 a | -3.0 c | 3 | x 1.00 |"
+    assert ablation.compare(base, other, held, "logits") is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from intervals import Case, kept, measure, rotated, show
-from recipes.zoo import SAMPLES, Entry
+from harness.intervals import Case, kept, measure, rotated, show
+from harness.samples import SAMPLES, Entry
 from small_models import parse
 
 import npuconv

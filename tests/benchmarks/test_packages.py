@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from harness import packages, samples, sound
+from harness.data import crop_photo, photos
+from harness.models import Recipe, recipes
+from harness.packages import HELD_OUT, Packaged, fetch, packaged
 from PIL import Image
-from recipes import packages, speech, zoo
-from recipes.data import crop_photo, photos
-from recipes.models import Recipe, recipes
-from recipes.packages import HELD_OUT, Packaged, fetch, packaged
 from small_models import classifier, parse
 
 
@@ -55,10 +55,10 @@ def test_fixed_shapes_are_freed(tmp_path: Path) -> None:
     path = tmp_path / "fixed.onnx"
     onnx.save(parse("agraph (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Relu(x) }"), path)
     item = Packaged("p", "1", "fixed.onnx", Recipe("p", lambda *_: {}, {}), free=True)
-    freed = onnx.load(zoo._free(path, item))
+    freed = onnx.load(samples.with_open_shapes(path, item))
     dims = freed.graph.input[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [0, 3, 0]
-    assert zoo._free(path, Packaged("p", "1", "fixed.onnx", item.recipe)) == path
+    assert samples.with_open_shapes(path, Packaged("p", "1", "fixed.onnx", item.recipe)) == path
 
 
 def test_every_foreign_photograph_is_used(tmp_path: Path) -> None:
@@ -85,22 +85,24 @@ def test_sample_sets_are_written_once(tmp_path: Path) -> None:
 
     recipe = Recipe("m", make, {"x": (1, 4)}, top1=1)
     for _ in range(2):
-        entry = zoo._entry("m", model, recipe, tmp_path / "sets", source="shared", held=True)
-        zoo._fill(entry, recipe, tmp_path, tmp_path)
+        entry = samples.make_entry(
+            "m", model, recipe, tmp_path / "sets", source="shared", held=True
+        )
+        samples.fill(entry, recipe, tmp_path, tmp_path)
     assert roles == ["calib", "score", "foreign"]
-    (found,) = zoo.read_entries(tmp_path / "sets")
+    (found,) = samples.read_entries(tmp_path / "sets")
     assert found == entry
     assert list(found.scored) == ["score"]
     assert found.arguments == ["--input-shape", "x=1,4"]
 
 
 def test_speech_has_the_shapes_of_its_models() -> None:
-    assert speech.rated_mels("score", 1).shape == (1, 900, 120)
-    assert speech.rated_spectra("score", 1).shape == (1, 901, 161)
-    assert speech.lossy_feeds("score", 1)["degraded_audio"].shape == (1, 1, 313, 257)
-    plain, marked = (speech.echo_feeds("score", 1, marked=m)["input"] for m in (False, True))
+    assert sound.rated_mels("score", 1).shape == (1, 900, 120)
+    assert sound.rated_spectra("score", 1).shape == (1, 901, 161)
+    assert sound.lossy_feeds("score", 1)["degraded_audio"].shape == (1, 1, 313, 257)
+    plain, marked = (sound.echo_feeds("score", 1, marked=m)["input"] for m in (False, True))
     assert (plain.shape, marked.shape) == ((1, 3, 313, 160), (1, 3, 353, 160))
     assert plain.min() >= -1
     assert plain.max() == 1
-    calib, score = (speech.clips(role, 2, 1600) for role in ("calib", "score"))
+    calib, score = (sound.clips(role, 2, 1600) for role in ("calib", "score"))
     assert not np.array_equal(calib, score)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from harness import data, text
+from harness.data import SIGNED_BGR, Pixels
+from harness.samples import prepare
 from numpy.typing import NDArray
 from PIL import Image
-from recipes import data, text
-from recipes.data import SIGNED_BGR, Pixels
-from recipes.models import recipes
-from recipes.sets import prepare
 
 ROLES: tuple[data.Role, ...] = ("calib", "score", "others")
 Batch = Callable[[Path, data.Role, int, tuple[int, int], Pixels], NDArray[Any]]
@@ -124,13 +123,12 @@ def test_pixels_follow_order_and_layout() -> None:
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no shared models")
 @pytest.mark.parametrize("name", ["gtcrn_simple", "ppocr_cls_v2", "silero_vad_op15"])
 def test_sets_feed_every_input(name: str, tmp_path: Path) -> None:
-    recipe = recipes()[name]
-    sets = prepare(name, recipe, SHARED, tmp_path)
+    sets = prepare(name, SHARED, tmp_path)
     proto = onnx.load(sets.model, load_external_data=False)
     wanted = {i.name for i in proto.graph.input} - {t.name for t in proto.graph.initializer}
-    for path, count in ((sets.calib, 32), (sets.score, 16)):
+    for path, count in ((sets.calib, 32), (sets.scored["score"], 16)):
         with np.load(path) as arrays:
             assert set(arrays) == wanted
             assert {len(arrays[name]) for name in arrays} == {count}
     stamps = sets.calib.stat().st_mtime_ns
-    assert prepare(name, recipe, SHARED, tmp_path).calib.stat().st_mtime_ns == stamps
+    assert prepare(name, SHARED, tmp_path).calib.stat().st_mtime_ns == stamps

@@ -232,7 +232,6 @@ def test_reports(cli, jobs, folder):
         (["--memory", "some"], "--memory: 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
         (["--ship"], "give a scheduler"),
-        (["--split-calibration"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
         (["--target", "npu-int9"], "unknown target 'npu-int9'"),
         (["--max-samples", "0"], "option 'max_samples': must be at least 1, not 0"),

@@ -52,8 +52,8 @@ def test_flags():
     found = collect(
         None,
         {
-            "select": "SHP, DTY001",
-            "prefer": "dense,sub-pixel",
+            "select": ("SHP, DTY001",),
+            "prefer": ("dense,sub-pixel",),
             "keep_float": ("a,b/*", "op:Conv"),
             "input_shape": ("a:0=1,3,8,8", "b=2x4"),
             "preprocess__mean": "1.5,2,3",
@@ -68,6 +68,15 @@ def test_flags():
     assert found.input_shape == {"a:0": (1, 3, 8, 8), "b": (2, 4)}
     assert found.preprocess == Preprocess(mean=(1.5, 2.0, 3.0), crop=(8, 9))
     assert (found.verify, found.seed) == (False, 7)
+
+
+def test_repeated_flags():
+    """A flag that takes a list may be repeated: all its values count."""
+    steps = ("gptq-rounding", "clipping,input-grid")
+    found = collect(None, {"without": steps, "ignore": ("SHP001", "DTY")})
+    assert found.without == ("gptq-rounding", "clipping", "input-grid")
+    assert found.ignore == ("SHP001", "DTY")
+    assert flags(convert)["--without"].multiple
 
 
 @pytest.mark.parametrize("key", ["mean", "std", "resize", "crop"])
@@ -103,7 +112,7 @@ def test_flag_wins(tmp_path):
         ({"max_samples": 0}, "^--max-samples: must be at least 1, not 0$"),
         ({"seed": -1}, "^--seed: must be at least 0"),
         ({"severity": ("OPS001=bad",)}, "^--severity OPS001: 'bad' is not"),
-        ({"prefer": "sparse"}, "^--prefer: 'sparse' is not one of"),
+        ({"prefer": ("sparse",)}, "^--prefer: 'sparse' is not one of"),
         ({"preprocess__std": "1,0,1"}, "^--std: .* above 0"),
         ({"preprocess__crop": "1,2,3"}, "^--crop takes HEIGHT,WIDTH, or one number .*'1,2,3'$"),
         ({"preprocess__mean": "a,b"}, "^--mean takes one number, or one per channel,.*'a,b'$"),

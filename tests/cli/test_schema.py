@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from npuconv.cli import json_schemas as schemas
+from npuconv.cli import schema as schemas
 from npuconv.config import Options
 from npuconv.rules import RULES
 

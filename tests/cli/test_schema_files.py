@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import npuconv
-from npuconv.cli import json_schemas as schemas
+from npuconv.cli import schema as schemas
 from npuconv.config import Options
 from npuconv.errors import UnsupportedModelError
 from npuconv.legalize.registry import PASSES

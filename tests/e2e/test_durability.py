@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 def test_a_few_kills():
     """The figures of docs/robustness.md come from 200 of them."""
-    command = [sys.executable, str(ROOT / "benchmarks/kills.py"), "--kills", "4"]
+    command = [sys.executable, str(ROOT / "benchmarks/robustness.py"), "kills", "--kills", "4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "    0  files that are not whole" in done.stdout

@@ -1,4 +1,4 @@
-"""A slice of the corpus; all of it is ``make hostile``."""
+"""A slice of the corpus; all of it is ``robustness.py hostile``."""
 
 from __future__ import annotations
 

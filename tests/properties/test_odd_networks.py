@@ -1,4 +1,4 @@
-"""Networks of all that devices compute: a few of the cases of ``tools/odd_cases.py networks``."""
+"""Networks of all that devices compute: a few cases of ``benchmarks/robustness.py networks``."""
 
 from __future__ import annotations
 

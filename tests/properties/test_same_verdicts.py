@@ -1,4 +1,4 @@
-"""check and convert are one engine: a few of the cases of ``tools/odd_cases.py models``."""
+"""check and convert are one engine: a few of the cases of ``benchmarks/robustness.py models``."""
 
 from __future__ import annotations
 

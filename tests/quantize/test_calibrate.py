@@ -109,22 +109,6 @@ def test_a_model_without_layers():
     assert (seen.statistics, seen.hessians) == ({}, {})
 
 
-def test_a_cache(tmp_path):
-    """The next run finds the same, and says which files it could not use."""
-    values = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
-    runs = []
-    for damaged in (False, False, True):
-        for path in tmp_path.rglob("*") if damaged else ():
-            if path.is_file():
-                path.write_bytes(b"")
-        graph = planned(read(chain().model()), context(cache=str(tmp_path)))
-        runs.append(found(graph, values))
-    assert [bool(run.notes) for run in runs] == [False, False, True]
-    for run in runs[1:]:
-        for name, stats in runs[0].statistics.items():
-            np.testing.assert_array_equal(run.statistics[name].highs, stats.highs)
-
-
 def test_whose_fault_it_is():
     """Made up samples are no fault of the user's; the model is named."""
     net = Net(x=X).op("Log", "x", to="l").conv("l", (4, 3, 1, 1))

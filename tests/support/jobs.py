@@ -11,7 +11,6 @@ import pytest
 from npuconv import executor
 from npuconv.batch import local, worker
 from npuconv.batch.job import Event, Job, Place, from_json, to_json
-from npuconv.data.collect import share
 from npuconv.data.images import keep_in
 
 
@@ -23,7 +22,6 @@ def settings_of_worker() -> Iterator[None]:
     finally:
         executor.limit_threads(0)
         keep_in("")
-        share(None)
 
 
 def _run(

@@ -11,7 +11,7 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.collect import collect
+from npuconv.data.float_pass import collect
 from npuconv.emit.emission import Emission
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings

@@ -2,8 +2,7 @@
 
 A job is one task, which runs the job in a child process of the worker. If the worker dies, Dask
 runs the task on another one. The number of runs is kept in the metadata of the scheduler, so that
-a job whose workers keep dying is given up. If a calibration is split, its blocks are tasks that
-the task of the job depends on.
+a job whose workers keep dying is given up.
 
 Paths are those of the jobs file on every machine, so that the reports are the same. Therefore
 absolute paths cannot be shipped.
@@ -12,14 +11,11 @@ absolute paths cannot be shipped.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import queue
-import shutil
 import tempfile
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from weakref import WeakValueDictionary
@@ -32,11 +28,10 @@ from npuconv.errors import UsageError
 from npuconv.target import builtin_names
 
 _CONNECT_TIMEOUT = "30 s"
-_MAX_RUNS = 2  # of a job, or a block, whose workers die
+_MAX_RUNS = 2  # of a job whose workers die
 _MAX_SHIPPED = 64  # jobs whose files are on the scheduler at the same time
 _MAX_SUBMISSIONS = 10  # of a job, if other jobs may be the cause of the deaths of its workers
 _FOLDER = "npuconv"  # in the folder of the worker
-_PARTS = ".npuconv-calibration"  # folder of the calibrated parts of a shipped job
 
 
 def run(jobs: Sequence[Job], place: Place, settings: Settings) -> Generator[Event, None, None]:
@@ -50,9 +45,7 @@ def run(jobs: Sequence[Job], place: Place, settings: Settings) -> Generator[Even
     """
     require_dask()
     with _connect(settings) as client:
-        threads = sum(client.nthreads().values())
-        blocks = count_blocks(threads, len(jobs), settings.split_calibration)
-        yield from _ClusterRun(client, place, blocks, settings.ship).events(jobs)
+        yield from _ClusterRun(client, place, settings.ship).events(jobs)
 
 
 def require_dask() -> None:
@@ -89,33 +82,17 @@ def _connect(settings: Settings) -> Iterator[Any]:
         yield stack.enter_context(client)
 
 
-def count_blocks(threads: int, jobs: int, split: bool | None) -> int:
-    """Return the number of blocks of a calibration, one for each thread; 0: it is not split."""
-    if split is None:
-        split = threads > jobs
-    return threads if split and threads > 1 else 0
-
-
-def parts_folder(job: Job, place: Place) -> Path:
-    """Return the folder of the calibrated parts of a split job: its cache, or a folder for it."""
-    if job.options.cache:
-        return place.root / job.options.cache
-    digest = hashlib.sha256(str(place.root / job.output).encode()).hexdigest()
-    return place.cache / f"calibration-{digest[:16]}"
-
-
 class _ClusterRun:
     """Jobs submitted to a cluster."""
 
-    def __init__(self, client: Any, place: Place, blocks: int, ship: bool) -> None:
+    def __init__(self, client: Any, place: Place, ship: bool) -> None:
         self._client, self._place = client, place
         self._batch = f"npuconv-{client.id}"  # key of the numbers of runs, topic of messages
-        self._blocks, self._ship = blocks, ship
+        self._ship = ship
         # Pairs of a job and its completed future, and messages of workers.
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._running: dict[str, tuple[Job, list[Any]]] = {}  # with futures, by name of the job
         self._submissions: Counter[str] = Counter()  # by name of the job
-        self._calibrated: dict[str, set[int]] = {}  # numbers of blocks by name of a started job
         self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files by name of the job
         # Futures of files by their paths; the scheduler drops those that no running job needs.
         self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
@@ -134,28 +111,21 @@ class _ClusterRun:
             if isinstance(item, tuple):
                 yield from self._complete(*item)
             elif item["job"] in self._running:
-                yield from self._progress(item)
+                yield Event(self._running[item["job"]][0])
         if self._client.status == "running":
             self._client.set_metadata(self._batch, {})
 
     def _submit(self, job: Job) -> None:
         self._submissions[job.name] += 1
-        split = self._blocks > 0 and job.calibrates
-        parts = parts_folder(job, self._place) if split else None
         request = {
-            "place": to_json(replace(self._place, parts=parts)),
+            "place": to_json(self._place),
             "tools": tools(),
             "batch": self._batch,
             "ship": self._ship,
+            "job": to_json(job),
         }
         parcels = self._ship_files(job) if self._ship else []
-        blocks = []
-        if split and self._submissions[job.name] == 1:  # later the job calibrates by itself
-            for number in range(self._blocks):
-                data = to_json(replace(job, block=(number, self._blocks)))
-                blocks.append(self._task(run_on_worker, {**request, "job": data}, *parcels))
-        request["job"] = to_json(job)
-        future = self._task(run_on_worker, request, *parcels, *blocks)
+        future = self._task(run_on_worker, request, *parcels)
         self._running[job.name] = job, [*parcels, future]
         future.add_done_callback(lambda future: self._queue.put((job, future)))
 
@@ -179,17 +149,6 @@ class _ClusterRun:
             futures.append(future)
         return futures
 
-    def _progress(self, message: dict[str, Any]) -> Iterator[Event]:
-        """Yield the event of a message; a split job starts with its first block."""
-        job, _ = self._running[message["job"]]
-        is_started = job.name in self._calibrated
-        calibrated = self._calibrated.setdefault(job.name, set())
-        if message["done"]:
-            calibrated.add(message["block"])
-            yield Event(job, "calibrate", len(calibrated), self._blocks)
-        elif not is_started or (message["block"] is None and message["runs"] > 0):
-            yield Event(job)
-
     def _complete(self, job: Job, future: Any) -> Iterator[Event]:
         """Yield the end of a job, or submit it again if its workers died."""
         from distributed import KilledWorker
@@ -211,29 +170,20 @@ class _ClusterRun:
         else:
             outcome = Outcome("lost", "its workers died again and again; given up")
         del self._running[job.name]
-        if self._blocks and outcome.finished and not job.options.cache:
-            shutil.rmtree(parts_folder(job, self._place), ignore_errors=True)
         yield Event(job, outcome=outcome)
 
 
 def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str, Any]:
-    """Run a job, or one block of its calibration, on a worker.
+    """Run a job on a worker.
 
     Args:
         request: job, place, versions and key of the batch, as plain data.
-        results: dictionaries with ``files``: those of the job if they are shipped, and the
-            results of its blocks.
+        results: dictionaries with ``files``: those of the job if they are shipped.
 
     Returns:
-        ``outcome``, and the written ``files`` if they are shipped. A block that cannot be run
-        has none: the job calibrates what is missing, and reports errors.
+        ``outcome``, and the written ``files`` if they are shipped.
     """
-    try:
-        outcome, contents = _run_task(request, results)
-    except OSError as error:
-        if request["job"]["block"] is None:
-            raise
-        outcome, contents = Outcome("failed", str(error)), {}
+    outcome, contents = _run_task(request, results)
     return {"outcome": vars(outcome), "files": contents}
 
 
@@ -252,13 +202,12 @@ def _run_task(
     if different:  # the worker would write other bytes
         return Outcome("failed", f"worker {worker.address} has {'; '.join(different)}"), {}
     job = from_json(Job, request["job"])
-    key = [request["batch"], job.name, str(job.block)]
+    key = [request["batch"], job.name]
     runs = client.get_metadata(key, 0)
     if runs >= _MAX_RUNS:
         return Outcome("lost", f"{runs} workers died while they ran it; given up"), {}
     client.set_metadata(key, runs + 1)
-    message = {"job": job.name, "block": job.block and job.block[0], "runs": runs, "done": False}
-    worker.log_event(request["batch"], message)
+    worker.log_event(request["batch"], {"job": job.name})
     task_key = worker.get_current_task()
 
     def is_wanted() -> bool:
@@ -270,11 +219,7 @@ def _run_task(
     with _provide_place(request, results, worker) as place:
         for event in local.run([job], place, is_wanted=is_wanted):
             outcome = event.outcome or outcome
-        parts = (place.root / _PARTS).glob("*.npz")
-        paths = [f"{_PARTS}/{path.name}" for path in parts] if job.block else outcome.files
-        written = read_files(paths, place.root) if request["ship"] else {}
-    if job.block:
-        worker.log_event(request["batch"], {**message, "done": True})
+        written = read_files(outcome.files, place.root) if request["ship"] else {}
     return outcome, written
 
 
@@ -292,7 +237,7 @@ def _provide_place(
     with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
         contents = {path: data for result in results for path, data in result["files"].items()}
         root = write_files(contents, Path(folder))
-        yield Place(root, home / "cache", shared.threads, shared.parts and root / _PARTS)
+        yield Place(root, home / "cache", shared.threads)
 
 
 def required_files(job: Job, root: Path) -> list[list[str]]:

@@ -227,7 +227,6 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     scheduler: str | None = None,
     local_cluster: int = 0,
     ship: bool = False,
-    split_calibration: bool | None = None,
     watcher: Watcher | None = None,
     **options: Unpack[BatchKeywords],
 ) -> BatchReport:
@@ -244,8 +243,6 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
         local_cluster: workers of a Dask cluster that is started for this batch.
         ship: send files to the workers; without it they see the same paths.
-        split_calibration: let all workers calibrate for one job together; None: where there
-            are more of them than jobs to do.
         watcher: receives the events of each job.
         **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
             job and win over the jobs file. Paths are relative to the current folder, while
@@ -262,7 +259,6 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     settings = make_settings(
         jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
         scheduler=scheduler, local_cluster=local_cluster, ship=ship,
-        split_calibration=split_calibration,
     )  # fmt: skip
     return Batch(path, settings, options).run(watcher)
 

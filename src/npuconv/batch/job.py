@@ -76,8 +76,6 @@ class Settings:
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
     local_cluster: int = 0  # number of workers of a Dask cluster on this machine; 0: none
     ship: bool = False  # whether files are sent to the workers, which share no folder
-    # Whether all workers calibrate for one job; None: if there are more workers than jobs.
-    split_calibration: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse values out of range and settings that contradict each other.
@@ -93,8 +91,6 @@ class Settings:
             raise UsageError("a scheduler and a local cluster exclude each other")
         if self.ship and not self.on_cluster:
             raise UsageError("only a cluster is shipped to: give a scheduler")
-        if self.split_calibration and not self.on_cluster:
-            raise UsageError("only a cluster splits a calibration: give a scheduler")
 
     @property
     def on_cluster(self) -> bool:
@@ -149,8 +145,6 @@ class Place:
     root: Path  # folder that the paths of jobs are relative to
     cache: Path  # folder of decoded samples, shared by all jobs
     threads: int = 1  # of each job
-    # Folder of calibrated parts of the samples, shared by the blocks of a job; None: no blocks.
-    parts: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -166,8 +160,6 @@ class Job:
     options: Options  # of the conversion, target and format included
     target: str  # name of the target
     limits: JobLimits = field(default_factory=JobLimits)  # on its time and memory
-    # (number, of): only this share of its calibration is run; None: all of the job.
-    block: tuple[int, int] | None = None
 
     @property
     def reports(self) -> tuple[str, str]:

@@ -62,13 +62,12 @@ def _end_with_parent() -> None:
 
 
 def run(job: Job, place: Place, send: Send) -> Outcome:
-    """Run a job, or its block of a calibration, in the current directory: the root of its paths.
+    """Run a job in the current directory: the root of its paths.
 
     Never raises: an error becomes the outcome.
     """
     from npuconv import executor
     from npuconv.data import images
-    from npuconv.data.collect import Block, share
     from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
     def send_step(stage: str, done: int, total: int) -> None:
@@ -77,8 +76,7 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
     try:
         executor.limit_threads(place.threads)
         images.keep_in(place.cache)
-        share(place.parts, job.block and Block(*job.block))
-        return _convert(job, send_step) if job.block is None else _calibrate(job, send_step)
+        return _convert(job, send_step)
     except Exception as error:
         if is_lack_of_memory(error):
             return Outcome("out-of-memory", "there is not enough memory for it")
@@ -102,17 +100,6 @@ def _convert(job: Job, progress: Progress) -> Outcome:
     with Path(job.output).open("rb") as file:  # weights of more than 2 GB are not in it
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return _write_reports(job, "converted", result.report, {job.output: digest})
-
-
-def _calibrate(job: Job, progress: Progress) -> Outcome:
-    """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
-    from npuconv.convert_model import convert_with
-    from npuconv.data.collect import Collected
-    from npuconv.errors import UnsupportedModelError
-
-    with contextlib.suppress(Collected, UnsupportedModelError):
-        convert_with(job.model, job.options, job.options.calibration, progress)
-    return Outcome("converted", "its share of the calibration is done")
 
 
 def _write_reports(job: Job, status: Status, report: Report, digests: dict[str, str]) -> Outcome:

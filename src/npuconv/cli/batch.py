@@ -34,7 +34,6 @@ _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that c
 # Flags of the run, besides --resume and --force.
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
-    "split_calibration",
 )  # fmt: skip
 _SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
@@ -85,11 +84,6 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
 @click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@click.option(
-    "--split-calibration/--no-split-calibration",
-    default=None,
-    help="all workers calibrate for one job  [default: if there are more workers than jobs]",
-)
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
     "--output-format",

@@ -30,7 +30,7 @@ def init(folder: str, force: bool, quiet: bool) -> None:
     check, convert and verify read the file by themselves, here and in folders below. Every key
     begins as a comment with its default.
     """
-    from npuconv.cli import json_schemas
+    from npuconv.cli import schema as schemas
     from npuconv.config_files import OWN_FILE
 
     path, schema = Path(folder, OWN_FILE), Path(folder, _SCHEMA)
@@ -40,7 +40,7 @@ def init(folder: str, force: bool, quiet: bool) -> None:
         files.check_writable(one)
     with files.together():
         files.write(path, starting_config())
-        files.write(schema, json.dumps(json_schemas.load("config"), indent=1) + "\n")
+        files.write(schema, json.dumps(schemas.load("config"), indent=1) + "\n")
     screen.say(f"wrote {path}, {schema}", quiet=quiet)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.report.words import total
 
 Sides = tuple[str, str]  # before, after
-_OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side is a convolution
+_ONE_SIDED = ("operator", "kernel", "weights", "MACs")  # compared if one side has no convolution
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,12 @@ class Inspection:
     parameters: int
     macs: int | None
     peak_bytes: int | None  # of the tensors between the nodes, at the worst moment
-    peak_int8_bytes: int | None  # if what is float were int8
-    peak_node: str  # that runs then
+    peak_int8_bytes: int | None  # with the float tensors in int8
+    peak_node: str  # node that runs at this moment
     attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
     convolutions: tuple[Convolution, ...]
     steps: tuple[Step, ...]
-    calibration: str = ""  # what convert would take without data, and what speaks for it
+    calibration: str = ""  # data that convert would assume without --calibration, and why
 
     def as_json(self) -> str:
         """Return the inspection as JSON, for programs."""
@@ -141,7 +140,7 @@ def summarize(model: Model) -> Inspection:
     shapes_of = [t.shape for t in skeleton.constants(model.graph)]
     shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
     names = ("op", "mode", "kernel", "strides", "dilations", "pads")
-    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
+    counts = {name: Counter(getattr(conv, name) for conv in convolutions) for name in names}
     return Inspection(
         path=model.name,
         sha256=model.sha256,
@@ -259,63 +258,43 @@ def compare(
 
 
 def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:
-    """Convolutions by the node of the model before that they come from.
+    """Return convolutions by the node of the first model that they come from.
 
-    What a rewrite makes is named after the node it stands for: ``up`` becomes ``up/Conv``.
+    Convolutions of a rewrite are named after the node that they replace: ``up`` becomes
+    ``up/Conv``.
     """
-    old = _by_name(before.convolutions, lambda name: name)
-    new = _by_name(after.convolutions, lambda name: _source(name, operators))
-    return tuple(
-        _match(name, operators.get(name, ""), old.get(name, []), new.get(name, []))
-        for name in dict.fromkeys((*old, *new))
-    )
+    groups: dict[str, tuple[list[Convolution], list[Convolution]]] = {}
+    for convolution in before.convolutions:
+        groups.setdefault(convolution.name, ([], []))[0].append(convolution)
+    for convolution in after.convolutions:
+        name = convolution.name
+        ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] in "/_")]
+        source = next((name[:end] for end in ends if name[:end] in operators), name)
+        groups.setdefault(source, ([], []))[1].append(convolution)
+    matches = []
+    for name, (old, new) in groups.items():
+        texts, others = _attributes(old, operators.get(name, "")), _attributes(new, "")
+        compared = texts if old and new else _ONE_SIDED
+        differs = {key: (texts[key], others[key]) for key in compared if texts[key] != others[key]}
+        matches.append(Match(name, tuple(old), tuple(new), differs))
+    return tuple(matches)
 
 
-def _by_name(
-    convolutions: Iterable[Convolution], key: Callable[[str], str]
-) -> dict[str, list[Convolution]]:
-    groups: dict[str, list[Convolution]] = {}
-    for convolution in convolutions:
-        groups.setdefault(key(convolution.name), []).append(convolution)
-    return groups
+def _attributes(convolutions: list[Convolution], op: str) -> dict[str, str]:
+    """Return the attributes to compare, as text; of several convolutions all values that occur."""
 
+    def values(name: str) -> str:
+        return "; ".join(dict.fromkeys(str(getattr(conv, name)) for conv in convolutions))
 
-def _source(name: str, names: dict[str, str]) -> str:
-    """Return the longest name that the node can be called after; itself where there is none."""
-    ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] in "/_")]
-    return next((name[:end] for end in ends if name[:end] in names), name)
+    def amount(numbers: list[int | None]) -> str:
+        number = total(numbers)
+        return "" if not numbers else "?" if number is None else f"{number:,}"
 
-
-def _match(name: str, op: str, before: list[Convolution], after: list[Convolution]) -> Match:
-    old, new = _described(before, op), _described(after, "")
-    asked = old if before and after else _OF_ONE
-    differs = {what: (old[what], new[what]) for what in asked if old[what] != new[what]}
-    return Match(name, tuple(before), tuple(after), differs)
-
-
-def _described(convolutions: list[Convolution], op: str) -> dict[str, str]:
-    """Return the properties to compare, as text; of several convolutions all values that occur."""
-    ops = _values(one.op for one in convolutions) or op
+    number, ops = len(convolutions), values("op") or op
+    names = ("input", "output", "kernel", "strides", "dilations", "group", "pads")
     return {
-        "operator": f"{len(convolutions)} {ops}" if len(convolutions) > 1 else ops,
-        "input": _values(one.input for one in convolutions),
-        "output": _values(one.output for one in convolutions),
-        "kernel": _values(one.kernel for one in convolutions),
-        "strides": _values(one.strides for one in convolutions),
-        "dilations": _values(one.dilations for one in convolutions),
-        "group": _values(str(one.group) for one in convolutions),
-        "pads": _values(one.pads for one in convolutions),
-        "weights": _sum(one.parameters for one in convolutions),
-        "MACs": _sum(one.macs for one in convolutions),
+        "operator": f"{number} {ops}" if number > 1 else ops,
+        **{name: values(name) for name in names},
+        "weights": amount([conv.parameters for conv in convolutions]),
+        "MACs": amount([conv.macs for conv in convolutions]),
     }
-
-
-def _values(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
-
-
-def _sum(numbers: Iterable[int | None]) -> str:
-    listed = list(numbers)
-    if not listed:
-        return ""
-    return "?" if None in listed else f"{sum(n or 0 for n in listed):,}"

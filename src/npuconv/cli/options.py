@@ -18,76 +18,90 @@ from npuconv.config_files import find_config, missing_files, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
-# Fields whose flag is not their own name.
-_FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
-_FILES = ("target", "calibration", "baseline")  # of a configuration, which a run reads
 NO_CONFIG = "none"  # of --config: read no file
-_IN_FILES_ONLY = {"rules"}
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # of Options, besides preprocessing
-_PAIRS = {"input_shape": "NAME=SHAPE", "severity": "CODE=LEVEL"}
-# Not split at commas, which names and values may hold.
-_REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
-_OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
+_FILES = ("target", "calibration", "baseline")  # files of a configuration that a run reads
+# Flags that have not the name of their option, and flags of both values.
+_FLAGS = {"preprocess__preset": "--preprocess", "preprocess__layout": "--input-layout"}
+_OPPOSITES = {"keep_scales": "--requantize"}
 _METAVARS = {
+    "assume": "LIMIT=VALUE",
     "baseline": "FILE",
     "cache": "FOLDER",
     "calibration": "PATH",
     "calibration_key": "NAME",
+    "input_shape": "NAME=SHAPE",
+    "keep_float": "PATTERN",
     "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
+    "prefer": "NAME,...",
+    "preprocess__mean": "X,...",
+    "preprocess__std": "X,...",
+    "preprocess__resize": "N,...",
+    "preprocess__crop": "N,...",
+    "severity": "CODE=LEVEL",
     "target": "NAME",
+    "without": "NAME,...",
 }
+_WHOLE = ("assume", "keep_float")  # not split at commas, which names and values may hold
+_COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
+_NUMBERS = {  # form of the value, and the maximum count of numbers
+    "preprocess__mean": (_COLOR, None),
+    "preprocess__std": (_COLOR, None),
+    "preprocess__resize": ("HEIGHT,WIDTH, or one number for the short side", 2),
+    "preprocess__crop": ("HEIGHT,WIDTH, or one number for a square", 2),
+}
+
+
+def _decorate(command: Command, options: Collection[Decorator]) -> Command:
+    """Add options to a command, in the order of its help."""
+    for option in reversed([*options]):
+        command = option(command)
+    return command
 
 
 def shared_options(command: Command, *, without: Collection[str] = ()) -> Command:
     """Add every option of ``Options`` to a command, and ``--config``."""
-    for name in reversed(Options.model_fields):
-        if name not in without:
-            command = _add_option(command, name)
     text = (
         "file of these options, or none; by default npuconv.yaml, or [tool.npuconv] of "
         "pyproject.toml, here or in a folder above; a flag wins over it; what is printed or "
         "written (-o, --report, -q, ...) has no key in it"
     )
-    command = help_all(command)
-    return click.option("--config", metavar="FILE", help=text, cls=BriefOption)(command)
+    config = click.option("--config", metavar="FILE", help=text, cls=BriefOption)
+    names = [name for name in Options.model_fields if name not in without]
+    return _decorate(command, [config, help_all, *_options(names)])
 
 
 def sample_options(command: Command) -> Command:
     """Add ``--data``, ``--config`` and the options for the preparation of samples to a command."""
-    for name in (*reversed(SAMPLE_OPTIONS), "preprocess"):
-        command = _add_option(command, name)
-    text = "YAML file of options, as for convert; only what it says of samples is used"
-    command = click.option("--config", metavar="FILE.yaml", help=text)(command)
     text = (
         "real inputs, best others than those calibrated with: .npz, .npy, images; which become "
         "inputs as in convert, unless a flag says how"
     )
-    return click.option("--data", "--calibration", "calibration", metavar="PATH", help=text)(
-        command
-    )
+    data = click.option("--data", "--calibration", "calibration", metavar="PATH", help=text)
+    text = "YAML file of options, as for convert; only what it says of samples is used"
+    config = click.option("--config", metavar="FILE.yaml", help=text)
+    return _decorate(command, [data, config, *_options(("preprocess", *SAMPLE_OPTIONS))])
 
 
 def output_options(command: Command) -> Command:
     """Add the options for printing and reports to a command."""
-    for decorate in (
-        click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same"),
-        click.option("-v", "--verbose", is_flag=True, help="print everything, also near misses"),
-        click.option("-q", "--quiet", is_flag=True, help="print nothing but errors"),
-        click.option("--timings", is_flag=True, help="say how long each stage took"),
-        click.option(
-            "--report",
-            "reports",
-            multiple=True,
-            metavar="FILE",
-            help="write .json .html .md .sarif .xml .txt; repeatable",
-            cls=BriefOption,
-        ),
-    ):
-        command = decorate(command)
-    return command
+    text = "write .json .html .md .sarif .xml .txt; repeatable"
+    report: dict[str, Any] = {"multiple": True, "metavar": "FILE", "cls": BriefOption}
+    flag = partial(click.option, is_flag=True)
+    return _decorate(
+        command,
+        [
+            click.option("--report", "reports", help=text, **report),
+            flag("--timings", help="say how long each stage took"),
+            flag("-q", "--quiet", help="print nothing but errors"),
+            flag("-v", "--verbose", help="print everything, also near misses"),
+            flag("--no-color", help="no colours; NO_COLOR does the same"),
+        ],
+    )
 
 
 def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
@@ -113,16 +127,14 @@ def collect(
         ConfigError: the file is wrong.
         UsageError: a flag's value is.
     """
+    from npuconv.legalize.rule_codes import unknown_codes  # loads the rules, help does not
+
     refuse_empty({"config": config})
-    by_flag = given(flags)
-    by_key = {} if config is None else _read(config, [key for key in read if key not in by_flag])
+    by_flag, by_key = given(flags), {}
+    if config is not None:
+        needed = [key for key in read if key not in by_flag]
+        by_key = read_config(config, unknown_codes, partial(missing_files, keys=needed))
     return make_options(merge(by_key, by_flag), _flag_of_path)
-
-
-def _read(config: str, read: Collection[str]) -> dict[str, Any]:
-    from npuconv.legalize.rule_codes import unknown_codes  # takes onnx, which help does not need
-
-    return read_config(config, unknown_codes, partial(missing_files, keys=read))
 
 
 def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -152,8 +164,7 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
-        parsed = _parse(name, value)
-        (values.setdefault(parent, {}) if parent else values)[key] = parsed
+        (values.setdefault(parent, {}) if parent else values)[key] = _parse(name, value)
     return values
 
 
@@ -164,8 +175,8 @@ def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
         if value is False:
             words.append(f"--no-{_flag(name)[2:]}")
         elif value is not None:
-            for one in value if isinstance(value, tuple) else (value,):
-                words += [_flag(name), str(one)]
+            for item in value if isinstance(value, tuple) else (value,):
+                words += [_flag(name), str(item)]
     return words
 
 
@@ -175,7 +186,7 @@ def refuse_empty(flags: dict[str, Any]) -> None:
     Raises:
         UsageError: one of them is empty.
     """
-    for name in [name for name, value in flags.items() if value == ""]:
+    for name in [name for name, value in flags.items() if value in ("", ("",))]:
         raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")
 
 
@@ -189,92 +200,65 @@ def _flag_of_path(path: tuple[str, ...]) -> str:
 
 def _flag(name: str) -> str:
     """Return the flag of an option, or of ``preprocess__KEY``."""
-    parent, _, key = name.rpartition("__")
-    return (_FLAGS.get(key) if parent else None) or "--" + key.replace("_", "-")
+    return _FLAGS.get(name) or f"--{name.removeprefix('preprocess__').replace('_', '-')}"
 
 
-def _add_option(command: Command, name: str) -> Command:
-    if name == "preprocess":
-        for key, part in reversed(Preprocess.model_fields.items()):
-            command = _option(f"preprocess__{key}", part)(command)
-    elif name not in _IN_FILES_ONLY:
-        command = _option(name, Options.model_fields[name])(command)
-    return command
+def _options(names: Collection[str]) -> list[Decorator]:
+    """Return the flags of options; ``rules`` has none."""
+    fields = {name: Options.model_fields[name] for name in names if name != "rules"}
+    if "preprocess" in fields:
+        keys = {f"preprocess__{key}": field for key, field in Preprocess.model_fields.items()}
+        items = list(fields.items())
+        at = list(fields).index("preprocess")
+        fields = dict([*items[:at], *keys.items(), *items[at + 1 :]])
+    return [_option(name, field) for name, field in fields.items()]
 
 
-def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
-    flag, kind, text = _flag(name), _without_none(field.annotation), field.description or ""
+def _option(name: str, field: FieldInfo) -> Decorator:
+    flag, kind, text = _flag(name), field.annotation, field.description or ""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
+    origin = typing.get_origin(kind)
     if isinstance(field.default, str | int) and not isinstance(field.default, bool):
         text += f"  [default: {field.default}]"
-    settings: dict[str, Any] = {"help": text, "default": None}
-    if typing.get_origin(kind) is Literal:
-        settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
-    elif kind is bool:
-        if name in _OPPOSITES:
-            pair = f"{flag}/{_OPPOSITES[name]}"
-            return click.option(pair, name, type=bool, **settings)
+    settings: dict[str, Any] = {"help": text, "default": None, "cls": BriefOption}
+    if name in _OPPOSITES:
+        return click.option(f"{flag}/{_OPPOSITES[name]}", name, type=bool, help=text, default=None)
+    if kind is bool:
         settings["help"] = f"do not {text}" if field.default else text
-        settings |= {"flag_value": not field.default, "type": bool, "cls": BriefOption}
+        settings |= {"flag_value": not field.default, "type": bool}
         return click.option(f"--no-{flag[2:]}" if field.default else flag, name, **settings)
+    if origin is Literal:
+        settings["type"] = click.Choice([str(choice) for choice in typing.get_args(kind)])
     elif kind is int:
         settings["type"] = int
-    elif typing.get_origin(kind) is dict:
-        settings |= {"multiple": True, "metavar": _PAIRS[name]}
-    elif name in _REPEATED:
-        settings |= {"multiple": True, "metavar": _REPEATED[name]}
     else:
-        settings["metavar"] = _METAVARS.get(name) or _metavar(kind)
-    return click.option(flag, name, cls=BriefOption, **settings)
-
-
-def _metavar(kind: Any) -> str:
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        if typing.get_origin(item) is Literal:
-            return "NAME,..."
-        return {str: "CODE,...", float: "X,...", int: "N,..."}[item]
-    return "TEXT"
-
-
-def _without_none(kind: Any) -> Any:
-    """Return X of ``X | None``."""
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return next(a for a in typing.get_args(kind) if a is not type(None))
-    return kind
+        settings["multiple"] = origin in (dict, tuple) and name not in _NUMBERS
+        settings["metavar"] = _METAVARS.get(name, "CODE,..." if origin is tuple else "TEXT")
+    return click.option(flag, name, **settings)
 
 
 def _parse(name: str, value: Any) -> Any:
     """Return the value of a flag as the plain value of a configuration file."""
     if name == "input_shape":
         return dict(_shape(item) for item in value)
-    if name == "severity":
-        return dict(_level(part) for item in value for part in item.split(","))
     if name in _NUMBERS:
-        return _numbers(name.partition("__")[2], str(value))
-    if name in _COMMA_SEPARATED:
-        return [part.strip() for part in str(value).split(",") if part]
-    return value
+        return _numbers(name, str(value))
+    if not isinstance(value, tuple) or name in _WHOLE:
+        return value
+    parts = [part.strip() for item in value for part in item.split(",") if part]
+    return parts if name != "severity" else dict(map(_level, parts))
 
 
-_COMMA_SEPARATED = {"select", "ignore", "prefer", "without"}
-_COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
-_NUMBERS = {  # form of the value, and the maximum count of numbers
-    "preprocess__mean": (_COLOR, None),
-    "preprocess__std": (_COLOR, None),
-    "preprocess__resize": ("HEIGHT,WIDTH, or one number for the short side", 2),
-    "preprocess__crop": ("HEIGHT,WIDTH, or one number for a square", 2),
-}
-
-
-def _numbers(key: str, text: str) -> Any:
-    form, max_count = _NUMBERS[f"preprocess__{key}"]
+def _numbers(name: str, text: str) -> Any:
+    form, max_count = _NUMBERS[name]
     kind = int if max_count else float
     try:
         numbers = [kind(part) for part in text.split(",")]
         if max_count and len(numbers) > max_count:
             raise ValueError
     except ValueError:
-        raise UsageError(f"--{key} takes {form}, not {text!r}") from None
+        raise UsageError(f"{_flag(name)} takes {form}, not {text!r}") from None
     return numbers if len(numbers) > 1 else numbers[0]
 
 
@@ -300,7 +284,7 @@ def _shape(text: str) -> tuple[str, list[int]]:
 
 
 def _level(text: str) -> tuple[str, str]:
-    code, separator, level = text.strip().partition("=")
+    code, separator, level = text.partition("=")
     if not separator:
         raise click.BadParameter(f"{text!r} is not CODE=LEVEL", param_hint="--severity")
     return code, level

@@ -51,7 +51,7 @@ _MIN_DEVIATION = 1e-6
 
 @dataclass(frozen=True)
 class NormalizationSettings:
-    """Odds and thresholds, set on the 40 models of ``python benchmarks/normalization.py``.
+    """Odds and thresholds, set on the 40 models of ``python benchmarks/accuracy.py normalization``.
 
     Odds are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
     """

@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.collect import collect
+from npuconv.data.float_pass import Runner, collect
 from npuconv.data.infer_normalization import (
     KNOWN,
     InTraining,
@@ -39,7 +39,6 @@ from npuconv.data.normalizations import (
     guess,
     image_axis,
 )
-from npuconv.data.runner import Runner
 from npuconv.data.samples import Samples, spread
 from npuconv.errors import CalibrationError
 from npuconv.model import query

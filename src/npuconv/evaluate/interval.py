@@ -39,7 +39,7 @@ class Powers(NamedTuple):
 class IntervalSettings:
     """Width of the interval.
 
-    ``python benchmarks/intervals.py --divisions 4`` counts how often it is right.
+    ``python benchmarks/accuracy.py intervals --divisions 4`` counts how often it is right.
     """
 
     # Probability that sampling alone lowers the figure no further, and as much raises it.

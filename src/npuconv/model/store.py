@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import math
 import os
 import tempfile
@@ -222,19 +221,6 @@ def size(proto: onnx.ModelProto) -> int:
         _place(t)[2] if is_stored(t) else len(t.raw_data) or t.ByteSize()
         for t in proto.graph.initializer
     )
-
-
-def digest(proto: onnx.ModelProto) -> bytes:
-    """Return the SHA-256 digest of the whole model, weights in files included."""
-    sha256, light = hashlib.sha256(), proto
-    if has_stored(proto):
-        light = onnx.ModelProto()
-        light.CopyFrom(proto)
-        for tensor in filter(is_stored, light.graph.initializer):
-            sha256.update(array(tensor).data)
-            del tensor.external_data[:]
-    sha256.update(light.SerializeToString(deterministic=True))
-    return sha256.digest()
 
 
 def whole(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -14,10 +14,9 @@ from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data import Samples
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.collect import collect, collect_shared, shared_cache
+from npuconv.data.float_pass import collect, not_finite
 from npuconv.data.model_inputs import first_convolution
 from npuconv.data.normalization_mismatch import find_mismatch
-from npuconv.data.runner import not_finite
 from npuconv.data.samples import Feed
 from npuconv.errors import CalibrationError
 from npuconv.findings import Finding
@@ -48,7 +47,6 @@ class Calibration:
     statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
     # Of every convolution with constant weights, by node; of fitted ones by that of the whole.
     hessians: dict[str, Hessian]
-    notes: tuple[str, ...] = ()  # files of the cache that were ignored, and why
 
 
 def calibrate(
@@ -61,7 +59,7 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    cache, proto = shared_cache(graph.options.cache), _with_floors(graph, proto)
+    proto = _with_floors(graph, proto)
     windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
@@ -72,11 +70,11 @@ def calibrate(
         step(next(runs), total)
 
     try:
-        stats = collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
+        stats = collect(proto, watched(graph), samples, progress=after_run)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
-    return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
+    return Calibration(stats, hessians)
 
 
 def calibrate_on(

@@ -1,6 +1,6 @@
 """Every threshold of quantization, with its unit and what it trades.
 
-Measured by ``python benchmarks/ablation.py``, which leaves out one step at a time.
+Measured by ``python benchmarks/ablation.py steps``, which leaves out one step at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MarginSettings:
     samples_for_tails: int = 3  # samples, below which tails are unknown
     largest_tail_ratio: float = 1.2  # factor of an observed extreme, at most, for a tail
     # Share of its range, at most, by which a partial sum of few values grows: each of several may
-    # clip, and no activation hides it (``benchmarks/fitting_int8.py``).
+    # clip, and no activation hides it (``benchmarks/targets.py splits``).
     sum_growth: float = 0.5
 
 
@@ -108,7 +108,7 @@ class RoundingSettings:
 
 @dataclass(frozen=True)
 class SensitivitySettings:
-    """Sensitivity by random vectors (``benchmarks/sensitivity.py`` compares with brute force)."""
+    """Sensitivity of the outputs by random projections of gradients."""
 
     probes: int = 4  # random vectors, each with its own sample
 

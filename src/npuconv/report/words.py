@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from npuconv.amounts import count as count
+from npuconv.amounts import size as size
 from npuconv.schemas.quality import (
     Accuracy,
     Agreement,
@@ -40,11 +42,6 @@ def total(numbers: Iterable[int | None]) -> int | None:
     return None if None in listed else sum(number or 0 for number in listed)
 
 
-def count(number: int, noun: str) -> str:
-    """Return number and noun: ``1 node``, ``3 nodes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def document(source: str) -> str:
     """Return the document that a source cites: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
     head, bracket, quoted = source.rpartition("(")
@@ -59,16 +56,6 @@ def quantity(number: int | None) -> str:
     while value >= 999.95 and len(units) > 1:
         value, units = value / 1000, units[1:]
     return f"{value:.1f}{units[0]}" if units[0] else str(number)
-
-
-def size(number: int | None) -> str:
-    """Return a number of bytes with its unit: ``4.6 KiB``."""
-    if number is None:
-        return "unknown"
-    value, units = float(number), [" B", " KiB", " MiB", " GiB"]
-    while value >= 1023.95 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{number} B" if units[0] == " B" else f"{value:.1f}{units[0]}"
 
 
 def shape(dims: Sequence[int | str | None]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from npuconv.amounts import count
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules.context import RuleContext
@@ -26,7 +27,7 @@ def reasons(nodes: Iterable[Node], ctx: RuleContext) -> str:
         by_operator.setdefault(query.qualified(node), []).append(node)
     largest = sorted(by_operator.items(), key=lambda item: -len(item[1]))[:_SHOWN]
     lacking = [op for op, members in largest if ctx.operator(members[0]) is None]
-    amounts = {op: f"{op} ({len(m)} node{'s' * (len(m) != 1)})" for op, m in largest}
+    amounts = {op: f"{op} ({count(len(members), 'node')})" for op, members in largest}
     parts = []
     if lacking:
         named = ", ".join(amounts[op] for op in lacking)

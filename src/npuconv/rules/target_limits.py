@@ -60,15 +60,21 @@ def needs(ctx: RuleContext) -> list[Need]:
     """Return every unknown limit that some node has a value for, by name."""
     nodes: dict[str, dict[Any, list[Node]]] = {}
     limits: dict[str, Limit] = {}
-    shared: dict[int, list[tuple[str, Limit, Any]]] = {}  # by identity of the cached facts
+    shared: dict[int, list[tuple[str, Any]]] = {}  # by identity of the cached facts
     for node in ctx.model.nodes():
         if ctx.operator(node) is None or ctx.is_kept_float(node):
             continue  # no limit is about it
-        key = id(ctx.facts(node))
-        if key not in shared:
-            shared[key] = list(_unknown_limits(node, ctx))
-        for name, limit, value in shared[key]:
-            limits[name] = limit
+        facts = ctx.facts(node)
+        if id(facts) not in shared:
+            shared[id(facts)] = []
+            for fact, limit in ctx.limits(node).items():
+                value = lookup(facts, fact)
+                if value is None and fact in facts and fact in EXTENTS:
+                    value = ANY
+                if not limit.known and value is not None and fact not in DECIDED_LATER:
+                    limits[f"{node.op}.{fact}"] = limit
+                    shared[id(facts)].append((f"{node.op}.{fact}", value))
+        for name, value in shared[id(facts)]:
             nodes.setdefault(name, {}).setdefault(value, []).append(node)
     result = []
     for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
@@ -77,16 +83,6 @@ def needs(ctx: RuleContext) -> list[Need]:
         label = ctx.model.label(example)
         result.append(Need(name, limits[name], values, count, example, label))
     return result
-
-
-def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
-    facts = ctx.facts(node)
-    for fact, limit in ctx.limits(node).items():
-        value = lookup(facts, fact)
-        if value is None and fact in facts and fact in EXTENTS:
-            value = ANY
-        if not limit.known and value is not None and fact not in DECIDED_LATER:
-            yield f"{node.op}.{fact}", limit, value
 
 
 # Extents that the model leaves open
@@ -135,8 +131,25 @@ def written_violations(node: Node, ctx: RuleContext, *names: str) -> Iterator[Vi
 
     The message may use ``{fact}``, ``{value}`` and ``{limit}``.
     """
-    facts, operator = _written_facts(node), ctx.target.operator("Conv")
-    limits = operator.limits_for(facts["mode"]) if operator else {}
+    index = 1 if node.op == "ConvInteger" else 3  # input that has the weights
+    weight, dims = query.input_of(node, index), query.shape(query.input_of(node, index))
+    mode = "plain"
+    if int(query.attribute(node, "group", 1)) != 1:
+        mode = "depthwise" if dims is not None and dims[1] == 1 else "grouped"
+    zero, integers = query.constant_input(node, _X_ZERO), query.constant_input(node, index)
+    facts: dict[str, Any] = {
+        "mode": mode,
+        "dtype": query.dtype_name(node.inputs[0]) or "int8",
+        "weight_dtype": query.dtype_name(weight),
+        "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
+        "pad_value": None if zero is None else int(zero.reshape(-1)[0]),
+        "weight_abs_sum_max": None,
+    }
+    if integers is not None:
+        sums = abs(integers.astype("int64")).reshape(integers.shape[0], -1).sum(axis=1)
+        facts["weight_abs_sum_max"] = int(sums.max())
+    operator = ctx.target.operator("Conv")
+    limits = operator.limits_for(mode) if operator else {}
     for name in names:
         limit = limits.get(name)
         if limit is not None and limit.allows(facts[name], facts) is False:
@@ -144,29 +157,3 @@ def written_violations(node: Node, ctx: RuleContext, *names: str) -> Iterator[Vi
             yield Violation(
                 {"fact": name, "value": value, "limit": text}, str(value), text, limit.cite()
             )
-
-
-def _written_facts(node: Node) -> dict[str, Any]:
-    """Return mode, types, zero point and weight sums by the names of target facts."""
-    zero = query.constant_input(node, _X_ZERO)
-    weight = query.constant_input(node, _weight(node))
-    mode, dims = "plain", query.shape(query.input_of(node, _weight(node)))
-    if int(query.attribute(node, "group", 1)) != 1:
-        mode = "depthwise" if dims is not None and dims[1] == 1 else "grouped"
-    facts: dict[str, Any] = {
-        "mode": mode,
-        "dtype": query.dtype_name(node.inputs[0]) or "int8",
-        "weight_dtype": query.dtype_name(query.input_of(node, _weight(node))),
-        "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
-        "pad_value": None if zero is None else int(zero.reshape(-1)[0]),
-        "weight_abs_sum_max": None,
-    }
-    if weight is not None:
-        sums = abs(weight.astype("int64")).reshape(weight.shape[0], -1).sum(axis=1)
-        facts["weight_abs_sum_max"] = int(sums.max())
-    return facts
-
-
-def _weight(node: Node) -> int:
-    """Return which input has the weights."""
-    return 1 if node.op == "ConvInteger" else 3

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -28,12 +30,14 @@ from npuconv.yamlio import KeyPath, dotted
 
 __all__ = ["Operator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
 
+_ASSUMED = "assumed for this run: --assume"  # begins the reason of an answered limit
+_FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
+
 
 class Target(Description):
     """Description of one NPU: operators, limits, number formats and costs."""
 
-    _file: str = PrivateAttr("")
-    _text: str = PrivateAttr("")
+    _document: yamlio.Document = PrivateAttr(yamlio.Document({}, "", "", {}))
     _answers: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
@@ -60,42 +64,79 @@ class Target(Description):
             raise_together(lint(document), TargetError)
             raise
         raise_together(semantic_problems(target, document), TargetError)
-        target._file, target._text = document.name, document.text
+        target._document = document
         for path, part in target.cited():
             line = document.mark(path)[0] if document.known(path) == path else 0
-            part.locate(Place(document.name, yamlio.dotted(path), line))
+            part.locate(Place(document.name, dotted(path), line))
         return target
 
     def assuming(self, answers: Sequence[str]) -> Target:
-        """Return the target with undocumented limits answered, as ``kernel_h=5``.
+        """Return the target with undocumented limits answered.
+
+        Args:
+            answers: ``LIMIT=VALUE`` or ``OPERATOR.LIMIT=VALUE``. A number is the largest that is
+                allowed, ``1..5`` a range, ``1,2,4`` a list, and ``true`` or ``false`` that value.
 
         Raises:
-            UsageError: no such limit is undocumented, or the value has another form.
+            UsageError: no such limit is marked ``?``, or the value has no such form.
         """
         if not answers:
             return self
-        target = self.model_copy(update=answered(self, answers, self._file))
-        target._whole, target._answers = {}, tuple(answers)
+        data = copy.deepcopy(self._document.data)
+        for text in answers:
+            name, equals, value = (part.strip() for part in text.partition("="))
+            if not equals or not name:
+                raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
+            for path, limit in self._open_limits(name, text):
+                part: Any = data
+                for key in path[:-1]:
+                    part = part.setdefault(key, {})
+                answer = _parse_answer(str(path[-1]), value, text)
+                part[path[-1]] = {**answer, "source": limit.source, "why": f"{_ASSUMED} {text}"}
+        target = Target.from_document(replace(self._document, data=data))
+        target._answers = tuple(answers)
         return target
+
+    def _open_limits(self, name: str, answer: str) -> list[tuple[KeyPath, Limit]]:
+        """Return the undocumented limits of a name; raise UsageError if there are none."""
+        operator, _, fact = name.rpartition(".")
+        limits = [(path, limit) for path, limit in self.limits() if not limit.known]
+        matches = [
+            (path, limit)
+            for path, limit in limits
+            if str(path[-1]) == fact and (not operator or operator in path)
+        ]
+        if not matches:
+            names = list(dict.fromkeys(str(path[-1]) for path, _ in limits))
+            marked = f"those marked '?' are {', '.join(names) or 'none'}"
+            message = f"--assume {answer!r}: the target has no undocumented limit {name!r}"
+            raise UsageError(message, hint=yamlio.suggest(fact, names) or marked)
+        return matches
 
     def assumptions(self) -> list[tuple[str, str]]:
         """Return path and value of all that is assumed, by the file or for this run."""
-        return [*paths(self, self._answers), *super().assumptions()]
+        reasons = {f"{_ASSUMED} {answer}" for answer in self._answers}
+        answered = [
+            (dotted(path), f"{limit.text()} (--assume)")
+            for path, limit in self.limits()
+            if limit.why in reasons
+        ]
+        return [*answered, *super().assumptions()]
 
     @property
     def file(self) -> str:
         """Name of the built-in target, or the path as it was given."""
-        return self._file
+        return self._document.name
 
     @property
     def yaml(self) -> str:
         """The text of the file."""
-        return self._text
+        return self._document.text
 
     @property
     def sha256(self) -> str:
         """Digest of the file, in hexadecimal."""
-        return hashlib.sha256(self._text.encode("utf-8")).hexdigest()
+        return hashlib.sha256(self._document.text.encode("utf-8")).hexdigest()
 
 
 @cache
@@ -143,115 +184,18 @@ def _text_of(name: str) -> str:
     return resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
 
 
-_FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
-
-
-def answered(target: Description, answers: Iterable[str], file: str) -> dict[str, Any]:
-    """Return the fields of a target in which undocumented limits have an answer.
-
-    Args:
-        target: as its file says.
-        answers: ``LIMIT=VALUE`` or ``OPERATOR.LIMIT=VALUE``. A number is the largest that is
-            taken, ``1..5`` a range, ``1,2,4`` a list, and ``true`` or ``false`` that value.
-        file: name of the target's file, for citations.
-
-    Returns:
-        ``operators`` and ``all_operators``, for a copy of the target.
-
-    Raises:
-        UsageError: no such limit is marked ``?``, or the value has no such form.
-    """
-    limits = {dotted(path): (path, limit) for path, limit in target.limits() if not limit.known}
-    by_path: dict[KeyPath, Limit] = {}
-    for text in answers:
-        name, _, value = (part.strip() for part in text.partition("="))
-        for path, old in _find_open_limits(name, limits, text):
-            limit = Limit.model_validate(
-                {
-                    **_parse_value(str(path[-1]), value, text),
-                    "source": old.source,
-                    "why": said(text),
-                }
-            )
-            limit.locate(Place(file, dotted(path), old.line))
-            by_path[path] = limit
-    operators = {
-        name: _with_answers(operator, ("operators", name), by_path)
-        for name, operator in target.operators.items()
-    }
-    common = _with_answers(target.all_operators, ("all_operators",), by_path)
-    return {"operators": operators, "all_operators": common}
-
-
-def said(answer: str) -> str:
-    """Return the text of an answer in citations and assumptions."""
-    return f"assumed for this run: --assume {answer}"
-
-
-def paths(target: Description, answers: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the path of every limit that was answered, with the assumed value."""
-    texts = {said(answer) for answer in answers}
-    return [
-        (dotted(path), f"{limit.text()} (--assume)")
-        for path, limit in target.limits()
-        if limit.why in texts
-    ]
-
-
-def _find_open_limits(
-    name: str, limits: Mapping[str, tuple[KeyPath, Limit]], text: str
-) -> list[tuple[KeyPath, Limit]]:
-    """Return the undocumented limits of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if "=" not in text or not name:
-        raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
-    operator, _, fact = name.rpartition(".")
-    matches = [
-        (path, limit)
-        for path, limit in limits.values()
-        if str(path[-1]) == fact and (not operator or operator in map(str, path))
-    ]
-    if matches:
-        return matches
-    names = list(dict.fromkeys(str(path[-1]) for path, _ in limits.values()))
-    near = yamlio.suggest(fact, names)
-    hint = near or f"those marked '?' are {', '.join(names) or 'none'}"
-    raise UsageError(f"--assume {text!r}: the target has no undocumented limit {name!r}", hint=hint)
-
-
-def _parse_value(fact: str, value: str, text: str) -> dict[str, Any]:
-    """Return the limit that a value stands for."""
-    kind = FACTS[fact].kind if fact in FACTS else "str"
+def _parse_answer(fact: str, value: str, answer: str) -> dict[str, Any]:
+    """Return the limit that the value of an answer stands for, as in a file."""
+    kind = FACTS[fact].kind if fact in FACTS else "int" if fact == "zero_point" else "str"
     if kind == "bool" and value in ("true", "false"):
         return {"equals": value == "true"}
     if kind == "str" and value:
         return {"one_of": value.split(",")}
     if kind == "int":
-        if match := _RANGE.fullmatch(value):
+        if match := re.fullmatch(r"(-?\d+)\.\.(-?\d+)", value):
             return {"range": [int(match[1]), int(match[2])]}
         if re.fullmatch(r"-?\d+(,-?\d+)+", value):
             return {"one_of": [int(part) for part in value.split(",")]}
         if re.fullmatch(r"-?\d+", value):
             return {"max": int(value)}
-    raise UsageError(f"--assume {text!r} is not of the form {_FORM}")
-
-
-def _with_answers(part: Any, top: KeyPath, given: Mapping[KeyPath, Limit]) -> Any:
-    """Return an operator, or what is common to all, with the limits that were answered."""
-    update: dict[str, Any] = {"limits": _replace_limits((*top, "limits"), part.limits, given)}
-    if isinstance(part, Operator):
-        update["modes"] = {
-            mode: _replace_limits((*top, "modes", mode), limits, given)
-            for mode, limits in part.modes.items()
-        }
-    return part.model_copy(update=update)
-
-
-def _replace_limits(
-    top: KeyPath, limits: Mapping[str, Limit], given: Mapping[KeyPath, Limit]
-) -> dict[str, Limit]:
-    return {name: given.get((*top, name), limit) for name, limit in limits.items()}
+    raise UsageError(f"--assume {answer!r} is not of the form {_FORM}")

@@ -13,19 +13,16 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeGuard, cast
+from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
 from pydantic import ValidationError
 
 from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
-from npuconv.target.description import Description, Operator, canonical_domain
+from npuconv.target.description import Description, canonical_domain
 from npuconv.target.facts import FACTS, Fact
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
 from npuconv.yamlio import KeyPath
-
-if TYPE_CHECKING:
-    from npuconv.target.limit import Cited
 
 
 class OperatorInfo(TypedDict):
@@ -53,66 +50,47 @@ class Problem(NamedTuple):
 
 def semantic_problems(target: Description, document: yamlio.Document) -> list[LocatedError]:
     """Return the semantic problems of a target of valid structure, in the order of the file."""
-    found = list(_operator_problems(target))
+    problems = [*_operator_problems(target), *_fused_problems(target)]
     for path, part in target.cited():
-        found += _source_problems(target, path, part)
+        source = part.source
+        if source and target.sources.keys().isdisjoint((source, source.partition("/")[0])):
+            message = f"{source!r} is not one of the `sources`"
+            hint = yamlio.suggest(source, target.sources)
+            problems.append(Problem((*path, "source"), message, hint, 0))
         if isinstance(part, Limit):
-            found += _limit_problems(path, part)
+            problems += _limit_problems(path, part)
         if isinstance(part, Relation):
-            found += _relation_problems(path, part, document)
-    found += _fused_problems(target)
-    errors = [_error(document, problem) for problem in found]
+            problems += _relation_problems(path, part, document)
+    errors: list[LocatedError] = [
+        document.error(
+            TargetError, problem.path, problem.message, problem.hint,
+            key=problem.offset is None, offset=problem.offset or 0,
+        )
+        for problem in problems
+    ]  # fmt: skip
     return sorted(errors, key=lambda error: (error.line, error.column))
 
 
-def _error(document: yamlio.Document, problem: Problem) -> LocatedError:
-    line, column = document.mark(problem.path, key=problem.offset is None)
-    column += problem.offset or 0
-    return TargetError(
-        problem.message, file=document.name, line=line, column=column, hint=problem.hint
-    )
-
-
 def _operator_problems(target: Description) -> Iterator[Problem]:
-    yield from _fact_problems(("all_operators", "limits"), target.all_operators.limits)
+    groups: dict[KeyPath, dict[str, Limit]]
+    groups = {("all_operators", "limits"): target.all_operators.limits}
     for name, operator in target.operators.items():
-        yield from _domain_problems(("operators", name), operator)
-        for key, limits in _groups(name, operator):
-            yield from _fact_problems(key, limits)
-
-
-def _fact_problems(key: KeyPath, limits: dict[str, Limit]) -> Iterator[Problem]:
-    for fact in limits:
-        if fact not in FACTS:
-            hint = yamlio.suggest(fact, FACTS)
-            yield Problem((*key, fact), f"unknown fact {fact!r}", hint)
-
-
-def _domain_problems(path: KeyPath, operator: Operator) -> Iterator[Problem]:
-    domain = canonical_domain(operator.domain)
-    domains = table()
-    if domain not in domains:
-        hint = yamlio.suggest(domain, domains)
-        yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
-    elif path[-1] not in domains[domain]:
-        of = f"the domain {domain!r}" if domain else "ONNX"
-        hint = yamlio.suggest(path[-1], domains[domain])
-        yield Problem(path, f"{path[-1]!r} is not an operator of {of}", hint)
-
-
-def _groups(name: str, operator: Operator) -> Iterator[tuple[KeyPath, dict[str, Limit]]]:
-    yield ("operators", name, "limits"), operator.limits
-    for mode, limits in operator.modes.items():
-        yield ("operators", name, "modes", mode), limits
-
-
-def _source_problems(target: Description, path: KeyPath, part: Cited) -> Iterator[Problem]:
-    source = part.source
-    if not source or source in target.sources or source.partition("/")[0] in target.sources:
-        return
-    hint = yamlio.suggest(source, target.sources)
-    message = f"{source!r} is not one of the `sources`"
-    yield Problem((*path, "source"), message, hint, 0)
+        path: KeyPath = ("operators", name)
+        groups[*path, "limits"] = operator.limits
+        groups |= {(*path, "modes", mode): limits for mode, limits in operator.modes.items()}
+        domain, domains = canonical_domain(operator.domain), table()
+        if domain not in domains:
+            hint = yamlio.suggest(domain, domains)
+            yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
+        elif name not in domains[domain]:
+            of = f"the domain {domain!r}" if domain else "ONNX"
+            hint = yamlio.suggest(name, domains[domain])
+            yield Problem(path, f"{name!r} is not an operator of {of}", hint)
+    for key, limits in groups.items():
+        for fact in limits:
+            if fact not in FACTS:
+                hint = yamlio.suggest(fact, FACTS)
+                yield Problem((*key, fact), f"unknown fact {fact!r}", hint)
 
 
 def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:

@@ -63,7 +63,7 @@ class FitSettings:
             int8, which costs up to 1 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
         added_bias: of an Add of a bias behind, as a share of the MACs of the layer. It costs 2 to
-            7 dB (``benchmarks/fitting_int8.py --only "no bias"``).
+            7 dB (``benchmarks/targets.py splits --only "no bias"``).
         bias_channels: input channels of a constant that stand for a bias, for the square root of
             the weights of an output; one more holds what is left.
     """

@@ -93,7 +93,6 @@ def describe_integers(
         *warnings,
         *filter(None, [measured.refusal]),
         *notices.still_float(emitted.model, options),
-        *quantization.calibration.notes,
         *waived(legal.findings.every, legal.findings.selected),
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None

@@ -19,9 +19,8 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-from npuconv.rules.context import CalibrationEvidence, RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -46,34 +45,25 @@ from npuconv.rules.context import CalibrationEvidence, RuleContext
     ),
 )
 def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
-    if (evidence := ctx.evidence) is None:
-        return
-    per_tensor = ctx.target.weights.granularity == "tensor"
-    for conv in evidence.plan.device:
-        count, channels = _count_raised(conv, evidence, per_tensor=per_tensor)
-        if count:
-            values = {"count": count, "channels": channels}
-            yield Violation(values, f"{count} channels", "0 channels", node=conv)
-
-
-def _count_raised(
-    conv: Node, evidence: CalibrationEvidence, *, per_tensor: bool
-) -> tuple[int, int]:
-    """Return the number of channels with a raised scale, and of all channels."""
     from npuconv.arithmetic.layer import encode_layer
 
-    weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
-    source = evidence.encodings.get(conv.inputs[0].name)
-    result = evidence.encodings.get(conv.outputs[0].name)
-    if weight is None or source is None or result is None:
-        return 0, 0
-    layer = encode_layer(
-        weight,
-        bias,
-        source,
-        result,
-        int(query.attribute(conv, "group", 1)),
-        rounded=evidence.rounded.get(conv.name),
-        per_tensor=per_tensor,
-    )
-    return len(layer.raised), len(weight)
+    if (evidence := ctx.evidence) is None:
+        return
+    for conv in evidence.plan.device:
+        weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
+        source = evidence.encodings.get(conv.inputs[0].name)
+        result = evidence.encodings.get(conv.outputs[0].name)
+        if weight is None or source is None or result is None:
+            continue
+        layer = encode_layer(
+            weight,
+            bias,
+            source,
+            result,
+            int(query.attribute(conv, "group", 1)),
+            rounded=evidence.rounded.get(conv.name),
+            per_tensor=ctx.target.weights.granularity == "tensor",
+        )
+        if count := len(layer.raised):
+            values = {"count": count, "channels": len(weight)}
+            yield Violation(values, f"{count} channels", "0 channels", node=conv)

@@ -16,17 +16,11 @@ How to fix:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-from npuconv.rules.context import CalibrationEvidence, RuleContext
-
-if TYPE_CHECKING:
-    from npuconv.arithmetic.statistics import Statistics
+from npuconv.rules.context import RuleContext
 
 WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
 NOTE_SHARE = 0.1  # share of channels; fewer are common
@@ -59,7 +53,12 @@ def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or evidence.samples < 2:
         return
     for conv in evidence.plan.device:
-        stats = _after_activation(conv, evidence)
+        stats, consumers = (
+            evidence.statistics.get(conv.outputs[0].name),
+            query.consumers(conv.outputs[0]),
+        )
+        if len(consumers) == 1 and consumers[0].op in ("Relu", "Clip"):
+            stats = evidence.statistics.get(consumers[0].outputs[0].name, stats)
         count = 0 if stats is None else int((stats.lows == stats.highs).sum())
         if stats is None or stats.channels < 2 or count < NOTE_SHARE * stats.channels:
             continue
@@ -76,14 +75,3 @@ def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
             node=conv,
             severity=None if share >= WARNING_SHARE else Severity.NOTE,
         )
-
-
-def _after_activation(conv: Node, evidence: CalibrationEvidence) -> Statistics | None:
-    """Return statistics of the output, after a Relu or Clip if that is its only reader."""
-    tensor = conv.outputs[0]
-    readers = query.consumers(tensor)
-    if len(readers) == 1 and readers[0].op in ("Relu", "Clip"):
-        return evidence.statistics.get(
-            readers[0].outputs[0].name, evidence.statistics.get(tensor.name)
-        )
-    return evidence.statistics.get(tensor.name)

@@ -24,6 +24,12 @@ from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, 
 from npuconv.rules.context import RuleContext
 
 _DEVICE_AXES = 2  # spatial axes of an accelerator for images
+# Integer convolutions belong to a model that is quantized already, which is its own finding.
+_INTEGER_CONVOLUTIONS = {"ConvInteger", "QLinearConv"}
+_EXPORT_STANDARD = (
+    "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
+    "own devices, and no host runs it."
+)
 
 
 @rule(
@@ -41,39 +47,22 @@ _DEVICE_AXES = 2  # spatial axes of an accelerator for images
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
     listed = ctx.operator(node) is not None
-    if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS or (listed and _is_plain(node)):
+    if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS:
         return
-    reason = f"target {ctx.target.name} does not list{_fixed_axes(node)}"
-    obstacle = nhwc.obstacle(node, ctx.model.opset) if nhwc.is_nhwc(node) else ""
-    if obstacle:
+    if listed and node.op == "Conv" and query.is_standard(node):
+        return
+    win, is_nhwc = window(node), nhwc.is_nhwc(node)
+    reason = f"target {ctx.target.name} does not list"
+    if is_nhwc and (obstacle := nhwc.obstacle(node, ctx.model.opset)):
         reason = f"cannot be read: {obstacle}"
     elif listed:
         reason = "is quantized only as a Conv"
+    elif win is not None and (win.axes or 0) > _DEVICE_AXES and (fixed := obstacles(win)):
+        reason += f", and no axis can be removed: {'; '.join(fixed)}"
     name = node.op if not node.domain else f"{node.domain}.{node.op}"
     yield Violation(
         {"op": name, "reason": reason},
         value=name,
         source=f"{ctx.target.name}: operators",
-        fix=_EXPORT_STANDARD if nhwc.is_nhwc(node) else "",
+        fix=_EXPORT_STANDARD if is_nhwc else "",
     )
-
-
-_EXPORT_STANDARD = (
-    "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
-    "own devices, and no host runs it."
-)
-
-
-def _fixed_axes(node: Node) -> str:
-    """Return why no axis of a convolution of three or more axes can be removed, or ''."""
-    win = window(node)
-    fixed = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
-    return f", and no axis can be removed: {'; '.join(fixed)}" if fixed else ""
-
-
-def _is_plain(node: Node) -> bool:
-    return node.op == "Conv" and query.is_standard(node)
-
-
-# Integer convolutions belong to a model that is quantized already, which is its own finding.
-_INTEGER_CONVOLUTIONS = {"ConvInteger", "QLinearConv"}

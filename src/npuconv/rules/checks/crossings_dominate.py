@@ -15,6 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.amounts import size
 from npuconv.findings import Severity
 from npuconv.model.core import Model
 from npuconv.partition import crossings, detours
@@ -57,11 +58,7 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     share = (trips.bytes or 0) / max(sum(sizes), 1) if whole else trips.tensors / max(len(ports), 1)
     if trips.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
-    size = f"; {_size(trips.bytes or 0)} per inference" if whole else ""
+    size_text = f"; {size(trips.bytes or 0)} per inference" if whole else ""
     amount = f"{trips.tensors} of {len(ports)} crossings"
-    values = {"amount": amount, "reasons": reasons(trips.causes, ctx), "size": size}
+    values = {"amount": amount, "reasons": reasons(trips.causes, ctx), "size": size_text}
     yield Violation(values, value=amount)
-
-
-def _size(number: int) -> str:
-    return f"{number / 2**20:.1f} MiB" if number >= 2**20 else f"{number / 2**10:.1f} KiB"

@@ -14,6 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.amounts import count
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
@@ -40,25 +41,19 @@ from npuconv.target.limit import Limit
     ),
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
-    for name, (limit, nodes) in _open(model, ctx).items():
-        number = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-        yield Violation(
-            {"limit": limit.text(), "fact": name, "nodes": number},
-            value=name,
-            limit=limit.text(),
-            source=limit.cite(),
-            fix=advice_on_shape(model, nodes[0]),
-            node=nodes[0],
-        )
-
-
-def _open(model: Model, ctx: RuleContext) -> dict[str, tuple[Limit, list[Node]]]:
-    """Return, by fact, the limit and the nodes for which it cannot be judged."""
-    open_limits: dict[str, tuple[Limit, list[Node]]] = {}
+    open_limits: dict[str, tuple[Limit, list[Node]]] = {}  # by fact, with the nodes
     for node in model.nodes(*query.CONVOLUTIONS):
         facts, limits = ctx.facts(node), ctx.limits(node)
         for name in EXTENTS if facts else ():
             limit = limits.get(name)
             if limit is not None and limit.known and lookup(facts, name) is None:
                 open_limits.setdefault(name, (limit, []))[1].append(node)
-    return open_limits
+    for name, (limit, nodes) in open_limits.items():
+        yield Violation(
+            {"limit": limit.text(), "fact": name, "nodes": count(len(nodes), "node")},
+            value=name,
+            limit=limit.text(),
+            source=limit.cite(),
+            fix=advice_on_shape(model, nodes[0]),
+            node=nodes[0],
+        )

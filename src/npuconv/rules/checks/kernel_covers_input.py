@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from npuconv.amounts import size
 from npuconv.findings import Severity, Status
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, conv, rule
@@ -45,9 +46,10 @@ def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     others = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]
     if facts["kernel_area"] <= max((int(f.get("kernel_area") or 1) for f in others), default=1):
         return
-    kernel, size = "x".join(str(facts[name]) for name in _KERNEL), _bytes(facts)
+    kernel = "x".join(str(facts[name]) for name in _KERNEL)
+    weights = size(facts["weight_n"] * facts["weight_c"] * facts["kernel_area"])
     yield Violation(
-        {"kernel": kernel, "size": size, "limits": " and ".join(unknown)},
+        {"kernel": kernel, "size": weights, "limits": " and ".join(unknown)},
         value=kernel,
         limit="?",
         source=limits[unknown[0]].cite(),
@@ -58,8 +60,3 @@ def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
 def _covers(facts: dict[str, Any]) -> bool:
     sides = [facts.get(name) for name in _KERNEL]
     return facts.get("mode") == "depthwise" and sides == [facts.get("in_h"), facts.get("in_w")]
-
-
-def _bytes(facts: dict[str, Any]) -> str:
-    number = facts["weight_n"] * facts["weight_c"] * facts["kernel_area"]
-    return f"{number / 1024:.1f} KiB" if number >= 1024 else f"{number} B"

@@ -36,16 +36,11 @@ LIMITS = ("layout",)
     ),
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    for violation in ctx.violations(node, *LIMITS):
-        # The layout is asked for by a flag: it is not what the model has.
-        yield replace(violation, value=ctx.options.layout, fix=_fix(node, ctx))
-
-
-def _fix(node: Node, ctx: RuleContext) -> str:
-    """Return the advice to take the other layout, where the device takes that."""
     layout = "nhwc" if ctx.options.layout == "nchw" else "nchw"
-    limit = ctx.limits(node).get("layout")
-    if limit is None or limit.allows(layout, ctx.facts(node)) is False:
-        return ""
-    needs = " and --format qoperator" if layout == "nhwc" else ""
-    return f"Give --layout {layout}{needs}. The model need not be exported anew."
+    limit, fix = ctx.limits(node).get("layout"), ""
+    if limit is not None and limit.allows(layout, ctx.facts(node)) is not False:
+        needs = " and --format qoperator" if layout == "nhwc" else ""
+        fix = f"Give --layout {layout}{needs}. The model need not be exported anew."
+    for violation in ctx.violations(node, *LIMITS):
+        # The layout is that of a flag, not of the model.
+        yield replace(violation, value=ctx.options.layout, fix=fix)

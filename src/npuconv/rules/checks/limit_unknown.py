@@ -15,6 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.amounts import count
 from npuconv.findings import Severity, Status
 from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, rule
@@ -35,9 +36,8 @@ from npuconv.rules.target_limits import needs
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
     for need in needs(ctx):
-        nodes = f"{need.nodes} node{'s' * (need.nodes != 1)}"
         yield Violation(
-            {"limit": need.name, "values": need.text, "nodes": nodes},
+            {"limit": need.name, "values": need.text, "nodes": count(need.nodes, "node")},
             value=need.text,
             limit="?",
             source=need.limit.cite(),

@@ -63,19 +63,29 @@ _AT_RUN_TIME = (
 def pad_not_foldable(node: Node, ctx: RuleContext) -> Violations:
     reader = _reader(node, ctx)
     amounts = query.pad_amounts(node)
-    if reader is None or ctx.operator(node) is not None or _is_foldable(node, amounts):
+    if reader is None or ctx.operator(node) is not None:
         return
     if ctx.model.label(node) == ctx.model.label(reader):
         return  # a rewrite of the convolution pads, for a limit that the plan names
+    mode, fill = query.pad_mode(node), query.pad_fill(node)
+    if amounts is not None:
+        pads_image = not any(max(pair) > 0 for pair in amounts[:2])
+        pads = any(max(pair) > 0 for pair in amounts)
+        if not pads or (pads_image and query.pads_with_zero(node)):
+            return
+    number = "a number computed at run time" if fill is None else f"{fill:g}"
+    value = (
+        f"mode={mode}" if mode != "constant" else "value = ?" if fill is None else f"value={fill:g}"
+    )
     limit = ctx.limits(reader).get("pad_value")
     yield Violation(
         {
             "reader": ctx.model.label(reader),
-            "task": _task(node),
+            "task": _FILLS.get(mode, f"fill with {number}"),
             "amounts": _amounts(amounts),
             "size": _size(node, amounts),
         },
-        value=_value(node, amounts),
+        value="pads = ?" if amounts is None else value,
         source=limit.cite() if limit else "",
         fix=_AT_RUN_TIME if amounts is None else "",
     )
@@ -95,21 +105,6 @@ def _reader(node: Node, ctx: RuleContext) -> Node | None:
                 tensors.add(id(tensor))
                 waiting += query.consumers(tensor)
     return None
-
-
-def _is_foldable(node: Node, amounts: Pairs | None) -> bool:
-    """Return whether the Pad adds zeros around the image, or nothing at all."""
-    if amounts is None:
-        return False
-    if not any(max(pair) > 0 for pair in amounts):
-        return True
-    return query.pads_with_zero(node) and not any(max(pair) > 0 for pair in amounts[:2])
-
-
-def _task(node: Node) -> str:
-    value = query.pad_fill(node)
-    number = "a number computed at run time" if value is None else f"{value:g}"
-    return _FILLS.get(query.pad_mode(node), f"fill with {number}")
 
 
 def _amounts(amounts: Pairs | None) -> str:
@@ -133,12 +128,3 @@ def _size(node: Node, amounts: Pairs | None) -> str:
     padded = [h + max(a, 0) + max(b, 0) for h, (a, b) in zip(inside, amounts, strict=True)]
     cells = math.prod(padded) - math.prod(inside)
     return f": {cells:,} of {math.prod(padded):,} cells, a byte each in int8"
-
-
-def _value(node: Node, amounts: Pairs | None) -> str:
-    if amounts is None:
-        return "pads = ?"
-    if query.pad_mode(node) != "constant":
-        return f"mode={query.pad_mode(node)}"
-    value = query.pad_fill(node)
-    return "value = ?" if value is None else f"value={value:g}"

@@ -1,0 +1,226 @@
+"""Share of intervals of the report that hold the SQNR on samples that decided nothing.
+
+Samples are those of ``ablation.py collect``.
+
+Every model is converted with its calibration samples, or with ``--blind`` without any; printed
+is the SQNR of the report with its interval, and that on other data of the same kind and on
+photographs of another collection.
+
+Which samples the tool holds out depends on their places. With ``--divisions 4`` every model is
+converted four times, each time with others of its samples in the places that are held out: of 32
+samples every one is held out once. A single division is right or wrong on many models at once, as
+they share photographs.
+
+The powers of every sample are kept in a folder, and what is there is not converted again: other
+settings of the interval are counted in a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import npuconv
+from harness.commands import ROOT
+from harness.samples import SAMPLES, Entry, read_entries
+from npuconv.config import Options
+from npuconv.data import calibration_data as prepare
+from npuconv.data.calibration_data import HELD_OUT_SHARE
+from npuconv.data.samples import held_out_places
+from npuconv.errors import NpuconvError
+from npuconv.evaluate.comparison import Comparison
+from npuconv.evaluate.interval import Powers, expected, pooled_db
+from npuconv.legalize.legal import legalize
+from npuconv.model import save
+from npuconv.report.builder import notices
+
+ROLES = {"score": "new samples", "foreign": "other photographs"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One conversion.
+
+    Attributes:
+        name: of the model.
+        division: number of places that its samples were rotated by.
+        doubt_db: of the interval, see ``npuconv.report.builder.notices``.
+        powers: of every sample, by role: ``measured`` for those of the report.
+        unsaturated: the same before outputs saturate.
+    """
+
+    name: str
+    division: int
+    doubt_db: float
+    powers: dict[str, list[Powers]]
+    unsaturated: dict[str, list[Powers]]
+
+    @property
+    def figure(self) -> float | None:
+        """SQNR of the report, dB."""
+        return pooled_db(self.powers["measured"])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the report, dB, to its precision."""
+        measured, inner = self.powers["measured"], self.unsaturated["measured"]
+        found = expected(measured, inner, self.doubt_db)
+        assert found is not None  # as there is a figure
+        return round(found[0], 1), round(found[1], 1)
+
+    @property
+    def width(self) -> float:
+        """Width of the interval, dB."""
+        return self.interval[1] - self.interval[0]
+
+    def found(self, role: str) -> float | None:
+        """Return the SQNR on samples of a role, dB; None without such."""
+        return pooled_db(self.powers.get(role, []))
+
+    def beyond(self, role: str) -> float | None:
+        """Return how far outside it is, dB, negative below; 0 inside, None without samples."""
+        found = self.found(role)
+        return (
+            None if found is None else found - min(max(found, self.interval[0]), self.interval[1])
+        )
+
+
+def measure(entry: Entry, *, blind: bool, division: int) -> Case:
+    """Convert one model, and measure it on what was held out and on others' samples.
+
+    Raises:
+        NpuconvError: it cannot be converted.
+    """
+    options = Options(input_shape=_shapes(entry.arguments))
+    calibration = None if blind else rotated(entry.calib, division)
+    made = npuconv.convert(entry.model, calibration=calibration, input_shape=options.input_shape)
+    legal = legalize(entry.model, options)
+    proto = save.to_proto(legal.model)
+    data = prepare.open_calibration(legal, proto, calibration)
+    same = notices.sameness(data.samples)
+    sets = {"measured": data.measured_on()}
+    for role, path in entry.scored.items():
+        sets[role] = prepare.open_calibration(legal, proto, path).samples
+    both = Comparison(proto, made.model, legal.model.scales)
+    found = {role: both.measure(samples) for role, samples in sets.items()}
+    return Case(
+        entry.name,
+        division,
+        notices.doubt_db(same, data.held_out is not None, data.chosen),
+        {role: one.powers for role, one in found.items()},
+        {role: one.unsaturated for role, one in found.items()},
+    )
+
+
+def rotated(path: Path, division: int) -> dict[str, np.ndarray]:
+    """Return the samples of a file, with others in the places that are held out."""
+    held_out = held_out_places(SAMPLES, SAMPLES // HELD_OUT_SHARE)
+    places = np.array([*held_out, *(k for k in range(SAMPLES) if k not in held_out)])
+    order = np.empty_like(places)
+    order[places] = np.roll(places, -division * len(held_out))
+    with np.load(path) as arrays:
+        return {
+            name: array.reshape(SAMPLES, -1, *array.shape[1:])[order].reshape(array.shape)
+            for name, array in arrays.items()
+        }
+
+
+def _shapes(arguments: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a recipe gives with ``--input-shape NAME=1,3,...``."""
+    pairs = itertools.pairwise(arguments)
+    shapes = (text.rpartition("=") for flag, text in pairs if flag == "--input-shape")
+    return {name: tuple(map(int, shape.split(","))) for name, _, shape in shapes}
+
+
+def kept(path: Path, entry: Entry, *, blind: bool, division: int) -> Case | None:
+    """Return a case from its file, or measure it and write the file; None where it fails."""
+    if path.exists():
+        values: dict[str, Any] = json.loads(path.read_text())
+        for key in ("powers", "unsaturated"):
+            values[key] = {role: [Powers(*p) for p in every] for role, every in values[key].items()}
+        return Case(**values)
+    try:
+        case = measure(entry, blind=blind, division=division)
+    except NpuconvError as error:
+        print(f"{entry.name}: {error}", file=sys.stderr)
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(case)) + "\n")
+    return case
+
+
+def show(cases: list[Case]) -> None:
+    """Print the table, a line for each model, and what it comes to."""
+    heads = ("model", "report", "expected", *ROLES.values())
+    print(f"| {' | '.join(heads)} |\n|---{'|--:' * (len(heads) - 1)}|")
+    for name, every in itertools.groupby(cases, lambda case: case.name):
+        print(_line(name, list(every)))
+    print()
+    for role in ROLES:
+        _count(role, cases, [role])
+    for division in sorted({case.division for case in cases}):
+        _count(f"division {division}", [c for c in cases if c.division == division], ROLES)
+    _count("all", cases, ROLES)
+    missed = [far for case in cases for role in ROLES if (far := case.beyond(role))]
+    if missed:
+        below, median = sum(far < 0 for far in missed), statistics.median(map(abs, missed))
+        print(f"{below} below, {len(missed) - below} above; half by less than {median:.1f} dB")
+    print(f"\nmedian width {statistics.median(case.width for case in cases):.1f} dB")
+
+
+def _count(what: str, cases: list[Case], roles: Iterable[str]) -> None:
+    """Print how often intervals are right."""
+    far = [(case.name, case.beyond(role)) for case in cases for role in roles]
+    known = [(name, one) for name, one in far if one is not None]
+    if known:
+        share = 100 * sum(one == 0 for _, one in known) / len(known)
+        models = len({name for name, _ in known})
+        print(f"{what}: right in {share:.0f} % of {len(known)} comparisons, {models} models")
+
+
+def _line(name: str, cases: list[Case]) -> str:
+    """Return a line of the table: medians, and how often the interval is wrong."""
+    median = statistics.median
+    low, high = (median(case.interval[end] for case in cases) for end in (0, 1))
+    cells = [name, f"{median(case.figure or 0 for case in cases):.1f}", f"{low:.0f} to {high:.0f}"]
+    for role in ROLES:
+        known = [found for case in cases if (found := case.found(role)) is not None]
+        wrong = sum(bool(case.beyond(role)) for case in cases)
+        mark = "" if not wrong else " (no)" if len(cases) == 1 else f" ({wrong} of {len(known)} no)"
+        cells.append(f"{median(known):.1f}{mark}" if known else "")
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: list[str]) -> None:
+    """Measure and print."""
+    build = ROOT / "build" / "zoo"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=Path, default=build / "sets")
+    parser.add_argument("--powers", type=Path, default=build / "powers", help="keeps the powers")
+    parser.add_argument("--models", nargs="+")
+    parser.add_argument("--source", choices=["shared", "package"], help="of the models")
+    parser.add_argument("--blind", action="store_true", help="without calibration data")
+    parser.add_argument("--divisions", type=int, default=1, help="ways to hold samples out")
+    options = parser.parse_args(arguments)
+    cases = []
+    for entry in read_entries(options.sets):
+        if options.models and entry.name not in options.models:
+            continue
+        if options.source and entry.source != options.source:
+            continue
+        for division in range(options.divisions):
+            path = options.powers / f"{entry.name}.{'blind' if options.blind else division}.json"
+            case = kept(path, entry, blind=options.blind, division=division)
+            if case is not None and case.figure is not None:
+                cases.append(case)
+                print(entry.name, division, case.figure, case.interval, file=sys.stderr, flush=True)
+    show(cases)

@@ -1,0 +1,189 @@
+"""TFLite files of real models: integers against LiteRT's reference kernels, places against Vela.
+
+Each int8 operator runs alone on LiteRT, fed with npuconv's integers; then Vela compiles the file
+for Ethos-U55-128, and where each operator runs is compared with the report. Needs
+``ai-edge-litert`` and ``ethos-u-vela`` for either. The exit code is 1 if Vela leaves an int8
+operator to the CPU that the report places on the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper
+
+import npuconv
+from harness.commands import ROOT
+from harness.runtimes import SHAPES, line, model_paths, name_of, refusal, write
+from npuconv.errors import NpuconvError, UsageError
+from npuconv.evaluate.vela import estimate, require
+from npuconv.report import render
+from npuconv.schemas.report import VelaEstimate
+from npuconv.target import Target
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.tflite_files import differing_layers
+
+COLUMNS = ("model", "layers", "that differ", "NPU", "CPU", "not where check says", "Mcycles")
+# Operators whose place can be compared: TFLite's name, and ONNX's.
+_COMPARED = {
+    "CONV_2D": "Conv", "DEPTHWISE_CONV_2D": "Conv", "MAX_POOL_2D": "MaxPool",
+    "CONCATENATION": "Concat", "RELU": "Relu", "GATHER": "Gather", "SLICE": "Slice",
+    "STRIDED_SLICE": "Slice", "RESIZE_NEAREST_NEIGHBOR": "Resize",
+    "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth", "ADD": "Add",
+    "SUB": "Sub", "MUL": "Mul", "AVERAGE_POOL_2D": "AveragePool", "SOFTMAX": "Softmax",
+    "LOGISTIC": "Sigmoid", "TANH": "Tanh", "HARD_SWISH": "HardSwish", "LEAKY_RELU": "LeakyRelu",
+    "RESIZE_BILINEAR": "Resize", "BATCH_MATMUL": "MatMul", "PRELU": "PRelu",
+}  # fmt: skip
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Result of Vela on a file.
+
+    Attributes:
+        made: its figures.
+        left: int8 operators on the CPU that the report places on the device.
+        gained: int8 operators on the NPU that the report places on the host.
+    """
+
+    made: VelaEstimate
+    left: Counter[str]
+    gained: Counter[str]
+
+
+def integer_operators(file: Path) -> dict[str, str]:
+    """Return the operators that read and make int8, by the name of their output."""
+    model = tflite.Model.GetRootAs(file.read_bytes(), 0)
+    graph = model.Subgraphs(0)
+    names = {code: name for name, code in vars(tflite.BuiltinOperator).items() if name.isupper()}
+    found = {}
+    for number in range(graph.OperatorsLength()):
+        operator = graph.Operators(number)
+        code = names[model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode()]
+        ends = [graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))]
+        if all(t.Type() == tflite.TensorType.INT8 for t in ends) and code not in _CONVERSIONS:
+            found[ends[1].Name().decode()] = code
+    return found
+
+
+def placed(file: Path, side: str) -> Counter[str]:
+    """Return the ONNX operators that the report beside a file places on the device or the host."""
+    report = json.loads(file.with_suffix(".report.json").read_text())
+    return Counter(node["op"] for node in report["nodes"] if node["placement"] == side)
+
+
+def compile_file(command: list[str], file: Path) -> Compiled:
+    """Compile a file, and compare with the report beside it.
+
+    Args:
+        command: of ``npuconv.evaluate.vela.require``.
+        file: with its report as JSON.
+    """
+    made = estimate(file.read_bytes(), command)
+    integers, refused = integer_operators(file), set(made.refused)
+    device, host = placed(file, "device"), placed(file, "host")
+    left = [code for name, code in integers.items() if name in refused]
+    taken = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
+    # Others of them are the layout of TFLite and on the NPU, so these are counted, not named.
+    transposes = Counter(left)["TRANSPOSE"] - host["Transpose"]
+    return Compiled(
+        made,
+        Counter(code for code in left if _COMPARED.get(code) in device)
+        + Counter(TRANSPOSE=max(0, transposes)),
+        Counter(code for code in taken if _COMPARED[code] not in device),
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """Results of a model; None for what is not installed."""
+
+    name: str
+    layers: int | None = None
+    differing: int | None = None
+    compiled: Compiled | None = None
+    refused: str = ""
+
+    def cells(self) -> list[str]:
+        """Return the cells of the table."""
+        if self.refused:
+            return [self.name, self.refused, *[""] * (len(COLUMNS) - 2)]
+        both = ["" if n is None else str(n) for n in (self.layers, self.differing)]
+        if self.compiled is None:
+            return [self.name, *both, *[""] * (len(COLUMNS) - 3)]
+        made = self.compiled.made
+        if made.error:
+            return [self.name, *both, "", "", f"not compiled: {made.error}", ""]
+        wrong = [f"{n} {code} on the CPU" for code, n in self.compiled.left.items()]
+        wrong += [f"{n} {code} on the NPU" for code, n in self.compiled.gained.items()]
+        places = [str(made.npu_operators), str(made.cpu_operators), ", ".join(wrong) or "none"]
+        return [self.name, *both, *places, f"{(made.cycles or 0) / 1e6:.2f}"]
+
+
+def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
+    """Convert a model, and compare its file with LiteRT and Vela where they are installed."""
+    name = name_of(path)
+    try:
+        made = npuconv.convert(
+            path,
+            "ethos-u55",
+            input_shape=SHAPES.get(name, {}),
+            fail_on="never",
+            max_samples=2,
+        )
+    except NpuconvError as error:
+        return Row(name, refused=refusal(path, error))
+    compared = wrong = compiled = None
+    if importlib.util.find_spec("ai_edge_litert") is not None:
+        compared, names = differing_layers(made.model, _feeds(made.model))
+        wrong = len(names)
+    if command is not None:
+        file = folder / f"{name}.tflite"
+        made.save(file)
+        file.with_suffix(".report.json").write_text(render(made.report, "json"), "utf-8")
+        compiled = compile_file(command, file)
+    return Row(name, compared, wrong, compiled)
+
+
+def _feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Return numbers from 0 to 1 for every input."""
+    rng, feeds = np.random.default_rng(0), {}
+    for info in model.graph.input:
+        kind = info.type.tensor_type
+        shape = [dim.dim_value or 1 for dim in kind.shape.dim]
+        feeds[info.name] = rng.random(shape).astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return feeds
+
+
+def main(arguments: list[str]) -> None:
+    """Judge the models, print rows, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "vela")
+    parser.add_argument("--write", action="store_true", help="the table into docs/runtimes.md")
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        command = require(Target.load("ethos-u55").next_command, "tflite")
+    except UsageError:
+        command = None
+    rows = {}
+    for path in model_paths(options.models):
+        row = judged(path, options.folder, command)
+        rows[row.name] = line(row.cells())
+        print(rows[row.name], flush=True)
+    if options.write:
+        page = ROOT / "docs" / "runtimes.md"
+        write(page, "benchmarks/targets.py tflite", COLUMNS, rows)

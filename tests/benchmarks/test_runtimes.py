@@ -1,0 +1,47 @@
+"""Tables of judged models in the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness.runtimes import line, name_of, refusal, write
+
+from npuconv.errors import ModelError
+
+PAGE = """a
+<!-- made by b.py -->
+
+| model | n |
+| --- | --- |
+| x | 1 |
+| y | 2 |
+
+<!-- end -->
+c
+"""
+
+
+def test_rows_of_other_models_stay(tmp_path):
+    """A run on some models replaces their rows, adds new ones, and keeps the others."""
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, "utf-8")
+    write(page, "b.py", ("model", "n"), {"y": line(["y", "3"]), "z": line(["z", "4"])})
+    wanted = PAGE.replace("| y | 2 |", "| y | 3 |\n| z | 4 |")
+    assert page.read_text("utf-8") == wanted
+
+
+@pytest.mark.parametrize("path", ["../shared/net/model.onnx", "/somewhere/net/model.onnx"])
+def test_a_refusal_says_nothing_of_the_folder(path):
+    """Messages name the file as it was given, or by its folder; a table is the same for both."""
+    for shown in (path, "net/model.onnx"):
+        error = ModelError(f"{shown}: 2 errors: rank-unsupported x 2 (see the report)")
+        assert refusal(Path(path), error) == "not converted: 2 errors: rank-unsupported x 2"
+    error = ModelError("TFLite has no operator for LSTM (node a)")
+    assert refusal(Path(path), error) == "not converted: TFLite has no operator for LSTM"
+
+
+@pytest.mark.parametrize("path", ["nets/resnet/model.onnx", "nets/resnet.onnx", "resnet.onnx"])
+def test_every_model_has_a_row_of_its_own(path):
+    """Models in one folder have their own names; files that are called model have the folder's."""
+    assert name_of(Path(path)) == "resnet"

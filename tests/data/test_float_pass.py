@@ -1,0 +1,385 @@
+"""One float pass: exact extremes and moments by channel, bounded values, one result."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv import executor
+from npuconv.data import float_pass
+from npuconv.data.float_pass import Runner, collect
+from npuconv.errors import CalibrationError
+from support.asserts import same_statistics
+from support.builders import Net, digits, images
+
+
+def feeds(count, *shape):
+    return [{"x": images(*shape, seed=seed)} for seed in range(count)]
+
+
+def everything(model, names, samples):
+    """Return all values of tensors, from a run that keeps them all."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    inputs = {i.name for i in model.graph.input}
+    made = [onnx.helper.make_empty_tensor_value_info(n) for n in names if n not in inputs]
+    del watched.graph.output[:]
+    watched.graph.output.extend(made)
+    session = executor.Session(watched)
+    return [{**feed, **session.run(feed)} for feed in samples]
+
+
+def cast(net, kind):
+    net.op("Cast")
+    net.nodes[-1].attribute.append(onnx.helper.make_attribute("to", kind))
+    return net
+
+
+def by_channel(array, axis):
+    if axis is None:
+        return array.reshape(1, -1)
+    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 18, 21])
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_against_numpy(opset, batch):
+    """Channels in front, behind and in the middle, inputs, and all together equal numpy's."""
+    net = Net(opset=opset, x=(batch, 3, 6, 5)).conv("x", (4, 3, 3, 3)).op("Relu")
+    net.op("Transpose", perm=[0, 2, 3, 1]).op("Neg").op("Flatten", axis=1)
+    model = net.model()
+    tensors = {"x": 1, "t0": 1, "t1": None, "t2": 3, "t3": -1, "t4": 1}
+    samples = feeds(5, 1, 3, 6, 5)
+    found = collect(model, tensors, samples)
+    runs = everything(model, tensors, samples)
+    for name, axis in tensors.items():
+        own = found[name]
+        seen = np.concatenate([by_channel(run[name], axis) for run in runs], axis=1)
+        assert np.array_equal(own.lows, seen.min(1))
+        assert np.array_equal(own.highs, seen.max(1))
+        assert np.allclose(own.means, seen.mean(1), rtol=1e-5, atol=1e-6)
+        spread = own.values.astype(np.float64).var(1)
+        assert np.allclose(own.squares, spread + seen.mean(1) ** 2, rtol=1e-4, atol=1e-6)
+        assert (own.name, own.axis, own.samples, own.count) == (name, axis, 5, seen.shape[1])
+        assert own.lows.dtype == own.values.dtype == np.float32
+        assert own.means.dtype == own.squares.dtype == np.float64
+
+
+@pytest.mark.parametrize("count", [2, 3, 17, 33])
+@pytest.mark.parametrize("moved", [0.0, 3.0])
+def test_the_next_to_largest_of_samples(count, moved):
+    """Second extremes come from another sample; also where all values have one sign."""
+    rng = np.random.default_rng(count)
+    amounts = rng.lognormal(0, 1, count)
+    samples = [{"x": images(1, 3, 4, 4, seed=k) * np.float32(a)} for k, a in enumerate(amounts)]
+    samples = [{"x": np.abs(f["x"]) + np.float32(moved) if moved else f["x"]} for f in samples]
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1, "t0": 1}, samples)
+    lows, highs = (
+        np.sort([getattr(f["x"], end)(axis=(0, 2, 3)) for f in samples], axis=0)
+        for end in ("min", "max")
+    )
+    np.testing.assert_array_equal(found["x"].second_highs, highs[-2])
+    np.testing.assert_array_equal(found["x"].second_lows, lows[1])
+    np.testing.assert_array_equal(found["t0"].second_lows, -highs[-2])
+
+
+@pytest.mark.parametrize("count", [2, 16, 17])
+def test_a_sample_that_is_far_from_all_others(count):
+    """One outlying sample gives the extreme, and no second extreme, however samples are divided."""
+    samples = feeds(count, 1, 3, 4, 4)
+    samples[-1] = {"x": samples[-1]["x"] + np.float32(100)}
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1, "t0": 1}, samples)
+    wanted = np.max([feed["x"].max(axis=(0, 2, 3)) for feed in samples[:-1]], axis=0)
+    np.testing.assert_array_equal(found["x"].second_highs, wanted)
+    np.testing.assert_array_equal(found["t0"].second_lows, -wanted)
+
+
+def test_one_sample_has_no_next_to_largest():
+    """One sample has no second extremes."""
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1}, feeds(1, 1, 3, 4, 4))["x"]
+    assert (found.second_highs < found.highs).all()
+    assert (found.second_lows > found.lows).all()
+
+
+def test_positions_are_those_of_all_channels():
+    """Values beside each other in the tensor stay beside each other: x, 2x and 3x."""
+    net = Net(x=(1, 1, 40, 40)).op("Concat", "x", "x", "x", axis=1)
+    net.op("Mul", "t0", net.constant(np.asarray([1.0, 2.0, 3.0]).reshape(1, 3, 1, 1)))
+    values = collect(net.model(), {"t1": 1}, feeds(3, 1, 1, 40, 40))["t1"].values
+    assert np.array_equal(values[1], 2 * values[0])
+    assert np.array_equal(values[2], 3 * values[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 500, 500), (2, 500, 500, 2), (40, 2, 30, 30)])
+def test_values_are_bounded_and_from_everywhere(shape):
+    """At most 1024 positions, as many of each sample, from all over the tensor."""
+    axis = 3 if shape[3] == 2 else 1
+    ramp = np.linspace(0, 1, int(np.prod(shape)) // 2, dtype=np.float32)
+    x = np.moveaxis(np.tile(ramp, (2, 1)).reshape(2, *np.delete(shape, axis)), 0, axis)
+    model = Net(x=shape).op("Neg").model()
+    own = collect(model, {"x": axis}, [{"x": np.ascontiguousarray(x)}] * 8)["x"]
+    assert 512 <= own.values.shape[1] <= 1024
+    assert own.widths.max() <= own.widths.min() + 2
+    counts, _ = np.histogram(own.values[0], bins=16, range=(0, 1))
+    assert counts.min() > 0.5 * counts.mean()
+    assert len(np.unique(own.values[0])) > 0.9 * own.values.shape[1]  # other places each time
+
+
+def test_samples_without_a_length():
+    """A generator gives the same statistics as a list."""
+    samples = feeds(40, 1, 1, 8, 8)
+    known = collect(digits(), {"t0": 1, "t3": 1}, samples)
+    unknown = collect(digits(), {"t0": 1, "t3": 1}, (feed for feed in samples))
+    for name in known:
+        assert np.array_equal(known[name].lows, unknown[name].lows)
+        assert np.allclose(known[name].means, unknown[name].means, rtol=1e-12)
+        assert unknown[name].values.shape[1] <= 1024
+        assert unknown[name].numbers.tolist() == list(range(40))
+        assert unknown[name].widths.max() <= 1024 // 40
+
+
+def test_the_same_samples_give_the_same_bytes():
+    """Runs are equal to the bit, also with another number of waiting samples."""
+    samples = feeds(20, 1, 1, 8, 8)
+    tensors = {"x": 1, "t0": 1, "t9": None}
+    same_statistics(collect(digits(), tensors, samples), collect(digits(), tensors, samples))
+
+
+def test_memory_does_not_grow_with_the_samples():
+    """64 samples take no more memory than 16, but for those that are read ahead."""
+    model = Net(x=("n", 1, 256, 256)).op("Neg").model()
+
+    def peak(count):
+        tracemalloc.start()
+        made = ({"x": images(1, 1, 256, 256, seed=k)} for k in range(count))
+        collect(model, {"x": 1, "t0": 1}, made)
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    peak(1)
+    ahead, batches = 3, 2 * 8  # samples; whether all of it is there at once is chance
+    assert peak(64) < peak(16) * 1.1 + (ahead + batches) * 4 * 256**2
+
+
+def test_shapes_that_differ_from_sample_to_sample():
+    """Heights and widths may differ between samples."""
+    model = Net(x=(1, 2, "h", "w")).op("Relu").model()
+    samples = [{"x": images(1, 2, 4 + k % 3, 7, seed=k)} for k in range(20)]
+    own = collect(model, {"t0": 1}, samples)["t0"]
+    assert own.count == sum(feed["x"].size for feed in samples) // 2
+    assert own.highs.max() == max(feed["x"].max() for feed in samples)
+
+
+@pytest.mark.parametrize("after", [1, 16])
+def test_channels_that_differ(after):
+    """Different numbers of channels are an error that names the tensor."""
+    model = Net(x=(1, "c", 4, 4)).op("Relu").model()
+    samples = [{"x": images(1, 3 if k < after else 2, 4, 4)} for k in range(after + 1)]
+    with pytest.raises(CalibrationError, match="'t0' has not as many channels"):
+        collect(model, {"t0": 1}, samples)
+
+
+def test_shapes_that_depend_on_the_data():
+    """A tensor may be as long as the number of ones in the data."""
+    net = Net(x=(1, 12)).op("NonZero")
+    cast(net, onnx.TensorProto.FLOAT).op("Transpose", perm=[1, 0])
+    samples = [{"x": np.asarray([[1.0] * k + [0.0] * (12 - k)], np.float32)} for k in (3, 7, 7, 2)]
+    own = collect(net.model(), {"t2": 1}, samples)["t2"]
+    assert own.count == 3 + 7 + 7 + 2
+    assert own.highs.tolist() == [0, 6]
+
+
+def test_other_types_are_seen_as_float():
+    """An integer input and a float16 tensor have ranges as well."""
+    net = cast(Net(x=(1, 4)), onnx.TensorProto.FLOAT16)
+    x = np.asarray([[1, -2, 3, 4]], np.float32)
+    own = collect(net.model(), {"t0": 1}, [{"x": x}])["t0"]
+    assert np.array_equal(own.lows, x[0])
+    assert own.lows.dtype == np.float32
+
+
+def test_an_old_file_format():
+    """IR version 3, in which every initializer is an input, is supported."""
+    model = Net(ir_version=3, x=(1, 2, 3, 3)).op("Relu").model()
+    assert collect(model, {"t0": 1}, feeds(2, 1, 2, 3, 3))["t0"].samples == 2
+
+
+def test_nothing_asked():
+    """No tensors give no statistics, and no sample is read."""
+    assert collect(digits(), {}, feeds(1, 1, 1, 8, 8)) == {}
+
+
+def test_progress():
+    """Progress is called for each sample, however they are run."""
+    done = []
+    collect(digits(), {"x": 1}, feeds(19, 1, 1, 8, 8), progress=lambda: done.append(1))
+    assert len(done) == 19
+
+
+def test_the_model_is_not_changed():
+    """Taps are inserted into a copy."""
+    model = digits()
+    before = model.SerializeToString()
+    collect(model, {"t0": 1}, feeds(1, 1, 1, 8, 8))
+    assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("broken", [0, 1, 6, 18])
+def test_values_that_are_not_finite(value, broken):
+    """The error names sample and tensor, also when samples were run together."""
+    samples = feeds(20, 1, 1, 8, 8)
+    samples[broken]["x"][0, 0, 3, 3] = value
+    with pytest.raises(CalibrationError, match=f"sample {broken}: .*tensor 'x'") as caught:
+        collect(digits(), {"x": 1, "t0": 1}, samples)
+    assert "not finite" in str(caught.value)
+
+
+def test_not_finite_inside():
+    """The error names the tensor that overflows, not the input."""
+    model = Net(x=(1, 4)).op("Exp", to="grown").op("Neg").model()
+    with pytest.raises(CalibrationError, match="tensor 'grown'"):
+        collect(model, {"x": 1, "grown": 1}, [{"x": np.full((1, 4), 100, np.float32)}])
+
+
+def test_squares_that_overflow():
+    """1e30 is allowed, though its square overflows in float32."""
+    model = Net(x=(1, 2)).op("Neg").model()
+    own = collect(model, {"x": 1}, [{"x": np.asarray([[1e30, 2]], np.float32)}])["x"]
+    assert np.allclose(own.squares, [1e60, 4])
+
+
+def test_samples_that_do_not_fit():
+    """The runtime's refusal becomes a CalibrationError of one line."""
+    with pytest.raises(CalibrationError, match="does not run on the samples") as caught:
+        collect(digits(), {"x": 1}, [{"x": images(1, 1, 7, 7)}])
+    assert "\n" not in str(caught.value)
+
+
+def test_no_samples():
+    """No samples are an error."""
+    with pytest.raises(CalibrationError, match="no samples"):
+        collect(digits(), {"x": 1}, [])
+
+
+def test_a_source_that_fails():
+    """An error of the source is raised as it is."""
+
+    def broken():
+        yield from feeds(3, 1, 1, 8, 8)
+        raise CalibrationError("photo.jpg: cannot be read")
+
+    with pytest.raises(CalibrationError, match="cannot be read"):
+        collect(digits(), {"x": 1}, broken())
+
+
+# Batches
+
+
+def settled(model, tensors, feed):
+    found = Runner(model, tensors, None)
+    found.choose_batch(feed)
+    return found.batch
+
+
+def small(batch):
+    return Net(x=(batch, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
+
+
+def test_a_small_model_takes_many():
+    """A small model with an open batch runs several samples at once."""
+    feed = {"x": images(1, 3, 8, 8)}
+    assert settled(small("n"), {"x": 1, "t0": 1}, feed) == float_pass.MAX_BATCH
+    assert settled(small(1), {"x": 1, "t0": 1}, feed) == 1
+
+
+def test_a_large_model_takes_one(monkeypatch):
+    """A large model runs samples one by one."""
+    feed = {"x": images(1, 3, 8, 8)}
+    size = (3 + 4) * 64 - 4 * (64 - 36)  # x and t0, which is 6 by 6
+    for room, batch in [(size, 1), (2 * size, 2), (7 * size, 4), (99 * size, 8)]:
+        monkeypatch.setattr(float_pass, "MAX_BATCH_VALUES", room)
+        assert settled(small("n"), {"x": 1, "t0": 1}, feed) == batch
+
+
+def test_samples_that_see_each_other():
+    """A mean over the batch forbids batches."""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMean", axes=[0], keepdims=1).op("Sub", "x", "t0")
+    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_tensor_without_samples():
+    """A tensor that does not grow with the batch forbids batches."""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
+    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_tensor_that_is_as_large_for_two():
+    """A tensor of the same size for two samples rules batches out, though it could be cut."""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
+    net.op("Concat", "t0", "t0", axis=0)
+    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_model_that_refuses_two():
+    """A fixed shape inside the model rules batches out."""
+    net = Net(x=("n", 3, 4, 4)).reshape([1, 48]).op("Relu")
+    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 4, 4)}) == 1
+
+
+def test_inputs_that_do_not_share_the_batch():
+    """An input with a fixed first axis rules batches out."""
+    net = Net(x=("n", 3, 4, 4), y=(1, 3, 4, 4)).op("Add", "x", "y")
+    feed = {"x": images(1, 3, 4, 4), "y": images(1, 3, 4, 4)}
+    assert settled(net.model(), {"t0": 1}, feed) == 1
+
+
+def test_values_that_are_not_finite_are_not_compared():
+    """Values that are not finite forbid batches; running the sample is then an error."""
+    feed = {"x": np.full((1, 3, 8, 8), np.nan, np.float32)}
+    assert settled(small("n"), {"x": 1}, feed) == 1
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_together_and_one_by_one_are_the_same(last):
+    """Extremes, their neighbours, means and kept values agree to the last bit."""
+    samples = [{"x": images(1, 3, 40, 40, seed=k)} for k in range(21)]
+    tensors = {"x": 1, "t0": 1, "t1": None}
+
+    def small(batch: int | str) -> onnx.ModelProto:
+        net = Net(x=(batch, 3, 40, 40)).conv("x", (4, 3, 3, 3)).op("Relu")
+        return net.op("Transpose", perm=[0, 2, 3, 1]).model()
+
+    assert settled(small("n"), tensors, samples[0]) > 1
+    if last:  # there the last bit of a mean depends on the batch
+        tensors["t2"] = 3
+    one, many = (collect(small(batch), tensors, samples) for batch in (1, "n"))
+    for name in tensors:
+        for part in ("lows", "highs", "second_lows", "second_highs", "means", "squares",
+                     "values", "numbers", "widths"):  # fmt: skip
+            np.testing.assert_array_equal(getattr(one[name], part), getattr(many[name], part))
+        assert one[name].numbers.tolist() == list(range(21))
+
+
+def test_only_samples_of_one_shape_are_run_together():
+    """A batch ends where the next sample has another shape."""
+    model = Net(x=("n", 3, "h", 8)).op("Relu").model()
+    samples = [{"x": images(1, 3, 8 if k in (5, 6) else 4, 8, seed=k)} for k in range(12)]
+    own = collect(model, {"x": 1}, samples)["x"]
+    assert own.numbers.tolist() == list(range(12))
+    assert own.count == sum(feed["x"].size for feed in samples) // 3
+    assert own.lows.min() == min(feed["x"].min() for feed in samples)
+
+
+def test_shapes_are_remembered_but_not_all(monkeypatch):
+    """The number of remembered layouts is bounded."""
+    monkeypatch.setattr(float_pass, "MAX_LAYOUTS", 2)
+    model = Net(x=(1, 1, "h", 4)).op("Relu").model()
+    found = Runner(model, {"t0": 1}, None)
+    for height in (1, 2, 3, 4, 3):
+        found.run([{"x": images(1, 1, height, 4)}], 0)
+    assert len(found._layouts) == 2
