@@ -23,7 +23,7 @@ from npuconv.model import save
 from npuconv.partition.crossings import traffic
 from npuconv.quantize.calibrate import try_sample
 from npuconv.report.builder import notices
-from npuconv.report.builder.placed import graph_rows
+from npuconv.report.builder.placement_rows import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
 from npuconv.schemas.report import Report
 from npuconv.timings import Timings

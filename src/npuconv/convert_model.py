@@ -25,7 +25,7 @@ from npuconv.model import store
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
-from npuconv.report.builder.placed import graph_rows
+from npuconv.report.builder.placement_rows import graph_rows
 from npuconv.report.builder.report import build_report
 from npuconv.timings import Progress, Timings, silent
 
@@ -103,6 +103,7 @@ def convert_with(
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
     """Choose integers for tensors and weights, write them, and compare with the float model."""
+    legal = legal.with_whole_layers()
     with clock.measured("calibration data"):
         float_model = legal.proto()
         load_float(legal.model, float_model)
@@ -112,8 +113,9 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
     with one_thread_each():
         quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):
-            graph, state = quantization.oversampled.graph, quantization.oversampled.state
-            emitted = emit_model(graph, state.encodings, state.weights)
+            parts = quantization.parts
+            state = parts.state
+            emitted = emit_model(parts.graph, state.encodings, state.weights, parts.convs)
         with clock.measured("compare"):
             comparison = compare_conversion(quantization, emitted, clock.step)
     return describe_integers(quantization, emitted, comparison)

@@ -262,19 +262,6 @@ def test_timings_only_where_asked():
     assert {"load", "resolve-auto-pad"} <= stages
 
 
-def test_passes_that_join_have_their_time(tmp_path):
-    """Stages after the rewrites, whose comparisons take as long."""
-    device = tmp_path / "device.yaml"
-    device.write_text(
-        "schema: 1\nname: biasless\nactivations: {dtype: int8, zero_point: [0]}\n"
-        "weights: {dtype: int8}\nunlisted_operators: host\n"
-        "operators: {Conv: {limits: {bias: {equals: false}}}, Concat: {}}\n"
-    )
-    found = npuconv.check(Net(x=X).conv("x", (4, 4, 1, 1)).model(), str(device), timings=True)
-    stages = [t.stage for t in found.timings]
-    assert stages.index("fit-convolution") < stages.index("join-bias-channels")
-
-
 def test_without_verification():
     """Rewrites are done as well, and said not to have been measured."""
     report = npuconv.check(digits(), verify=False)

@@ -47,7 +47,7 @@ def test_channels_are_put_side_by_side():
     assert found is not None
     assert found.weight == (3, 4, 3, 3)
     assert (found.attrs["pads"], found.attrs["strides"]) == ([1] * 4, [2, 1])
-    assert [part.bounds() for part in found.parts] == [[(1, 0, 2, 1)], [(1, 2, 4, 1)]]
+    assert [part.bounds for part in found.parts] == [((1, 0, 2, 1),), ((1, 2, 4, 1),)]
     weights = [query.constant_input(conv, 1) for conv in found.convs]
     assert np.array_equal(found.joined(weights), np.concatenate(weights, axis=1))
 

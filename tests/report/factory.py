@@ -16,15 +16,15 @@ from npuconv.schemas.quality import (
 from npuconv.schemas.report import (
     Count,
     Device,
+    DeviceSubgraph,
     FindingInfo,
     MacShare,
     ModelInfo,
     NodeInfo,
-    Port,
     Refusal,
     Report,
     Rewrite,
-    Subgraph,
+    SubgraphTensor,
     Summary,
     TargetInfo,
     TensorSpec,
@@ -182,15 +182,18 @@ def _rewrites() -> tuple[Rewrite, ...]:
 
 
 def _device() -> Device:
-    def one(number: int, name: str, size: int | None) -> Subgraph:
-        return Subgraph(
+    def one(number: int, name: str, size: int | None) -> DeviceSubgraph:
+        return DeviceSubgraph(
             number=number,
             nodes=number,
             first=name,
             last=name,
             macs=size,
-            inputs=(Port(name="image", bytes=230_400), Port(name=name, bytes=size)),
-            outputs=(Port(name=name, bytes=512),),
+            inputs=(
+                SubgraphTensor(name="image", bytes=230_400),
+                SubgraphTensor(name=name, bytes=size),
+            ),
+            outputs=(SubgraphTensor(name=name, bytes=512),),
         )
 
     return Device(

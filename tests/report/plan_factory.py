@@ -6,7 +6,7 @@ from typing import Any
 
 from npuconv.schemas.report import (
     Alternative,
-    Choice,
+    FormChoice,
     RewriteRow,
 )
 
@@ -27,7 +27,7 @@ def planned(node: str, **changes: Any) -> RewriteRow:
     return RewriteRow(**(values | changes))
 
 
-def choice(chosen: str, obstacle: str = "") -> Choice:
+def choice(chosen: str, obstacle: str = "") -> FormChoice:
     """Two forms that were considered."""
     split = Alternative(
         form="split",
@@ -46,7 +46,7 @@ def choice(chosen: str, obstacle: str = "") -> Choice:
         obstacle=obstacle,
         chosen=chosen == "dense",
     )
-    return Choice(pass_name="split-grouped-convolution", alternatives=(split, dense))
+    return FormChoice(pass_name="split-grouped-convolution", alternatives=(split, dense))
 
 
 def make_plan(odd: tuple[str, ...]) -> tuple[RewriteRow, ...]:

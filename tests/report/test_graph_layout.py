@@ -108,8 +108,9 @@ def test_columns_part_where_few_lines_pass() -> None:
     """A block with parallel branches is not cut if a cut beside it is possible."""
     edges = list(pairwise(range(40)))
     edges += [(18, 21), (18, 22), (19, 22)]
-    cuts = graph_layout._cut(arrange(40, edges), 2)
-    assert graph_layout._lines(arrange(40, edges), cuts[1]) == 1
+    layers = arrange(40, edges)
+    cut = graph_layout._cut(layers, 2)[1]
+    assert {upper for slot in layers.rows[cut] for upper in layers.above[slot]} == {cut - 1}
 
 
 def test_no_graph() -> None:

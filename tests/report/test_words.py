@@ -18,7 +18,7 @@ from npuconv.report.words import (
     sqnr,
     traffic,
 )
-from npuconv.schemas.quality import Accuracy, Budget, OutputAccuracy, Repeated
+from npuconv.schemas.quality import Accuracy, Budget, OutputAccuracy, RepeatedLayer
 from npuconv.schemas.report import Device, MacShare, Traffic
 
 
@@ -109,7 +109,10 @@ def test_saturation_is_no_exactness(sqnr_db, unsaturated_db, said) -> None:
 
 def test_extra_macs():
     """The text has the number of layers, the extra MACs and the gain."""
-    rows = (Repeated(node="a", times=2, extra_macs=5), Repeated(node="b", times=3, extra_macs=4))
+    rows = (
+        RepeatedLayer(node="a", times=2, extra_macs=5),
+        RepeatedLayer(node="b", times=3, extra_macs=4),
+    )
     text = extra_macs(budget(repeated=rows, extra_macs=9, extra_percent=9.971, simulated_db=25.52))
     assert text == "2 layers repeated for 10.0 % more MACs: 19.6 dB -> 25.5 dB simulated"
     text = extra_macs(budget(repeated=rows, extra_macs=9, simulated_db=25.52, unsaturated=True))

@@ -124,8 +124,7 @@ def apply_pass(name: str, model: Model, passes: Passes, **inputs: Any) -> Any:
     """Run a pass with inputs by name; return its result."""
     item = PASSES.get(name)
     assert item is not None, name
-    splits = passes.annotations.splits
-    return _manager.apply(model, item, passes.device, passes.log, splits=splits, **inputs)
+    return _manager.apply(model, item, passes.device, passes.log, **inputs)
 
 
 def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:

@@ -12,7 +12,7 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data.float_pass import collect
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, Splits
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
@@ -62,7 +62,6 @@ def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
         findings,
         annotations.expected,
         annotations.source_scales,
-        annotations.splits,
     )
     return legal.replanned()
 
@@ -107,7 +106,7 @@ def prepare(
         seen = Calibration(watch(graph, random_feeds(model)), {})
         found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
         found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.emission = Emission.of(graph.plan, found, {}, ctx.annotations.splits)
+    ctx.emission = Emission.of(graph.plan, found, {}, Splits())
     return graph
 
 

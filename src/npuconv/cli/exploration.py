@@ -14,7 +14,7 @@ from npuconv.config import Options, make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity, Status
 from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.planner import Plan, Planner, Price
+from npuconv.legalize.fitting.planner import Planner, Price, SplitPlan
 from npuconv.legalize.fitting.proposal import DEFAULT
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
@@ -176,7 +176,7 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
         exact_sums=device.activations.accumulate == "int32",
     )
     every = sum(models, Counter[Layer]())
-    plans: dict[Layer, Plan | None] = {}
+    plans: dict[Layer, SplitPlan | None] = {}
     for layer in every:
         fits = planner.demand is not None and planner.demand.fits(layer)
         plans[layer] = planner.leaf(layer) if fits else planner.plan(layer)[0]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.annotations import Splits
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -15,8 +14,29 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
+    from npuconv.legalize.fitting.builder import BiasChannels, WrittenConv
+    from npuconv.model.partial_sums import Part
 
     LayerEncodings = tuple[Encoding, Encoding]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How the device runs convolutions that are beyond a limit, by node.
+
+    Attributes:
+        parts: added in int32.
+        bias_channels: constant input channels that make up the bias.
+    """
+
+    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, convs: Sequence[WrittenConv]) -> Splits:
+        """Return how the device runs the convolutions of split layers."""
+        channels = {c.node: c.bias_channels for c in convs if c.bias_channels is not None}
+        return cls({conv.node: conv.terms for conv in convs if conv.terms}, channels)
 
 
 @dataclass(frozen=True)
@@ -27,7 +47,7 @@ class Emission:
         plan: of the float model; nodes that are taken out leave it.
         encodings: by tensor; empty where only weights are quantized.
         rounded: integer weights and biases by node; the others are rounded to nearest.
-        splits: convolutions that are written in several.
+        splits: convolutions that are beyond a limit.
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.

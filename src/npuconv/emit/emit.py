@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -11,11 +11,12 @@ from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import Format, int8_operators
-from npuconv.emit.emission import Emission
+from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
+from npuconv.legalize.fitting.builder import WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
@@ -72,6 +73,7 @@ def emit_model(
     legal: LegalModel,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+    convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
     """Write the legal float model in the form of its options.
 
@@ -79,6 +81,7 @@ def emit_model(
         legal: the model.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
+        convs: convolutions of layers that were split, and how the device runs them.
 
     Returns:
         The model with the names of its int8 tensors.
@@ -88,7 +91,7 @@ def emit_model(
     """
     form, copy = emit.get(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.of(copy.plan, encodings, weights, copy.splits)
+    emission = Emission.of(copy.plan, encodings, weights, Splits.of(convs))
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)

@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from npuconv.config import Options
-from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, Splits, dequantizer, quantizer, same_scale
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
 from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
-from npuconv.legalize.annotations import Splits
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.model import edit, load, query, save

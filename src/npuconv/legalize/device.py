@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv.config import Options
 from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.model import query
-from npuconv.model.conv import Window
+from npuconv.model.conv import Window, window
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
 from npuconv.partition.costs import Cost, Form
@@ -18,7 +18,7 @@ from npuconv.target import Target
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
-    from npuconv.legalize.fitting.planner import Planner
+    from npuconv.legalize.fitting.planner import Planner, SplitPlan
 
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
 
@@ -78,6 +78,40 @@ class TargetDevice:
 
     def _facts(self, win: Window, *, bias: bool) -> Facts:
         return {**of_window(win), "layout": self.options.layout, "bias": bias}
+
+    def split_plan(self, conv: Node) -> SplitPlan | None:
+        """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.
+
+        None if the device takes it as it is.
+        """
+        win = window(conv)
+        if win is None or not self.options.fit or not self.breaks(win, conv):
+            return None
+        if not all(map(query.is_constant, conv.inputs[1:])):
+            return None
+        layer = layer_of(win, bias=query.input_of(conv, 2) is not None)
+        plan = None if layer is None else self.planner.exact_plan(layer)
+        return None if plan is None or plan.proposal is None else plan
+
+    def change_objections(self, conv: Node, changed: Window) -> list[str]:
+        """Return the objections to a change of a Conv; a split layer may be split otherwise."""
+        objections = self.objections(changed)
+        layer = layer_of(changed, bias=True) if objections and self.split_plan(conv) else None
+        return [] if layer is not None and self.planner.exact_plan(layer) else objections
+
+    def is_biasless(self, conv: Node) -> bool:
+        """Return whether the device can add no bias to a Conv, or only a small one."""
+        win, plan = window(conv), self.split_plan(conv)
+        if plan is not None and plan.biasless:
+            return True
+        if win is None or query.input_of(conv, 2) is not None:
+            return False
+        if plan is None:
+            return bool(self.objections(win))
+        demand = self.planner.demand
+        return demand is not None and not all(
+            demand.fits(replace(leaf, bias=True)) for leaf in plan.leaves
+        )
 
     def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a considered convolution that no split of it removes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,11 @@ from npuconv.config import Options
 from npuconv.errors import ModelError
 from npuconv.findings import Finding, Severity, Status, sort_key
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.annotations import Annotations, Splits
-from npuconv.legalize.device import INTEGER_FORMS, TargetDevice
+from npuconv.legalize.annotations import Annotations
+from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
@@ -37,7 +39,9 @@ from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     from npuconv.legalize.annotations import Expected
+    from npuconv.legalize.fitting.builder import Builder, Mode
 
+CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 
@@ -54,7 +58,9 @@ class LegalModel:
     expected: Mapping[str, Expected] = field(default_factory=dict)
     # Encodings of a source that was quantized; empty if they are not to be kept.
     source_scales: SourceScales = field(default_factory=SourceScales)
-    splits: Splits = field(default_factory=Splits)  # convolutions that are written in several
+    # The graph before layers were split that have the integers of the whole; None: it is ``model``.
+    unsplit: Model | None = None
+    summed: frozenset[str] = frozenset()  # names of convolutions whose int8 results are added
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of those that the device computes beside convolutions, as the first plan chose them:
@@ -141,20 +147,14 @@ class LegalModel:
 
     @property
     def padded_tensors(self) -> set[str]:
-        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
-        padded, fragments = set[str](), self.splits.fragments
-        for conv in self.plan.device:
-            pads = any(query.attribute(conv, "pads", ()) or ())
-            if pads or (conv.name in fragments and fragments[conv.name].needs_zero):
-                padded.add(conv.inputs[0].name)
-        return padded
+        """Tensors that a convolution pads with stored zeros."""
+        convs = (c for c in self.plan.device if any(query.attribute(c, "pads", ()) or ()))
+        return {conv.inputs[0].name for conv in convs}
 
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
-        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
-        broken = (c for c in bare if any(map(self.device.objections, self.splits.windows(c))))
-        return frozenset((*(conv.name for conv in broken), *self.splits.bias_channels))
+        return frozenset(c.name for c in self.plan.device if self.device.is_biasless(c))
 
     @property
     def symmetric_tensors(self) -> set[str]:
@@ -169,9 +169,7 @@ class LegalModel:
     @property
     def partial_sums(self) -> set[str]:
         """Tensors of convolutions in parts, whose sum is activated later."""
-        parts = self.splits.fragments
-        convs = (c for c in self.plan.device if c.name in parts and parts[c.name].summed)
-        return {conv.outputs[0].name for conv in convs}
+        return {c.outputs[0].name for c in self.plan.device if c.name in self.summed}
 
     @property
     def has_host(self) -> bool:
@@ -195,24 +193,26 @@ class LegalModel:
         """Return the model with the plan of its graph as it is now."""
         return replace(self, plan=self.make_plan())
 
+    def with_whole_layers(self) -> LegalModel:
+        """Return the model as it is calibrated: layers that are split exactly are whole."""
+        if self.unsplit is None:
+            return self
+        return replace(self, model=self.unsplit, unsplit=None).replanned()
+
     def copied(self) -> LegalModel:
         """Return the model with a graph and a log of its own, which passes may change."""
-        return replace(
-            self, model=core.copy(self.model), log=self.log.copied(), facts={}
-        ).replanned()
+        return replace(self, model=self.model.copy(), log=self.log.copied(), facts={}).replanned()
 
     def rewritten(self, item: Pass, **inputs: Any) -> tuple[LegalModel, Any]:
         """Run a pass on a copy.
 
-        ``inputs`` are those of the pass, besides the device, the plan and the splits.
+        ``inputs`` are those of the pass, besides the device and the plan.
 
         Returns:
             The copy with a new plan, and the result of the pass.
         """
         copy = self.copied()
-        result = manager.apply(
-            copy.model, item, copy.device, copy.log, plan=copy.plan, splits=copy.splits, **inputs
-        )
+        result = manager.apply(copy.model, item, copy.device, copy.log, plan=copy.plan, **inputs)
         return copy.replanned() if result else copy, result
 
     def with_new_needs(self) -> LegalModel:
@@ -267,27 +267,26 @@ def legalize(
         _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
         if core.sweep(model):
             tracker.step(SWEEP, legal.rules())
+        legal, annotations = _split(legal, annotations, credit)
         rules = legal.rules()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
-    if device.options.format in INTEGER_FORMS:
-        fired, annotations = manager.run_phase(
-            model, Phase.ACCUMULATE, device, log, annotations,
-            lambda item, seconds: timings.add(item.name, seconds),
-        )  # fmt: skip
-        if fired:
-            # The device runs the convolutions as they were, but not the nodes that split and
-            # added them.
-            beside = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
-            convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
-            after = sorted(convolutions + beside, key=sort_key)
+    if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
+        # The device adds in int32 and reads a bias as channels: no nodes are around these parts.
+        model = legal.unsplit.copy()
+        split_layers(model, device.planner, splittable(model, device))
+        core.sweep(model)
+        legal = replace(legal, model=model)
+        beside = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
+        convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
+        after = sorted(convolutions + beside, key=sort_key)
+    graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(
         legal,
         expected=annotations.expected,
         source_scales=source_scales,
-        splits=annotations.splits,
-        blocked=_blocked(model, after),
+        blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
     ).replanned()
     plan = legal.plan
     legal = replace(legal, operators=frozenset(node.name for node in plan.operators))
@@ -302,6 +301,39 @@ def legalize(
     if not any(map(selection.is_blocking, findings.selected)):
         findings = findings.add(engine.lint(legal.rules(plan=plan), at="planned"))
     return replace(legal, findings=findings)
+
+
+def _split(
+    legal: LegalModel, annotations: Annotations, credit: Callable[[Pass, float], None]
+) -> tuple[LegalModel, Annotations]:
+    """Write convolutions beyond a limit as several; keep the graph with whole layers for int8."""
+    model, device, log = legal.model, legal.device, legal.log
+
+    def write(mode: Mode) -> list[Builder]:
+        nonlocal annotations
+        start = time.perf_counter()
+        builders: list[Builder] = manager.apply(model, fit_convolution, device, log, mode=mode)
+        if builders:
+            credit(fit_convolution, time.perf_counter() - start)
+            _, annotations = manager.run_phase(
+                model, Phase.LEGALIZE, device, log, annotations, credit
+            )
+        return builders
+
+    if legal.options.format not in CALIBRATED_FORMS:
+        write("float")
+        return legal, annotations
+    convs = [conv for builder in write("rounding") for conv in builder.convs]
+    unsplit = model.copy() if splittable(model, device) else None
+    write("exact")
+    summed = frozenset(conv.node for conv in convs if conv.summed)
+    return replace(legal, unsplit=unsplit, summed=summed), annotations
+
+
+def _has_integer_forms(model: Model, device: TargetDevice) -> bool:
+    """Return whether a split layer has sums in int32, or a bias as input channels."""
+    plans = map(device.split_plan, splittable(model, device))
+    return any(plan.biasless or plan.accumulates for plan in plans if plan is not None)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:

@@ -79,7 +79,9 @@ def run_pass(
 ) -> tuple[int, State]:
     """Run one pass once; return how often it fired, and the new state."""
     result = apply(model, item, device, log, annotations=state, emission=state)
-    return result if isinstance(result, tuple) else (int(result), state)
+    if isinstance(result, tuple):
+        return result
+    return len(result) if isinstance(result, list) else int(result), state
 
 
 def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: Any) -> Any:
@@ -94,7 +96,9 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
-        result = item.function(model, **{name: inputs[name] for name in item.inputs})
+        result = item.function(
+            model, **{name: inputs[name] for name in item.inputs if name in inputs}
+        )
         if result[0] if isinstance(result, tuple) else result:
             _settle(model, item, entries.rewrites)
     for record in entries.rewrites:

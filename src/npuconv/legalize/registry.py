@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
     CANONICALIZE = "canonicalize", "one spelling for each meaning, whatever the target"
     LEGALIZE = "legalize", "fit the model to the target"
-    ACCUMULATE = "accumulate", "join what the device adds in its accumulator"
+    SPLIT = "split", "write convolutions beyond a limit as several within it"
     HOST_PREP = "host-prep", "prepare tensors on the host before the device gets them"
     OVERSAMPLE = "oversample", "spend a budget of extra multiplications on accuracy"
     QUANTIZE = "quantize", "turn float into int8 with explicit conversions"

@@ -96,6 +96,30 @@ class Model:
             self._index = list(nodes), index
         return index
 
+    def copy(self) -> Model:
+        """Return a copy that can be changed; constants share their values."""
+        graph = self.graph.copy()
+        tensors = graph.tensors()
+        for tensor in tensors.values():
+            if not hasattr(tensor, "_values") and tensor.shape is not None:
+                tensor.shape = list(tensor.shape)
+        shared = {name: t for name, old in self.shared.items() if (t := tensors.get(old.name))}
+        copy = replace(
+            self, graph=graph, scales=dict(self.scales), shared=shared, _meta={},
+            _names=set(self._names), _numbers=dict(self._numbers), _inner=None, _index=([], {}),
+            _outputs=([], 0, frozenset()),
+        )  # fmt: skip
+        nodes = {}
+        for (old, _), (new, _) in zip(self.walk(), copy.walk(), strict=True):
+            nodes[id(old)] = new
+            if (meta := self.meta(old)) is not None:
+                copy.register(new, meta)
+        for name, old_tensor in self.graph.tensors().items():  # consumers in their order
+            consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
+            list.clear(tensors[name].outputs)
+            list.extend(tensors[name].outputs, consumers)
+        return copy
+
     def settle(self, nodes: list[Node]) -> None:
         """Replace the nodes of the graph by these, in this order, and reset the index."""
         self.graph.nodes[:] = nodes
@@ -162,36 +186,6 @@ class Model:
         self._numbers[stem] = count
         self._names.add(name)
         return name
-
-
-def copy(model: Model) -> Model:
-    """Return a copy; it shares constants and attributes, which no pass changes in place."""
-    graph = model.graph.copy()
-    duplicate = replace(
-        model,
-        graph=graph,
-        scales=dict(model.scales),
-        _meta={},
-        _names=set(model._names),
-        _numbers=dict(model._numbers),
-        _inner=None,
-        _index=([], {}),
-        _outputs=([], 0, frozenset()),
-    )
-    pairs = zip(_walk(model.graph, "", model), _walk(graph, "", model), strict=True)
-    nodes = {id(node): new for (node, _), (new, _) in pairs}
-    for key, (_, meta) in model._meta.items():
-        if key in nodes:
-            duplicate.register(nodes[key], meta)
-    tensors, new_tensors = model.graph.tensors(), graph.tensors()
-    for name, tensor in new_tensors.items():  # consumers in their order
-        consumers = [nodes[id(node)] for node in tensors[name].outputs if id(node) in nodes]
-        list.clear(tensor.outputs)
-        list.extend(tensor.outputs, consumers)
-    duplicate.shared = {
-        stem: new_tensors.get(tensor.name) or tensor.copy() for stem, tensor in model.shared.items()
-    }
-    return duplicate
 
 
 _readers = attrgetter("outputs")

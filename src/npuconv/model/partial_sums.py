@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
@@ -28,30 +28,11 @@ Cells = tuple[range | None, ...]  # of every axis behind the batch; None: all
 class Part:
     """A convolution whose result is added to those of others."""
 
-    cells: Cells  # that it reads of the tensor
+    # Axis, start, stop and step of the slices of the tensor that it reads; empty for all of it.
+    bounds: tuple[tuple[int, int, int, int], ...]
     index: tuple[slice, ...]  # of its weights in those of the whole
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-
-    def bounds(self) -> list[tuple[int, int, int, int]]:
-        """Return axis, start, stop and step of the slices that it reads; empty for all."""
-        read = [(axis, own) for axis, own in enumerate(self.cells, 1) if own is not None]
-        return [(axis, own.start, own.stop, own.step) for axis, own in read]
-
-    def window(self, whole: Window) -> Window:
-        """Return the window of this part of a convolution, whose pads may have changed."""
-        assert whole.weight is not None, "the weights of a sum are known"
-        pairs = zip(whole.weight, self.index, strict=True)
-        weight = tuple(len(range(n)[own]) for n, own in pairs)
-        dims = None if whole.input is None else (whole.input[0], *self._extents(whole.input[1:]))
-        return replace(
-            whole, kernel=weight[2:], weight=weight, input=dims, strides=self.strides,
-            dilations=self.dilations,
-        )  # fmt: skip
-
-    def _extents(self, dims: Dims) -> Dims:
-        pairs = zip(self.cells, dims, strict=True)
-        return tuple(n if own is None else len(own) for own, n in pairs)
 
 
 @dataclass(frozen=True)
@@ -240,7 +221,7 @@ def _parts(
     rows = [term.cells[0] or range(channels // first.group) for term in terms]
     parts = tuple(
         Part(
-            one.cells,
+            tuple((k, r.start, r.stop, r.step) for k, r in enumerate(one.cells, 1) if r),
             (slice(None), slice(row.start, row.stop, row.step), *(a.taps[k] for a in axes)),
             one.win.strides,
             one.win.dilations,

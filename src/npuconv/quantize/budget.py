@@ -82,8 +82,7 @@ def spend_budget(
             unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
         )
         terms = [] if powers is None else _terms(graph, points, powers)
-    # A layer in parts is as large as the device takes it, and its copies would be whole.
-    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.splits.parts}
+    free = {k: n for k, n in sizes.items() if k in hessians}
     sets = channel_sets(graph, points, free) if terms else []
     allocator = partial(Allocator, terms, free, sets, _limits(graph), graph.has_host)
     repeats, oversampled, after = Repeats(), Oversampled(graph, state), before
@@ -109,8 +108,6 @@ def spend_budget(
         if goal is None or left <= allowed:
             break
         share *= BUDGET.caution * allowed / left  # the estimate was optimistic
-    if repeats:
-        oversampled = replace(oversampled, graph=oversampled.graph.with_new_needs())
     return BudgetResult(
         oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),
@@ -166,16 +163,16 @@ def channel_sets(
 
 def _limits(graph: LegalModel) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
-    windows = {conv.name: (window(conv), is_depthwise(conv)) for conv in graph.plan.device}
+    windows = {conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.device}
     verdicts: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
         """Return whether the target takes the layer; checked once for each size."""
         key = (layer, rows, columns)
         if key not in verdicts:
-            win, apart = windows[layer]
+            conv, win, apart = windows[layer]
             larger = None if win is None else _larger(win, rows, columns, apart=apart)
-            verdicts[key] = larger is not None and not graph.device.objections(larger)
+            verdicts[key] = larger is not None and not graph.device.change_objections(conv, larger)
         return verdicts[key]
 
     return fits

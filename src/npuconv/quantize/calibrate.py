@@ -29,7 +29,6 @@ from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN, RANGES
 from npuconv.quantize.state import QuantState
-from npuconv.quantize.wholes import assemblies
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step
@@ -45,8 +44,7 @@ class Calibration:
     """Statistics and Hessians measured on the samples."""
 
     statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
-    # Of every convolution with constant weights, by node; of fitted ones by that of the whole.
-    hessians: dict[str, Hessian]
+    hessians: dict[str, Hessian]  # of every convolution with constant weights, by node
 
 
 def calibrate(
@@ -100,19 +98,8 @@ def calibrate_on(
 
 
 def _windows(graph: LegalModel) -> list[Windows]:
-    """Return the windows of every convolution; of what was fitted those of the whole.
-
-    Where a budget may repeat layers, those of its fragments as well.
-    """
-    tensors, whole, done = graph.model.graph.tensors(), [], set[str]()
-    for assembly in () if graph.is_per_tensor else assemblies(graph):
-        if (windows := assembly.windows(tensors)) is not None:
-            whole.append(windows)
-            done |= assembly.convs
-    if graph.options.has_budget:
-        done = set()
-    convs = (conv for conv in graph.plan.device if conv.name not in done)
-    return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
+    """Return the windows of every convolution."""
+    return [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv)) is not None]
 
 
 def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:

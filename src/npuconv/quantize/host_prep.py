@@ -28,7 +28,6 @@ from npuconv.data import Feed, Samples
 from npuconv.data.model_inputs import apply_affine, path_from_input
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
-from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
 from npuconv.partition import readers
@@ -46,8 +45,6 @@ from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
-# Operators with which the host joins the outputs of fragments.
-_JOINING = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 
 
 def prepare_host(
@@ -72,11 +69,11 @@ def prepare_host(
         graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
     free = {
         name: convs
-        for name, convs in shifted_together(graph.splits, graph.plan).items()
+        for name, convs in shifted_together(graph.plan).items()
         if convs[0].name in grids
-        and not any(pads(graph, conv) or conv.name in graph.biasless for conv in convs)
+        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
         # Parts of its channels that the host has padded are not.
-        and extent(shifted_tensor(graph.splits, graph.plan, convs[0]), CHANNELS)
+        and extent(shifted_tensor(graph.plan, convs[0]), CHANNELS)
         == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
@@ -89,36 +86,24 @@ def prepare_host(
     return graph, {graph.plan.uncut(layers[n].inputs[0]).name: grids[n] for n in names}
 
 
-def pads(graph: LegalModel, conv: Node) -> tuple[int, ...]:
-    """Return the pads of a convolution, or of what it is a fragment of; () where all are 0."""
-    fragment = graph.splits.fragments.get(conv.name)
-    if fragment is not None and fragment.needs_zero:
-        return tuple(flat_pads(fragment.whole.layer.pads))
-    return _own_pads(conv)
-
-
-def _own_pads(conv: Node) -> tuple[int, ...]:
+def pads(conv: Node) -> tuple[int, ...]:
+    """Return the pads of a convolution; () where all are 0."""
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
 
 def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[LegalModel, list[Node]]:
-    """Let the host pad the inputs of these convolutions; fitted ones are padded already.
+    """Let the host pad the inputs of these convolutions.
 
     Returns:
         The graph with pads, and the convolutions that need no zero point of 0 any more.
     """
     padded_convs = [conv for convs in tensors.values() for conv in convs]
-    names = {conv.inputs[0].name for conv in padded_convs if _own_pads(conv)}
+    names = {conv.inputs[0].name for conv in padded_convs}
     if names:
         graph, _ = graph.rewritten(pad_on_host, tensors=names)
     layers = {conv.name: conv for conv in graph.plan.device}
-    freed = [conv for c in padded_convs if not _own_pads(conv := layers[c.name])]
-    fragments = dict(graph.splits.fragments)
-    for conv in freed:
-        if conv.name in fragments:
-            fragments[conv.name] = replace(fragments[conv.name], host_padded=True)
-    return replace(graph, splits=replace(graph.splits, fragments=fragments)), freed
+    return graph, [conv for c in padded_convs if not pads(conv := layers[c.name])]
 
 
 def _choose_inputs(
@@ -150,7 +135,7 @@ def _choose_inputs(
             or convs[0].name in grids
             or not off_centre.isdisjoint((name, source))
         )
-        if gains and growth(shape, pads(graph, convs[0])) <= HOST_PADDING.largest_growth:
+        if gains and growth(shape, pads(convs[0])) <= HOST_PADDING.largest_growth:
             chosen[name] = convs
     return chosen
 
@@ -172,13 +157,12 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    With ``internal`` those that the device makes and that would have to cross. Fragments of a
-    convolution pad what that has read: all of them or none.
+    With ``internal`` those that the device makes and that would have to cross.
     """
     tensors = {}
     for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
-        padded = [conv for conv in convs if pads(graph, conv)]  # the others read it as it is
-        if len({pads(graph, conv) for conv in padded}) != 1:
+        padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
+        if len({pads(conv) for conv in padded}) != 1:
             continue
         if _is_internal(graph, padded[0]) != internal or not _may_pad(graph, padded[0]):
             continue
@@ -215,25 +199,14 @@ def _is_internal(graph: LegalModel, reader: Node) -> bool:
 
 
 def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
-    """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
-
-    The host puts those together, but would not have the tensor if there were one.
-    """
+    """Return whether the device makes a tensor."""
     producer = query.producer(tensor)
     if producer is None or graph.plan.placement[id(producer)] == "device":
         return producer is not None
     fused = graph.target.fused_activations
     names = fused.values if fused.known else fused.assume
     activation = graph.plan.is_passthrough(producer) and producer.op in names
-    joins = producer.op in _JOINING and _is_of_fitted(graph, producer)
-    return (activation or joins) and _comes_from_device(graph, producer.inputs[0])
-
-
-def _is_of_fitted(graph: LegalModel, node: Node) -> bool:
-    """Return whether a node comes from convolutions that were fitted."""
-    fitted = (conv for conv in graph.plan.device if conv.name in graph.splits.fragments)
-    labels = {label for conv in fitted for label in graph.model.origin(conv)}
-    return labels.issuperset(graph.model.origin(node))
+    return activation and _comes_from_device(graph, producer.inputs[0])
 
 
 def _pads_itself(graph: LegalModel, tensor: Tensor) -> bool:
@@ -287,8 +260,8 @@ def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
     # Without a host, or with integer inputs, no offset can be added.
     if not graph.has_host or graph.options.io == "int8":
         return grids
-    for convs in shifted_together(graph.splits, graph.plan).values():
-        name, path = path_from_input(shifted_tensor(graph.splits, graph.plan, convs[0]))
+    for convs in shifted_together(graph.plan).values():
+        name, path = path_from_input(shifted_tensor(graph.plan, convs[0]))
         rows = []
         for feed in (feed for feed in feeds if name in feed):
             array = apply_affine(np.asarray(feed[name]), path)
@@ -382,7 +355,7 @@ def _crossing_sizes(
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         if stats.lows.min() < 0:
             continue
-        larger = growth(dims, pads(graph, convs[0]))
+        larger = growth(dims, pads(convs[0]))
         if larger > HOST_PADDING.largest_growth:
             continue
         if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:

@@ -5,7 +5,7 @@ Each step takes values and returns values; a step that changes the graph returns
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
@@ -20,6 +20,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
+from npuconv.quantize.split import SplitGraph, split
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Timings
 
@@ -42,12 +43,15 @@ class Quantization:
     unpadded: QuantizedGraph  # before the host pads tensors between layers
     padded: QuantizedGraph  # after that, with the findings on calibration
     budget: BudgetResult | None  # None without a budget
-    oversampled: Oversampled  # the graph to write, with what the budget repeats
+    oversampled: Oversampled  # with the layers and channels that the budget repeats
     shares: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
+    parts: SplitGraph  # the graph to write, whose convolutions are those of the device
 
 
 def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quantization:
     """Choose scales and zero points of tensors, and integer weights.
+
+    ``legal`` has whole layers, those beyond a limit too.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -83,7 +87,11 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         with clock.measured("sensitivity"):
             sensitivity = _measure_sensitivity(oversampled.graph, oversampled.state, data, clock)
     shares = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
-    return Quantization(data, calibration, unpadded, padded, budget, oversampled, shares)
+    with clock.measured("split layers"):
+        parts = split(oversampled.graph, oversampled.state)
+        if oversampled.repeats_anything:
+            parts = replace(parts, graph=parts.graph.with_new_needs())
+    return Quantization(data, calibration, unpadded, padded, budget, oversampled, shares, parts)
 
 
 def _measure_sensitivity(

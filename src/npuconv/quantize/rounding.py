@@ -24,7 +24,6 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
-from npuconv.quantize.wholes import Cluster, assemblies
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
@@ -48,12 +47,13 @@ def round_weights(
     imported, labels = keep_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
-    layers = [] if graph.is_per_tensor else _list_layers(graph, hessians, state, imported, convs)
+    layers = [c for c in convs if c.name in hessians and c.name not in imported]
+    layers = [] if graph.is_per_tensor else layers
     without = {*graph.options.without, *(("bias-correction",) if graph.biasless else ())}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     rounded = dict[str, tuple[RoundedWeights | None, str]]()
-    for number, results in enumerate(in_order(work, layers), 1):
-        rounded |= results
+    for number, (layer, result) in enumerate(zip(layers, in_order(work, layers), strict=True), 1):
+        rounded[layer.name] = result
         step(number, len(layers))
     rounded |= {name: (layer, labels[name]) for name, layer in imported.items()}
     weights = {name: layer for name, layer in state.weights.items() if name not in rounded}
@@ -66,44 +66,18 @@ def round_weights(
     )
 
 
-def _list_layers(
-    graph: LegalModel,
-    hessians: Mapping[str, Hessian],
-    state: QuantState,
-    imported: Collection[str],
-    convs: Sequence[Node],
-) -> list[Node | Cluster]:
-    """Return convolutions with a Hessian; fragments as the clusters of their convolution."""
-    names, clusters = {conv.name for conv in convs}, list[Cluster]()
-    for assembly in assemblies(graph):
-        if assembly.name not in hessians or names.isdisjoint(assembly.convs):
-            continue
-        if assembly.convs.isdisjoint(imported):
-            clusters += assembly.clusters(state.encodings)
-    done = {*imported, *(name for cluster in clusters for name in cluster.convs)}
-    return [*(c for c in convs if c.name in hessians and c.name not in done), *clusters]
-
-
 def _solve_layer(
     encodings: Mapping[str, Encoding],
     hessians: Mapping[str, Hessian],
     owner: Store | None,
     without: Collection[str],
-    layer: Node | Cluster,
-) -> dict[str, tuple[RoundedWeights | None, str]]:
-    """Return the weights of a convolution, or of all fragments of one, by node."""
-    if isinstance(layer, Cluster):
-        (weight, bias), source = layer.assembly.parameters(), layer.source
-        hessian, group = hessians[layer.assembly.name], layer.assembly.whole.layer.group
-        rounded, label = _solve(weight, bias, source, hessian, owner, without)
-        if rounded is None:
-            zeros = np.zeros(len(weight), np.float32)
-            rounded = nearest(weight, zeros if bias is None else bias, source, group)
-        return {name: (share, label) for name, share in layer.shares(rounded, encodings)}
+    layer: Node,
+) -> tuple[RoundedWeights | None, str]:
+    """Return the integer weights of a convolution, and the name of their rounding."""
     source, hessian = encodings[layer.inputs[0].name], hessians[layer.name]
     values, added = (query.constant_input(layer, k) for k in (1, 2))
     assert values is not None  # it has a Hessian
-    return {layer.name: _solve(values, added, source, hessian, owner, without)}
+    return _solve(values, added, source, hessian, owner, without)
 
 
 def _solve(

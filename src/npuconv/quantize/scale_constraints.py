@@ -66,20 +66,8 @@ class ScaleConstraints:
 
 
 def _filled_tensors(graph: LegalModel) -> set[str]:
-    """Return tensors that a passthrough Pad pads with one integer for all channels.
-
-    Not a Pad that fills up the tiles or phases of a convolution without pads: weights of zero
-    read these cells, or the outputs are cut off.
-    """
-    plan, counts = graph.plan, dict[int, bool]()
-    for conv in plan.device:
-        fragment = graph.splits.fragments.get(conv.name)
-        padded = fragment is None or fragment.whole.layer.padded
-        producer = query.producer(conv.inputs[0])
-        while producer is not None and plan.is_cut(producer):
-            counts[id(producer)] = padded or counts.get(id(producer), False)
-            producer = query.producer(producer.inputs[0])
-    pads = [n for n in plan.passthrough if n.op == "Pad" and counts.get(id(n), True)]
+    """Return tensors that a passthrough Pad pads with one integer for all channels."""
+    pads = [node for node in graph.plan.passthrough if node.op == "Pad"]
     return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
@@ -101,9 +89,7 @@ class ConstraintsOf:
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        known = graph.splits.fragments
-        parts = (c for c in plan.device if c.name in known and known[c.name].summed)
-        self._sums = {conv.outputs[0].name for conv in parts}
+        self._sums = graph.partial_sums
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
         self._functions = functions_of(graph.model, plan) if plan.operators else {}
         self._masked = masks_of(graph.model, plan)

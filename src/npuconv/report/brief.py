@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
 from npuconv.report.escape import plain
-from npuconv.report.groups import Group
+from npuconv.report.groups import RuleFindings
 from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
@@ -130,7 +130,7 @@ def issues(report: Report) -> tuple[Issue, ...]:
     return (*errors, *about_samples, *warnings, *others)
 
 
-def _group_issue(group: Group) -> Issue:
+def _group_issue(group: RuleFindings) -> Issue:
     entry = group.entries[0]
     node = entry.first.node
     message = f"{node}: {entry.text}" if node else entry.text
@@ -186,7 +186,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("accuracy", _accuracy(report)),
         *(("", note) for note in (accuracy.notes if accuracy else ())),
         ("crossings", _crossings(report)),
-        ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
+        ("compiler", words.vela_estimate(report.vela) if report.vela is not None else ""),
         ("samples", samples),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
-from npuconv.report.groups import Entry, Group, standing, verdict
+from npuconv.report.groups import Message, RuleFindings, standing, verdict
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
@@ -53,7 +53,7 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
     return "".join([*lines, *map(render, batch.reports)])
 
 
-def _rule(group: Group, path: str) -> str:
+def _rule(group: RuleFindings, path: str) -> str:
     entries = group.entries
     lines = [_entry(entry) for entry in entries[:_MAX_ENTRIES]]
     if len(entries) > _MAX_ENTRIES:
@@ -64,7 +64,7 @@ def _rule(group: Group, path: str) -> str:
     return _annotation(level, path, f"{group.code} {group.name}", lines)
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: Message) -> str:
     names = [finding.node or "the model" for finding in entry.findings]
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"{', '.join(names[:_MAX_NAMES])}{more}: {entry.text}"

@@ -12,10 +12,9 @@ Sizes are pixels at 100 %.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 BOX, HEIGHT = 184, 42  # width and height of a box
 _LINE = 14  # width of a slot of a passing line
@@ -56,6 +55,11 @@ class Layers:
         """Return the width of a slot."""
         return BOX if slot < self.boxes else _LINE
 
+    def link(self, upper: int, lower: int) -> None:
+        """Lead a line from a slot to one in the next layer."""
+        self.below[upper].append(lower)
+        self.above[lower].append(upper)
+
 
 def arrange(boxes: int, edges: Sequence[Edge]) -> Layers:
     """Put the boxes of a graph without cycles into layers.
@@ -64,88 +68,66 @@ def arrange(boxes: int, edges: Sequence[Edge]) -> Layers:
         boxes: number of boxes.
         edges: from and to; the first number is the lower, so boxes are in topological order.
     """
-    layers = _build(boxes, edges)
+    consumers: dict[int, list[int]] = {}
+    for source, target in edges:
+        consumers.setdefault(source, []).append(target)
+    level = [0] * boxes  # the longest path to each box
+    for source in range(boxes):
+        for target in consumers.get(source, ()):
+            level[target] = max(level[target], level[source] + 1)
+    for source in consumers.keys() - {target for _, target in edges}:
+        level[source] = min(level[target] for target in consumers[source]) - 1
+    layers = Layers(boxes, [], level, [[] for _ in level], [[] for _ in level])
+    spans = (max(level[t] for t in targets) - level[s] - 1 for s, targets in consumers.items())
+    longest = _MAX_SPAN if sum(spans) > _MAX_SLOTS else len(edges) + boxes
+    for source, targets in consumers.items():
+        near = [target for target in targets if level[target] - level[source] <= longest]
+        layers.far += [(source, target) for target in targets if target not in near]
+        _lead(layers, source, near)
+    layers.rows = [[] for _ in range(max(level, default=-1) + 1)]
+    for slot, row in enumerate(layers.level):
+        layers.rows[row].append(slot)
     _order(layers)
     shift(layers, [0])
     return layers
 
 
-def _build(boxes: int, edges: Sequence[Edge]) -> Layers:
-    readers: dict[int, list[int]] = {}
-    for source, target in edges:
-        readers.setdefault(source, []).append(target)
-    level = _levels(boxes, readers)
-    spans = [max(level[t] for t in found) - level[s] - 1 for s, found in readers.items()]
-    longest = _MAX_SPAN if sum(spans) > _MAX_SLOTS else len(edges) + boxes
-    layers = Layers(boxes, [], level, [[] for _ in level], [[] for _ in level])
-    for source, found in readers.items():
-        near = [t for t in found if level[t] - level[source] <= longest]
-        layers.far += [(source, t) for t in found if t not in near]
-        _lead(layers, source, near)
-    layers.rows = [[] for _ in range(max(level, default=-1) + 1)]
-    for slot, at in enumerate(layers.level):
-        layers.rows[at].append(slot)
-    return layers
-
-
-def _levels(boxes: int, readers: Mapping[int, Sequence[int]]) -> list[int]:
-    """Return the longest path to each box; one without inputs stands right above its reader."""
-    level = [0] * boxes
-    for box in range(boxes):
-        for reader in readers.get(box, ()):
-            level[reader] = max(level[reader], level[box] + 1)
-    reached = {reader for found in readers.values() for reader in found}
-    for box in readers.keys() - reached:
-        level[box] = min(level[reader] for reader in readers[box]) - 1
-    return level
-
-
 def _lead(layers: Layers, source: int, targets: list[int]) -> None:
-    """Add one line from a box down through the layers, with a branch to each of its readers."""
-    by_level: dict[int, list[int]] = {}
-    for target in targets:
-        by_level.setdefault(layers.level[target], []).append(target)
-    last, at = max(by_level, default=0), source
+    """Add one line from a box down through the layers, with a branch to each of its consumers."""
+    last, slot = max((layers.level[target] for target in targets), default=0), source
     for level in range(layers.level[source] + 1, last + 1):
-        for target in by_level.get(level, ()):
-            _link(layers, at, target)
+        for target in targets:
+            if layers.level[target] == level:
+                layers.link(slot, target)
         if level < last:
             layers.level.append(level)
             layers.above.append([])
             layers.below.append([])
-            _link(layers, at, len(layers.level) - 1)
-            at = len(layers.level) - 1
-
-
-def _link(layers: Layers, upper: int, lower: int) -> None:
-    layers.below[upper].append(lower)
-    layers.above[lower].append(upper)
+            layers.link(slot, len(layers.level) - 1)
+            slot = len(layers.level) - 1
 
 
 def _order(layers: Layers) -> None:
-    """Sort every layer by its neighbours' places, up and down, and keep the best order."""
-    best, least = [list(row) for row in layers.rows], _crossings(layers)
+    """Sort every layer by the mean place of its neighbours, up and down; keep the best order."""
+    best, fewest = [list(row) for row in layers.rows], _crossings(layers)
     for sweep in range(_ORDER_SWEEPS):
-        if not least:
+        if not fewest:
             break
         down = sweep % 2 == 0
+        neighbours = layers.above if down else layers.below
         places = _places(layers)
         for row in layers.rows if down else layers.rows[::-1]:
-            _sort(row, layers.above if down else layers.below, places)
-        crossed = _crossings(layers)
-        if crossed < least:
-            best, least = [list(row) for row in layers.rows], crossed
+            means = {s: _mean([places[n] for n in neighbours[s]], places[s]) for s in row}
+            row.sort(key=lambda slot: (means[slot], places[slot]))
+            places.update((slot, float(place)) for place, slot in enumerate(row))
+        crossings = _crossings(layers)
+        if crossings < fewest:
+            best, fewest = [list(row) for row in layers.rows], crossings
     layers.rows = best
 
 
 def _places(layers: Layers) -> dict[int, float]:
     return {slot: float(place) for row in layers.rows for place, slot in enumerate(row)}
-
-
-def _sort(row: list[int], neighbours: list[list[int]], places: dict[int, float]) -> None:
-    wanted = {slot: _mean([places[n] for n in neighbours[slot]], places[slot]) for slot in row}
-    row.sort(key=lambda slot: (wanted[slot], places[slot]))
-    places.update((slot, float(place)) for place, slot in enumerate(row))
 
 
 def _mean(numbers: Sequence[float], default: float) -> float:
@@ -154,15 +136,15 @@ def _mean(numbers: Sequence[float], default: float) -> float:
 
 def _crossings(layers: Layers) -> int:
     """Return the number of pairs of lines that cross between neighbouring layers."""
-    places, total = _places(layers), 0
+    places, crossings = _places(layers), 0
     for row in layers.rows:
-        seen: list[float] = []
+        passed: list[float] = []
         for slot in row:
             ends = [places[lower] for lower in layers.below[slot]]
-            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            crossings += sum(len(passed) - bisect_right(passed, end) for end in ends)
             for end in ends:
-                insort(seen, end)
-    return total
+                insort(passed, end)
+    return crossings
 
 
 def shift(layers: Layers, cuts: Sequence[int]) -> None:
@@ -172,74 +154,46 @@ def shift(layers: Layers, cuts: Sequence[int]) -> None:
         layers: whose slots.
         cuts: the first layer of every column; lines between columns have no weight.
     """
-    layers.x = [0.0] * len(layers.level)
-    column = [sum(cut <= level for cut in cuts) for level in range(len(layers.rows))]
-    near = (_inside(layers, layers.below, column), _inside(layers, layers.above, column))
+    layers.x, level = [0.0] * len(layers.level), layers.level
+    column = [sum(cut <= row for cut in cuts) for row in range(len(layers.rows))]
+    below, above = (
+        [[n for n in ns if column[level[n]] == column[level[slot]]] for slot, ns in enumerate(side)]
+        for side in (layers.below, layers.above)
+    )
     for row in layers.rows:
         _settle(layers, row, [0.0] * len(row), [1.0] * len(row))
     for sweep in range(_SHIFT_SWEEPS):
-        down = sweep % 2 == 1  # the last one, so that a reader stands right below its box
+        down = sweep % 2 == 1  # the last one, so that a consumer stands right below its box
+        neighbours = above if down else below
         for row in layers.rows if down else layers.rows[::-1]:
-            wanted = [_mean([layers.x[n] for n in near[down][s]], layers.x[s]) for s in row]
-            _settle(layers, row, wanted, [_weight(layers, s, near[down][s]) for s in row])
-
-
-def _weight(layers: Layers, slot: int, near: Sequence[int]) -> float:
-    """Return the weight of a slot: a line that goes on as a line is stiffer than its ends."""
-    passes = slot >= layers.boxes and all(one >= layers.boxes for one in near)
-    return _LINE_WEIGHT if passes else 1.0
-
-
-def _inside(
-    layers: Layers, neighbours: Sequence[Sequence[int]], column: Sequence[int]
-) -> list[list[int]]:
-    """Return the neighbours of every slot that are in the same column."""
-    level = layers.level
-    return [
-        [one for one in found if column[level[one]] == column[level[slot]]]
-        for slot, found in enumerate(neighbours)
-    ]
-
-
-class _Block(NamedTuple):
-    """Slots side by side that touch: their weight, their common place, and their number."""
-
-    weight: float
-    place: float
-    slots: int
+            goals = [_mean([layers.x[n] for n in neighbours[s]], layers.x[s]) for s in row]
+            # A line that goes on as a line is stiffer than its ends.
+            weights = [
+                _LINE_WEIGHT if min([slot, *neighbours[slot]]) >= layers.boxes else 1.0
+                for slot in row
+            ]
+            _settle(layers, row, goals, weights)
 
 
 def _settle(
-    layers: Layers, row: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
+    layers: Layers, row: Sequence[int], goals: Sequence[float], weights: Sequence[float]
 ) -> None:
-    """Set the places of a row as near to the wanted ones as its order and widths permit.
+    """Place the slots of a row as near to their goals as its order and widths permit.
 
     Minimizes the weighted sum of squared distances (pool adjacent violators).
     """
-    offsets, blocks = _offsets(layers, row), list[_Block]()
-    for offset, place, weight in zip(offsets, wanted, weights, strict=True):
-        blocks.append(_Block(weight, place - offset, 1))
-        while len(blocks) > 1 and blocks[-2].place > blocks[-1].place:
-            blocks.append(_pool(blocks.pop(), blocks.pop()))
-    places = (block.place for block in blocks for _ in range(block.slots))
+    offsets, right = [], 0.0  # of the centres, where all slots touch
+    pools: list[tuple[float, float, int]] = []  # weight, place and number of slots that touch
+    for slot, goal, weight in zip(row, goals, weights, strict=True):
+        offsets.append(right + layers.width(slot) / 2)
+        right += layers.width(slot) + _GAP
+        pools.append((weight, goal - offsets[-1], 1))
+        while len(pools) > 1 and pools[-2][1] > pools[-1][1]:
+            (w1, x1, n1), (w2, x2, n2) = pools.pop(), pools.pop()
+            pools.append((w1 + w2, (x1 * w1 + x2 * w2) / (w1 + w2), n1 + n2))
+    places = (place for _, place, number in pools for _ in range(number))
     for slot, offset, place in zip(row, offsets, places, strict=True):
         layers.x[slot] = place + offset
-
-
-def _offsets(layers: Layers, row: Sequence[int]) -> list[float]:
-    """Return the smallest distance of each slot from the left end of the row."""
-    offsets, right = [], 0.0
-    for slot in row:
-        half = layers.width(slot) / 2
-        offsets.append(right + half)
-        right += 2 * half + _GAP
-    return offsets
-
-
-def _pool(one: _Block, other: _Block) -> _Block:
-    weight = one.weight + other.weight
-    place = (one.place * one.weight + other.place * other.weight) / weight
-    return _Block(weight, place, one.slots + other.slots)
 
 
 @dataclass(frozen=True)
@@ -257,35 +211,33 @@ def draw(layers: Layers) -> Drawing:
     """Fold the layers into columns and draw the lines."""
     if not layers.rows:
         return Drawing(0, 0, (), {}, ())
+
+    def scale(cuts: Sequence[int]) -> float:
+        """Return the scale at which the drawing fits the window, reduced for each column."""
+        columns = _Columns(layers, cuts)
+        fit = min(_WINDOW[0] / columns.width, _WINDOW[1] / columns.height)
+        return float(fit * _COLUMN_COST ** len(cuts))
+
     most = max(1, min(_MAX_COLUMNS, len(layers.rows) // _MIN_COLUMN))
-    # The first layer of every column, and behind them the number of layers.
-    cuts = max((_cut(layers, count) for count in range(1, most + 1)), key=lambda c: _fit(layers, c))
+    cuts = max((_cut(layers, columns) for columns in range(1, most + 1)), key=scale)
     shift(layers, cuts)
     return _Columns(layers, cuts).drawing()
 
 
 def _cut(layers: Layers, columns: int) -> list[int]:
-    """Return cuts into columns of about the same height, where few lines pass."""
+    """Return the first layer of each column, and behind them the number of layers.
+
+    Columns are of about the same height, and begin where few lines pass.
+    """
     total = len(layers.rows)
     slack = total // columns // 7
+    lines = [len({up for s in row for up in layers.above[s]}) for row in layers.rows]
     cuts = [0]
     for number in range(1, columns):
         middle = total * number // columns
         near = range(max(middle - slack, cuts[-1] + 2), min(middle + slack, total - 2) + 1)
-        cuts.append(min(near, key=lambda at: (_lines(layers, at), abs(at - middle), at)))
+        cuts.append(min(near, key=lambda row: (lines[row], abs(row - middle), row)))
     return [*cuts, total]
-
-
-def _lines(layers: Layers, row: int) -> int:
-    """Return the number of lines that reach a layer from above."""
-    return len({upper for slot in layers.rows[row] for upper in layers.above[slot]})
-
-
-def _fit(layers: Layers, cuts: Sequence[int]) -> float:
-    """Return the scale at which the drawing fits the window, reduced for each column."""
-    folded = _Columns(layers, cuts)
-    scale = min(_WINDOW[0] / folded.width, _WINDOW[1] / folded.height)
-    return float(scale * _COLUMN_COST ** len(cuts))
 
 
 class _Columns:

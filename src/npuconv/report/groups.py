@@ -43,7 +43,7 @@ def group_by(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key,
 
 
 @dataclass(frozen=True)
-class Entry:
+class Message:
     """Findings of one rule with the same message for several nodes."""
 
     findings: tuple[FindingInfo, ...]
@@ -71,7 +71,7 @@ def _mentions(message: str, value: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Group:
+class RuleFindings:
     """All findings of one rule with one severity and status."""
 
     code: str
@@ -81,12 +81,12 @@ class Group:
     findings: tuple[FindingInfo, ...]
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[Message, ...]:
         """The findings, those with the same text taken together, in order."""
         alike = group_by(self.findings, lambda one: (
             one.message, one.value, one.limit, one.op_type, one.rewritten_by, one.rewritten_into,
         ))  # fmt: skip
-        return tuple(map(Entry, alike.values()))
+        return tuple(map(Message, alike.values()))
 
     @property
     def label(self) -> str:
@@ -113,32 +113,32 @@ class Group:
         return unique(finding.source for finding in self.findings)
 
 
-def anchor(one: Group | FindingInfo) -> str:
+def anchor(one: RuleFindings | FindingInfo) -> str:
     """Return the anchor of the findings of one rule on a page: ``SHP002-remaining-error``."""
-    accepted = one.findings[0].accepted if isinstance(one, Group) else one.accepted
+    accepted = one.findings[0].accepted if isinstance(one, RuleFindings) else one.accepted
     end = "-accepted" if accepted else ""
     return f"{one.code}-{one.status.value}-{one.severity.value}{end}"
 
 
-def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
+def by_rule(findings: Iterable[FindingInfo]) -> tuple[RuleFindings, ...]:
     """Return the findings grouped by rule, the most severe rules first."""
     members_by_rule = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
-    groups = (Group(*key, members) for key, members in members_by_rule.items())
+    groups = (RuleFindings(*key, members) for key, members in members_by_rule.items())
     return tuple(sorted(groups, key=lambda g: (-g.severity.rank, g.code, g.name, g.status)))
 
 
-def standing(report: Report) -> tuple[Group, ...]:
+def standing(report: Report) -> tuple[RuleFindings, ...]:
     """Return the findings that are neither removed by the converter nor accepted, by rule."""
     return by_rule(report.left)
 
 
-def accepted(report: Report) -> tuple[Group, ...]:
+def accepted(report: Report) -> tuple[RuleFindings, ...]:
     """Return the remaining findings that a baseline accepts, by rule."""
     remaining = (finding for finding in report.findings if finding.status is not Status.REWRITTEN)
     return by_rule(one for one in remaining if one.accepted)
 
 
-def removed(report: Report) -> tuple[Group, ...]:
+def removed(report: Report) -> tuple[RuleFindings, ...]:
     """Return the findings that the converter removed, by rule."""
     return by_rule(one for one in report.findings if one.status is Status.REWRITTEN)
 
@@ -265,7 +265,7 @@ class PlanGroup:
 
 
 def plan(report: Report, *, each: bool = False) -> tuple[PlanGroup, ...]:
-    """Group the rewritten source nodes by their form before and after.
+    """RuleFindings the rewritten source nodes by their form before and after.
 
     Args:
         report: whose plan.
@@ -298,7 +298,7 @@ def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacementShare:
     """One row of the placement table; ``macs`` is ``None`` where a dimension is dynamic."""
 
     name: Placement
@@ -308,13 +308,13 @@ class Place:
     mac_share: str
 
 
-def places(report: Report) -> tuple[Place, ...]:
+def places(report: Report) -> tuple[PlacementShare, ...]:
     """Return the rows of the placement table; empty if the report has no placement."""
     counts = report.summary.placement
     nodes, macs = sum(one.nodes for one in counts.values()), total_macs(report)
     found = ((name, counts[name]) for name in PLACEMENTS if name in counts)
     return tuple(
-        Place(name, one.nodes, share(one.nodes, nodes), one.macs, share(one.macs, macs))
+        PlacementShare(name, one.nodes, share(one.nodes, nodes), one.macs, share(one.macs, macs))
         for name, one in found
     )
 

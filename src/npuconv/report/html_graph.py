@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from npuconv.report import words
 from npuconv.report.escape import visible
@@ -83,40 +83,42 @@ def source_boxes(report: Report) -> tuple[Box, ...]:
             places[node.name] = node.placement
     rewritten = {row.node: row for row in report.plan}
     boxes = []
-    for one in report.source_nodes:
-        place, row = places.get(one.name, "gone"), rewritten.get(one.name)
-        rows = [
-            ("node", one.name),
-            ("runs on", place if place != "gone" else "merged into others, or removed"),
-        ]
+    for source in report.source_nodes:
+        place, row = places.get(source.name, "gone"), rewritten.get(source.name)
+        runs_on = place if place != "gone" else "merged into others, or removed"
+        details = [("node", source.name), ("runs on", runs_on)]
         if row is not None:
             place += " changed"
-            rows += [("becomes", row.becomes), ("by", ", ".join(row.passes))]
-        boxes.append(Box((), one.form, one.name, one.inputs, one.outputs, place, tuple(rows)))
+            details += [("becomes", row.becomes), ("by", ", ".join(row.passes))]
+        boxes.append(Box(
+            (), source.form, source.name, source.inputs, source.outputs, place, tuple(details)
+        ))  # fmt: skip
     return _with_ends(report, boxes)
 
 
 def _with_ends(report: Report, boxes: Iterable[Box]) -> tuple[Box, ...]:
-    inputs = [Box((), "input", one.name, (), (one.name,)) for one in report.model.inputs]
-    outputs = [Box((), "output", one.name, (one.name,), ()) for one in report.model.outputs]
+    inputs = [Box((), "input", tensor.name, (), (tensor.name,)) for tensor in report.model.inputs]
+    outputs = [
+        Box((), "output", tensor.name, (tensor.name,), ()) for tensor in report.model.outputs
+    ]
     return (*inputs, *boxes, *outputs)
 
 
 def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
     """Return the pairs (from, to) of connected boxes, each once; the first is always lower."""
-    makers: dict[str, int] = {}
-    found: dict[tuple[int, int], None] = {}
-    for at, box in enumerate(boxes):
+    producers: dict[str, int] = {}
+    edges: dict[tuple[int, int], None] = {}
+    for number, box in enumerate(boxes):
         for tensor in box.reads:
-            if makers.get(tensor, at) != at:
-                found[makers[tensor], at] = None
-        makers.update(dict.fromkeys(box.makes, at))
-    return tuple(found)
+            if producers.get(tensor, number) != number:
+                edges[producers[tensor], number] = None
+        producers.update(dict.fromkeys(box.makes, number))
+    return tuple(edges)
 
 
 def fused_activations(report: Report) -> dict[str, NodeInfo]:
     """Return the tensors that only an activation of the device reads, and that activation."""
-    readers = Counter(t for node in report.nodes for t in node.inputs)
+    consumers = Counter(tensor for node in report.nodes for tensor in node.inputs)
     outputs = {output.name for output in report.model.outputs}
     return {
         node.inputs[0]: node
@@ -124,7 +126,7 @@ def fused_activations(report: Report) -> dict[str, NodeInfo]:
         if node.op in _FUSED
         and node.placement == "device"
         and len(node.inputs) == 1
-        and readers[node.inputs[0]] == 1
+        and consumers[node.inputs[0]] == 1
         and node.inputs[0] not in outputs
     }
 
@@ -150,26 +152,25 @@ def _fuse(report: Report) -> list[Box]:
 def _join_alike(boxes: Iterable[Box]) -> list[Box]:
     """Join the boxes of one source node that do the same in parallel."""
     depth: dict[str, int] = {}
-    alike: dict[object, list[Box]] = {}
+    parallel: dict[object, list[Box]] = {}
     for box in boxes:
         level = 1 + max((depth.get(tensor, 0) for tensor in box.reads), default=0)
         depth.update(dict.fromkeys(box.makes, level))
-        alike.setdefault((box.name, box.title, box.placement, level), []).append(box)
+        parallel.setdefault((box.name, box.title, box.placement, level), []).append(box)
     last = len(depth) + 1
-    joined = map(_join, alike.values())
+    joined = []
+    for alike in parallel.values():
+        first = alike[0]
+        if len(alike) > 1:
+            first = Box(
+                nodes=tuple(node for box in alike for node in box.nodes),
+                title=f"{len(alike)} x {first.title}",
+                name=first.name,
+                reads=tuple(dict.fromkeys(tensor for box in alike for tensor in box.reads)),
+                makes=tuple(tensor for box in alike for tensor in box.makes),
+            )
+        joined.append(first)
     return sorted(joined, key=lambda box: max((depth[t] for t in box.makes), default=last))
-
-
-def _join(same: list[Box]) -> Box:
-    if len(same) == 1:
-        return same[0]
-    return Box(
-        nodes=tuple(node for box in same for node in box.nodes),
-        title=f"{len(same)} x {same[0].title}",
-        name=same[0].name,
-        reads=tuple(dict.fromkeys(t for box in same for t in box.reads)),
-        makes=tuple(t for box in same for t in box.makes),
-    )
 
 
 @dataclass(frozen=True)
@@ -241,65 +242,34 @@ def _draw(report: Report, boxes: tuple[Box, ...]) -> Picture | None:
         return None
     edges = edges_of(boxes)
     drawing = draw(arrange(len(boxes), edges))
-    details = _Details(report)
-    most = max(box.macs or 0 for box in boxes), max(map(details.noise, boxes))
-    cards = tuple(
-        details.card(box, place, *most) for box, place in zip(boxes, drawing.boxes, strict=True)
-    )
-    return Picture(drawing, cards, edges)
-
-
-class _Details:
-    """Lookup of layers, tensors and findings of a report by their names."""
-
-    def __init__(self, report: Report) -> None:
-        quant = report.quantization
-        self.layers = group_by(quant.layers if quant else (), _source_node)
-        self.tensors = {tensor.name: tensor for tensor in (quant.tensors if quant else ())}
-        self.findings = group_by(report.findings, lambda one: one.node)
-
-    def noise(self, box: Box) -> float:
-        """Return the share of the noise that the nodes of a box make, 0..1."""
-        layers = (one for name in box.names for one in self.layers.get(name, ()))
-        return sum(layer.noise_share or 0.0 for layer in layers)
-
-    def card(self, box: Box, place: tuple[int, int], most_macs: int, most_noise: float) -> Card:
-        """Return the card of a box at its place; the shades compare it with the largest."""
-        findings = [one for name in box.names if name for one in self.findings.get(name, ())]
-        layers = [one for name in box.names for one in self.layers.get(name, ())]
-        kinds = [_kind(finding) for finding in findings if _kind(finding) in _OPEN]
-        return Card(
+    quant = report.quantization
+    layers = group_by(quant.layers if quant else (), _source_node)
+    tensors = {tensor.name: tensor for tensor in (quant.tensors if quant else ())}
+    findings = group_by(report.findings, lambda finding: finding.node)
+    layers_of = [[layer for name in box.names for layer in layers.get(name, ())] for box in boxes]
+    noise = [sum(layer.noise_share or 0.0 for layer in of_box) for of_box in layers_of]
+    most_macs, most_noise = max(box.macs or 0 for box in boxes), max(noise)
+    cards = []
+    for number, (box, (x, y)) in enumerate(zip(boxes, drawing.boxes, strict=True)):
+        of_box = [one for name in box.names if name for one in findings.get(name, ())]
+        kinds = [_kind(finding) for finding in of_box if _kind(finding) in _OPEN]
+        operator = box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title.split(" ")[0]
+        card = Card(
             box=box,
-            x=place[0] - BOX // 2,
-            y=place[1],
-            brief=_cut(visible(_operator(box)), _BRIEF),
-            title=_cut(visible(box.title), _TITLE),
+            x=x - BOX // 2,
+            y=y,
+            brief=_cut(operator, _BRIEF),
+            title=_cut(box.title, _TITLE),
             name=elide(visible(box.name), _NAME),
             worst=min(kinds, key=_OPEN.index, default=""),
             count=len(kinds),
             macs_shade=_shade(box.macs or 0, most_macs),
-            noise_shade=_shade(self.noise(box), most_noise),
-            rows=tuple(self._rows(box, layers)),
-            findings=tuple(_finding_rows(findings)),
+            noise_shade=_shade(noise[number], most_noise),
+            rows=tuple(_rows(box, layers_of[number], tensors)),
+            findings=tuple(_finding_rows(of_box)),
         )
-
-    def _rows(self, box: Box, layers: Iterable[LayerQuant]) -> list[Row]:
-        if not box.nodes:
-            return list(box.rows)
-        first, last = box.nodes[0], box.nodes[-1]
-        reason = f": {first.reason}" if first.reason else ""
-        rows = [
-            ("nodes" if len(box.names) > 1 else "node", ", ".join(box.names)),
-            ("runs on", f"{first.placement}{reason}"),
-        ]
-        rows += [("subgraph", str(first.subgraph))] if first.subgraph else []
-        rows += [("makes", words.shape(last.shape))] if last.shape else []
-        if box.macs != 0 or box.parameters:
-            costs = f"{words.quantity(box.macs)} MACs, {box.parameters:,} parameters"
-            rows.append(("costs", costs))
-        rows += [row for layer in layers for row in _layer_rows(layer)]
-        tensors = [self.tensors[t] for t in box.makes if t in self.tensors]
-        return rows + [row for tensor in tensors[:_MAX_TENSORS] for row in _tensor_rows(tensor)]
+        cards.append(card)
+    return Picture(drawing, tuple(cards), edges)
 
 
 def _source_node(layer: LayerQuant) -> str:
@@ -308,36 +278,41 @@ def _source_node(layer: LayerQuant) -> str:
     return head if bracket and tail.endswith(")") and " of " in tail else layer.name
 
 
-def _operator(box: Box) -> str:
-    return box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title.split(" ")[0]
-
-
 def _cut(text: str, width: int) -> str:
     """Return the text cut to the width in columns; an ellipsis marks the cut."""
-    text = text[: width + 1]  # a character takes a cell at least
-    while cell_len(text) > width:
-        text = text.removesuffix("…")[:-1] + "…"
-    return text
+    text = visible(text)
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
-def _layer_rows(layer: LayerQuant) -> list[Row]:
-    rows = [("SQNR so far", words.sqnr(layer.sqnr_db, layer.cosine))]
-    if layer.noise_share is not None:
-        rows.append(("of the noise", words.percent(layer.noise_share)))
-    if layer.weights is not None:
-        rows.append(("weights", f"{layer.weights.minimum:.4g} to {layer.weights.maximum:.4g}"))
-    return rows
-
-
-def _tensor_rows(tensor: TensorQuant) -> list[Row]:
-    scales = f"{tensor.scale:.4g}"
-    if tensor.channels > 1 and tensor.smallest_scale is not None:
-        scales = f"{tensor.smallest_scale:.4g} to {scales}, {tensor.channels} channels"
-    return [
-        ("range seen", f"{tensor.minimum:.4g} to {tensor.maximum:.4g}"),
-        ("scale", scales),
-        ("clipped", words.percent(tensor.clip_fraction)),
-    ]
+def _rows(
+    box: Box, layers: Iterable[LayerQuant], tensors: Mapping[str, TensorQuant]
+) -> Iterator[Row]:
+    """Yield label and text of the details of a box: place, costs, accuracy, ranges."""
+    if not box.nodes:
+        yield from box.rows
+        return
+    first, last = box.nodes[0], box.nodes[-1]
+    yield "nodes" if len(box.names) > 1 else "node", ", ".join(box.names)
+    yield "runs on", f"{first.placement}: {first.reason}" if first.reason else first.placement
+    if first.subgraph:
+        yield "subgraph", str(first.subgraph)
+    if last.shape:
+        yield "makes", words.shape(last.shape)
+    if box.macs != 0 or box.parameters:
+        yield "costs", f"{words.quantity(box.macs)} MACs, {box.parameters:,} parameters"
+    for layer in layers:
+        yield "SQNR so far", words.sqnr(layer.sqnr_db, layer.cosine)
+        if layer.noise_share is not None:
+            yield "of the noise", words.percent(layer.noise_share)
+        if layer.weights is not None:
+            yield "weights", f"{layer.weights.minimum:.4g} to {layer.weights.maximum:.4g}"
+    for tensor in [tensors[name] for name in box.makes if name in tensors][:_MAX_TENSORS]:
+        scales = f"{tensor.scale:.4g}"
+        if tensor.channels > 1 and tensor.smallest_scale is not None:
+            scales = f"{tensor.smallest_scale:.4g} to {scales}, {tensor.channels} channels"
+        yield "range seen", f"{tensor.minimum:.4g} to {tensor.maximum:.4g}"
+        yield "scale", scales
+        yield "clipped", words.percent(tensor.clip_fraction)
 
 
 def _kind(finding: FindingInfo) -> str:
@@ -348,7 +323,8 @@ def _kind(finding: FindingInfo) -> str:
 def _finding_rows(findings: Iterable[FindingInfo]) -> list[FindingRow]:
     order = (*_OPEN, "note", "rewritten")
     unique_rows = dict.fromkeys(
-        (_kind(one), f"{one.name}: {one.message}", anchor(one)) for one in findings
+        (_kind(finding), f"{finding.name}: {finding.message}", anchor(finding))
+        for finding in findings
     )
     rows = sorted(unique_rows, key=lambda row: order.index(row[0]))
     hidden = len(rows) - _MAX_FINDINGS

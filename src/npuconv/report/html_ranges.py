@@ -11,6 +11,7 @@ from npuconv.report.html_graph import fused_activations
 from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange, TensorQuant, WeightQuant
 from npuconv.schemas.report import Report
 
+_LEVELS = ("-128", "0", "127")  # labels of a histogram of several scales
 _BIN, _HIGH = 10, 60  # pixels of a bin's width and of the highest bin's height
 
 
@@ -107,67 +108,92 @@ class RangeBar:
     histogram: Histogram | None = None
     channels: tuple[ChannelBar, ...] = ()
 
-    @property
-    def clip(self) -> str:
-        """The share that is clipped, as text."""
-        return words.percent(self.clipped)
-
 
 def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the activations, those that are clipped most first."""
     tensors = report.quantization.tensors if report.quantization else ()
-    fused = {tensor: node.op for tensor, node in fused_activations(report).items()}
-    return _sort_by_clipping(_tensor(one, fused.get(one.name, "")) for one in tensors)
+    fused = fused_activations(report)
+    bars = []
+    for tensor in tensors:
+        low = tensor.minimum if tensor.lowest is None else tensor.lowest
+        high = tensor.maximum if tensor.highest is None else tensor.highest
+        observed = (tensor.minimum, tensor.maximum)
+        if not tensor.clip_fraction:
+            # The observed range is that of all tensors with this scale; this one stays inside.
+            least = max(tensor.minimum, low)
+            observed = (least, max(least, min(tensor.maximum, high)))
+        activation = fused.get(tensor.name)
+        scales = f"{tensor.channels} scales" if tensor.channels > 1 else "one scale"
+        clips = f"; the {activation.op} behind it cuts the rest off" if activation else ""
+        bar = _range(
+            tensor, tensor.name, observed, (low, high),
+            note=f"{scales}, {tensor.scale:.4g} the largest{clips}",
+        )  # fmt: skip
+        labels = _LEVELS
+        if tensor.channels == 1 and tensor.lowest is not None and tensor.highest is not None:
+            middle = 0.0 - tensor.zero_point * tensor.scale  # 0.0, not -0.0
+            labels = (f"{tensor.lowest:.4g}", f"{middle:.4g}", f"{tensor.highest:.4g}")
+        histogram = Histogram(tensor.histogram, labels) if sum(tensor.histogram) else None
+        clipped = None if activation else tensor.clip_fraction
+        channels = _channels(tensor.channel_ranges)
+        bars.append(replace(bar, clipped=clipped, histogram=histogram, channels=channels))
+    return _sort_by_clipping(bars)
 
 
 def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
     """Return the ranges of the weights of every layer, those that are clipped most first."""
     layers = report.quantization.layers if report.quantization else ()
-    return _sort_by_clipping(
-        _weights(layer.name, layer.weights, layer.rounding) for layer in layers if layer.weights
-    )
+    bars = []
+    for layer in layers:
+        weights = layer.weights
+        if weights is None:
+            continue
+        largest = max(-weights.minimum, weights.maximum, 0.0)
+        least = min(weights.smallest_reach, largest)
+        tuned = layer.rounding and layer.rounding != "nearest"
+        rounding = f"; rounded: {layer.rounding}" if tuned else ""
+        number = words.count(weights.channels, "channel")
+        bar = _range(
+            weights, layer.name, (weights.minimum, weights.maximum), (-least, least), largest,
+            note=f"{number}, the narrowest within ±{least:.4g}{rounding}",
+        )  # fmt: skip
+        histogram = Histogram(weights.histogram, _LEVELS) if sum(weights.histogram) else None
+        bars.append(replace(bar, histogram=histogram))
+    return _sort_by_clipping(bars)
 
 
 def _sort_by_clipping(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
     return tuple(sorted(bars, key=lambda bar: -(bar.clipped or 0.0)))
 
 
-def _tensor(one: TensorQuant, activation: str) -> RangeBar:
-    """Return the ranges of a tensor; an activation behind it clips it, if one is named."""
-    low = one.minimum if one.lowest is None else one.lowest
-    high = one.maximum if one.highest is None else one.highest
-    observed = (one.minimum, one.maximum)
-    if not one.clip_fraction:
-        # The observed range is that of all tensors with this scale; this one stays inside.
-        least = max(one.minimum, low)
-        observed = (least, max(least, min(one.maximum, high)))
-    scales = f"{one.channels} scales" if one.channels > 1 else "one scale"
-    clips = f"; the {activation} behind it cuts the rest off" if activation else ""
-    bar = _range(
-        one, one.name, observed, (low, high),
-        clipped=None if activation else one.clip_fraction,
-        note=f"{scales}, {one.scale:.4g} the largest{clips}",
-    )  # fmt: skip
-    return replace(bar, histogram=_histogram(one), channels=_channels(one.channel_ranges))
-
-
-def _histogram(one: TensorQuant) -> Histogram | None:
-    """Return the histogram of a tensor; the levels of one with many scales have no value."""
-    if not sum(one.histogram):
-        return None
-    labels = ("-128", "0", "127")
-    if one.channels == 1 and one.lowest is not None and one.highest is not None:
-        middle = 0.0 - one.zero_point * one.scale  # 0.0, not -0.0
-        labels = (f"{one.lowest:.4g}", f"{middle:.4g}", f"{one.highest:.4g}")
-    return Histogram(one.histogram, labels)
+def _range(
+    values: TensorQuant | WeightQuant,
+    name: str,
+    observed: tuple[float, float],
+    int8: tuple[float, float],
+    largest: float = 0.0,
+    *,
+    note: str,
+) -> RangeBar:
+    """Return both ranges on one track that holds them, 0 and the largest magnitude."""
+    low = min(*observed, *int8, 0.0, -largest)
+    high = max(*observed, *int8, 0.0, largest)
+    return RangeBar(
+        name=name,
+        observed=bar_of(*observed, low, high),
+        int8=bar_of(*int8, low, high),
+        zero=bar_of(0.0, 0.0, low, high).left,
+        low=f"{values.minimum:.4g}",
+        high=f"{values.maximum:.4g}",
+        clipped=values.clip_fraction,
+        note=note,
+    )
 
 
 def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
     """Return the channels on one track that holds all their ranges and 0."""
-    if not rows:
-        return ()
-    low = min(0.0, *(min(one.minimum, one.lowest) for one in rows))
-    high = max(0.0, *(max(one.maximum, one.highest) for one in rows))
+    low = min((0.0, *(min(row.minimum, row.lowest) for row in rows)))
+    high = max((0.0, *(max(row.maximum, row.highest) for row in rows)))
     return tuple(
         ChannelBar(
             row.channel,
@@ -184,41 +210,3 @@ def bar_of(start: float, end: float, low: float, high: float) -> Bar:
     """Return the part of the track from ``low`` to ``high`` that a range takes."""
     span = high - low or 1.0
     return Bar(100 * (start - low) / span, 100 * (end - start) / span)
-
-
-def _weights(name: str, one: WeightQuant, rounding: str) -> RangeBar:
-    largest = max(-one.minimum, one.maximum, 0.0)
-    least = min(one.smallest_reach, largest)
-    how = f"; rounded: {rounding}" if rounding and rounding != "nearest" else ""
-    bar = _range(
-        one, name, (one.minimum, one.maximum), (-least, least), largest,
-        clipped=one.clip_fraction,
-        note=f"{words.count(one.channels, 'channel')}, the narrowest within ±{least:.4g}{how}",
-    )  # fmt: skip
-    levels = Histogram(one.histogram, ("-128", "0", "127"))
-    return replace(bar, histogram=levels if sum(one.histogram) else None)
-
-
-def _range(
-    one: TensorQuant | WeightQuant,
-    name: str,
-    observed: tuple[float, float],
-    int8: tuple[float, float],
-    largest: float = 0.0,
-    *,
-    clipped: float | None,
-    note: str,
-) -> RangeBar:
-    """Return both ranges on one track that holds them, 0 and the largest magnitude."""
-    low = min(*observed, *int8, 0.0, -largest)
-    high = max(*observed, *int8, 0.0, largest)
-    return RangeBar(
-        name=name,
-        observed=bar_of(*observed, low, high),
-        int8=bar_of(*int8, low, high),
-        zero=100 * -low / (high - low or 1.0),
-        low=f"{one.minimum:.4g}",
-        high=f"{one.maximum:.4g}",
-        clipped=clipped,
-        note=note,
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
-from npuconv.report.groups import Group
+from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, PartialSums
 from npuconv.schemas.report import Device, Report
@@ -71,7 +71,7 @@ def sections(report: Report, *, each: bool) -> list[Section]:
         *_placement(report),
         _unknown_limits(report),
         _quantization(report),
-        Section("Compiler", [words.compiled(report.vela)] if report.vela is not None else []),
+        Section("Compiler", [words.vela_estimate(report.vela)] if report.vela is not None else []),
         _accuracy(report),
         _layers(report),
         Section("Timings", [timings(report)] if report.timings else []),
@@ -89,14 +89,14 @@ def overview(reports: Sequence[Report]) -> Table:
     return Table(head, rows, (3, 4, 5, 6), (0, 1))
 
 
-def _group(group: Group) -> Section:
+def _group(group: RuleFindings) -> Section:
     title = f"{group.label} {group.code} {group.name} ({group.tally})"
     notes = [Note("fix:", group.fixes), Note("source:", group.sources)]
     parts: list[Element] = [*_items(group), *(note for note in notes if note.texts)]
     return Section(title, parts, group.label, folded=group.status is Status.REWRITTEN)
 
 
-def _items(group: Group) -> Iterator[Item]:
+def _items(group: RuleFindings) -> Iterator[Item]:
     for entry in group.entries:
         first, text = entry.first, entry.text
         if first.status is Status.REWRITTEN:

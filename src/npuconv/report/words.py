@@ -12,11 +12,10 @@ from npuconv.schemas.quality import (
     Agreement,
     Budget,
     HostPadding,
-    OutputAccuracy,
+    KeptScales,
     PartAccuracy,
     PartialSums,
     Quantization,
-    SourceScales,
 )
 from npuconv.schemas.report import Device, MacShare, Report, VelaEstimate
 
@@ -85,22 +84,21 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def part_of(value: float | None, number: int) -> str:
-    """Return a fraction of a number of cases: of fewer than a hundred, how many they are."""
-    if value is None or not 0 < number < 100:
+def part_of(value: float | None, cases: int) -> str:
+    """Return a fraction of a number of cases: below a hundred ``7 of 9``, else in per cent."""
+    if value is None or not 0 < cases < 100:
         return percent(value)
-    return f"{round(value * number)} of {number}"
+    return f"{round(value * cases)} of {cases}"
 
 
 def total_macs(report: Report) -> int | None:
     """Return all MACs of the model; ``None`` if those of one placement are unknown."""
-    return total(part.macs for part in report.summary.placement.values())
+    return total(placed.macs for placed in report.summary.placement.values())
 
 
 def device_share(report: Report) -> str:
     """Return the share of the MACs that runs on the device."""
-    device = report.summary.placement.get("device")
-    whole = total_macs(report)
+    device, whole = report.summary.placement.get("device"), total_macs(report)
     if device is None or not whole:
         return "unknown" if whole is None else "-"
     return share(device.macs, whole)
@@ -108,23 +106,21 @@ def device_share(report: Report) -> str:
 
 def device_change(device: Device) -> str:
     """Return the device's share of the MACs: ``12.0 % before rewriting, 100.0 % after``."""
-    before, after = _mac_share(device.macs_before), _mac_share(device.macs_after)
-    return f"{before} before rewriting, {after} after"
 
+    def text(macs: MacShare) -> str:
+        if macs.device == 0 or macs.total == 0:
+            return "0.0 %" if macs.total != 0 else "none"
+        return share(macs.device, macs.total) if macs.device and macs.total else "unknown"
 
-def _mac_share(macs: MacShare) -> str:
-    if macs.device == 0 or macs.total == 0:
-        return "0.0 %" if macs.total != 0 else "none"
-    return share(macs.device, macs.total) if macs.device and macs.total else "unknown"
+    return f"{text(device.macs_before)} before rewriting, {text(device.macs_after)} after"
 
 
 def traffic(device: Device) -> str:
     """Return ``2 subgraphs on the device; per inference 3.0 KiB to it and 12.5 KiB back``."""
-    there, back = device.to_device.bytes, device.to_host.bytes
-    if there is None and back is None:
+    to_device, to_host = device.to_device.bytes, device.to_host.bytes
+    moved = f"per inference {size(to_device)} to it and {size(to_host)} back"
+    if to_device is None and to_host is None:
         moved = "bytes per inference unknown (dynamic shape)"
-    else:
-        moved = f"per inference {size(there)} to it and {size(back)} back"
     return f"{count(len(device.subgraphs), 'subgraph')} on the device; {moved}"
 
 
@@ -170,21 +166,18 @@ def interval(ends: tuple[float, float]) -> str:
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
     """Return name, whether a part, SQNR, cosine and top-1 of all outputs and their parts."""
     rows = []
-    for one in accuracy.outputs:
-        top1 = part_of(one.top1_agreement, one.positions)
-        rows.append((one.name, False, _measured(one), ratio(one.cosine), top1))
-        rows += [(part.name, True, _measured(part), ratio(part.cosine), "-") for part in one.parts]
+    for output in accuracy.outputs:
+        top1 = part_of(output.top1_agreement, output.positions)
+        noise = equal(output) if output.holds_indices else _noise(output, output.uncompared > 0)
+        rows.append((output.name, False, noise, ratio(output.cosine), top1))
+        rows += [(part.name, True, _noise(part), ratio(part.cosine), "-") for part in output.parts]
     return rows
 
 
-def _measured(one: OutputAccuracy | PartAccuracy) -> str:
-    if isinstance(one, Agreement) and one.holds_indices:
-        return equal(one)
-    if one.sqnr_db is None and one.cosine is None and isinstance(one, Agreement) and one.uncompared:
-        return "not compared"
-    if one.sqnr_db is None and one.cosine is None:
-        return "zeros or not finite"
-    return sqnr(one.sqnr_db, one.cosine)
+def _noise(tensor: PartAccuracy, uncompared: bool = False) -> str:
+    if tensor.sqnr_db is None and tensor.cosine is None:
+        return "not compared" if uncompared else "zeros or not finite"
+    return sqnr(tensor.sqnr_db, tensor.cosine)
 
 
 def equal(output: Agreement) -> str:
@@ -195,20 +188,12 @@ def equal(output: Agreement) -> str:
 
 
 def overall(accuracy: Accuracy) -> str:
-    """Return the SQNR of all outputs; where there is no such noise, that before they are chosen."""
+    """Return the SQNR of all outputs; without any error, that before saturation or ArgMax."""
     if accuracy.sqnr_db is None and accuracy.unsaturated_db is not None:
-        where = "saturation" if accuracy.uncompared < accuracy.samples else "ArgMax or thresholds"
-        return f"{sqnr(accuracy.unsaturated_db, None)} before {where}"
+        saturates = accuracy.uncompared < accuracy.samples
+        place = "saturation" if saturates else "ArgMax or thresholds"
+        return f"{sqnr(accuracy.unsaturated_db, None)} before {place}"
     return sqnr(accuracy.sqnr_db, accuracy.cosine)
-
-
-def agreements(accuracy: Accuracy) -> list[str]:
-    """Return top-1 agreement, and the agreement of outputs that hold indices."""
-    found = [f"{one.name} {equal(one)}" for one in accuracy.outputs if one.holds_indices]
-    if accuracy.top1_agreement is not None:
-        positions = sum(output.positions for output in accuracy.outputs)
-        found.append(f"top-1 agreement {part_of(accuracy.top1_agreement, positions)}")
-    return found
 
 
 def scores(accuracy: Accuracy, *, brief: bool = False) -> str:
@@ -218,7 +203,11 @@ def scores(accuracy: Accuracy, *, brief: bool = False) -> str:
         parts[0] += f" ({interval(accuracy.interval_db)} expected on new samples)"
     if accuracy.cosine is not None and not brief:
         parts.append(f"cosine {ratio(accuracy.cosine)}")
-    return ", ".join([*parts, *agreements(accuracy)])
+    parts += [f"{out.name} {equal(out)}" for out in accuracy.outputs if out.holds_indices]
+    if accuracy.top1_agreement is not None:
+        positions = sum(output.positions for output in accuracy.outputs)
+        parts.append(f"top-1 agreement {part_of(accuracy.top1_agreement, positions)}")
+    return ", ".join(parts)
 
 
 def measured_on(accuracy: Accuracy) -> str:
@@ -227,9 +216,9 @@ def measured_on(accuracy: Accuracy) -> str:
     parts = [f"{count(accuracy.samples, 'sample')} {kind}"]
     if accuracy.median_db is not None and accuracy.samples > 1:
         parts.append(f"median {sqnr(accuracy.median_db, None)}")
-    if accuracy.worst_sample is not None and accuracy.samples > 1:
-        one = accuracy.worst_sample
-        parts.append(f"worst {sqnr(one.sqnr_db, None)} (sample {one.number})")
+    worst = accuracy.worst_sample
+    if worst is not None and accuracy.samples > 1:
+        parts.append(f"worst {sqnr(worst.sqnr_db, None)} (sample {worst.number})")
     if accuracy.worst_output is not None:
         parts.append(f"worst output {accuracy.worst_output}")
     return ", ".join(parts)
@@ -245,75 +234,73 @@ def calibrated_on(quantization: Quantization) -> str:
 
 
 def extra_macs(budget: Budget) -> str:
-    """Return the extra MACs that were spent on accuracy, and the gain."""
-    what = [count(len(budget.repeated), "layer")] if budget.repeated else []
+    """Return the extra MACs that were spent on accuracy, and the gain; or why none were."""
+    repeated = [count(len(budget.repeated), "layer")] if budget.repeated else []
     if budget.channels:
         copies = sum(channel.copies for channel in budget.channels)
-        what.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
-    if not what:
-        return f"no extra MACs: {_why_nothing(budget)}"
-    gain = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
-    where = ", before the final Softmax or Sigmoid" if budget.unsaturated else ""
-    cost = f"{budget.extra_percent:.1f} % more MACs"
-    return f"{' and '.join(what)} repeated for {cost}: {gain}{where}"
-
-
-def _why_nothing(budget: Budget) -> str:
+        repeated.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
+    if repeated:
+        gain = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
+        place = ", before the final Softmax or Sigmoid" if budget.unsaturated else ""
+        cost = f"{budget.extra_percent:.1f} % more MACs"
+        return f"{' and '.join(repeated)} repeated for {cost}: {gain}{place}"
     goal, before = budget.min_sqnr_db, budget.before_db
+    reason = f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
     if goal is not None and before is not None and before >= goal:
-        return f"{before:.1f} dB reach the goal of {goal:g} dB"
-    if budget.biasless:
+        reason = f"{before:.1f} dB reach the goal of {goal:g} dB"
+    elif budget.biasless:
         layers = count(budget.biasless, "layer")
-        return f"the device adds no bias to {layers}, and copies of a layer differ by their biases"
-    return f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
+        reason = (
+            f"the device adds no bias to {layers}, and copies of a layer differ by their biases"
+        )
+    return f"no extra MACs: {reason}"
 
 
-def kept_scales(found: SourceScales) -> str:
+def kept_scales(scales: KeptScales) -> str:
     """Return how many scales and weights are those of the quantized model."""
-    tensors = f"{found.tensors} of {count(found.all_tensors, 'tensor')}"
-    layers = f"{found.layers} of {count(found.all_layers, 'layer')}"
+    tensors = f"{scales.tensors} of {count(scales.all_tensors, 'tensor')}"
+    layers = f"{scales.layers} of {count(scales.all_layers, 'layer')}"
     return f"scales kept of {tensors}, integer weights kept of {layers}"
 
 
-def compiled(one: VelaEstimate) -> str:
+def vela_estimate(vela: VelaEstimate) -> str:
     """Return operators on NPU and CPU, cycles and memory, as Vela estimates them."""
-    if one.error:
-        return f"Vela does not compile it: {one.error}"
-    mega = (one.cycles or 0) / 1e6
+    if vela.error:
+        return f"Vela does not compile it: {vela.error}"
     return (
-        f"Vela: {one.npu_operators} operators on the NPU, {one.cpu_operators} on the CPU; "
-        f"about {mega:.2f} million cycles, {one.inference_ms} ms, {one.sram_kib} KiB of SRAM, "
-        f"{one.flash_kib} KiB of flash"
+        f"Vela: {vela.npu_operators} operators on the NPU, {vela.cpu_operators} on the CPU; "
+        f"about {(vela.cycles or 0) / 1e6:.2f} million cycles, {vela.inference_ms} ms, "
+        f"{vela.sram_kib} KiB of SRAM, {vela.flash_kib} KiB of flash"
     )
 
 
-def padded(padding: HostPadding) -> str:
+def host_padding(padding: HostPadding) -> str:
     """Return the number of tensors that the host pads, their traffic and the gain."""
     if not padding.tensors:
         return "no tensor padded on the host: no gain, or more bytes than --max-extra-bytes"
-    what = f"{count(len(padding.tensors), 'tensor')} padded on the host"
+    text = f"{count(len(padding.tensors), 'tensor')} padded on the host"
     if padding.extra_bytes is not None:
         more = "" if padding.extra_percent is None else f" ({padding.extra_percent:.0f} %)"
-        what += f" for {quantity(padding.extra_bytes)} more bytes that cross{more}"
-    return what if padding.gain_db is None else f"{what}: about {padding.gain_db:+.1f} dB"
+        text += f" for {quantity(padding.extra_bytes)} more bytes that cross{more}"
+    return text if padding.gain_db is None else f"{text}: about {padding.gain_db:+.1f} dB"
+
+
+def partial_sums(sums: PartialSums) -> str:
+    """Return the number of partial sums, their cost, and the layer that costs most."""
+    number = sum(layer.tensors for layer in sums.layers)
+    text = f"{count(number, 'partial sum')} of {count(len(sums.layers), 'layer')} rounded to int8"
+    costs = [(layer.cost_db, layer.node) for layer in sums.layers if layer.cost_db is not None]
+    if sums.cost_db is None or not costs:
+        return text
+    cost, node = max(costs)
+    worst = f", {cost:.1f} of them by {node}" if len(sums.layers) > 1 else f", by {node}"
+    return f"{text}: about {sums.cost_db:.1f} dB{worst}"
 
 
 def quantization(quant: Quantization) -> list[str]:
     """Return format, method, samples, and other steps of the quantization."""
     parts = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     parts += [extra_macs(quant.budget)] if quant.budget is not None else []
-    parts += [padded(quant.host_padding)] if quant.host_padding is not None else []
-    parts += [summed(quant.partial_sums)] if quant.partial_sums is not None else []
+    parts += [host_padding(quant.host_padding)] if quant.host_padding is not None else []
+    parts += [partial_sums(quant.partial_sums)] if quant.partial_sums is not None else []
     return parts + ([kept_scales(quant.source_scales)] if quant.source_scales is not None else [])
-
-
-def summed(sums: PartialSums) -> str:
-    """Return the number of partial sums, their cost, and the layer that costs most."""
-    number = sum(one.tensors for one in sums.layers)
-    what = f"{count(number, 'partial sum')} of {count(len(sums.layers), 'layer')} rounded to int8"
-    costs = [(layer.cost_db, layer.node) for layer in sums.layers if layer.cost_db is not None]
-    if sums.cost_db is None or not costs:
-        return what
-    most, node = max(costs)
-    worst = f", {most:.1f} of them by {node}" if len(sums.layers) > 1 else f", by {node}"
-    return f"{what}: about {sums.cost_db:.1f} dB{worst}"

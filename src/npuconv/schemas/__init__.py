@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Part(BaseModel):
-    """Base class of all parts of a report: immutable, without undeclared fields."""
+class Record(BaseModel):
+    """Base class of the parts of a report: immutable, without undeclared fields."""
 
     # Most are only read or made as parts of others, which have validators for them.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)

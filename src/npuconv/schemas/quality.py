@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas import Part
+from npuconv.schemas import Record
 
 LEVELS_PER_BIN = 8  # int8 levels in one bin of a histogram
 
 
-class Repeated(Part):
+class RepeatedLayer(Record):
     """A layer that is repeated to average its rounding errors."""
 
     node: str
@@ -19,7 +19,7 @@ class Repeated(Part):
     extra_macs: int
 
 
-class Channels(Part):
+class DuplicatedChannels(Record):
     """A tensor with duplicated channels."""
 
     tensor: str = Field(description="its name in the legal float model")
@@ -29,7 +29,7 @@ class Channels(Part):
     extra_macs: int
 
 
-class Budget(Part):
+class Budget(Record):
     """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
     min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
@@ -41,8 +41,8 @@ class Budget(Part):
     unsaturated: bool = Field(
         False, description="both are of the inputs of a final Softmax or Sigmoid"
     )
-    repeated: tuple[Repeated, ...] = ()
-    channels: tuple[Channels, ...] = ()
+    repeated: tuple[RepeatedLayer, ...] = ()
+    channels: tuple[DuplicatedChannels, ...] = ()
     biasless: int = Field(
         0,
         description="layers that the device adds no bias to; where there are any nothing is "
@@ -50,7 +50,7 @@ class Budget(Part):
     )
 
 
-class HostPadding(Part):
+class HostPadding(Record):
     """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
 
     tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
@@ -59,7 +59,7 @@ class HostPadding(Part):
     gain_db: float | None = Field(description="estimated, of all outputs together")
 
 
-class SummedLayer(Part):
+class SummedLayer(Record):
     """A layer in parts, whose sums are rounded to int8 before they are added."""
 
     node: str
@@ -70,14 +70,14 @@ class SummedLayer(Part):
     )
 
 
-class PartialSums(Part):
+class PartialSums(Record):
     """Layers in parts, whose sums are rounded to int8 before they are added."""
 
     layers: tuple[SummedLayer, ...]
     cost_db: float | None = Field(description="of all of them, as that of each layer")
 
 
-class ChannelRange(Part):
+class ChannelRange(Record):
     """Observed range and int8 range of one channel, to 4 digits."""
 
     channel: int
@@ -98,7 +98,7 @@ _CHANNEL_RANGES = (
 )
 
 
-class TensorQuant(Part):
+class TensorQuant(Record):
     """Quantization of one activation tensor."""
 
     name: str
@@ -124,7 +124,7 @@ class TensorQuant(Part):
     channel_ranges: tuple[ChannelRange, ...] = Field((), description=_CHANNEL_RANGES)
 
 
-class WeightQuant(Part):
+class WeightQuant(Record):
     """The weights of one layer, as the float model has them."""
 
     minimum: float
@@ -135,7 +135,7 @@ class WeightQuant(Part):
     histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
 
 
-class LayerQuant(Part):
+class LayerQuant(Record):
     """The output of one layer on one sample, errors of earlier layers included."""
 
     name: str
@@ -148,7 +148,7 @@ class LayerQuant(Part):
     weights: WeightQuant | None = None
 
 
-class Assumed(Part):
+class Assumed(Record):
     """Inputs that are assumed where no calibration data is given."""
 
     sentence: str = Field(description="complete description for people")
@@ -159,14 +159,14 @@ class Assumed(Part):
     runner_up: str = Field("", description="second most probable normalization, if inferred")
 
 
-class ChangedScale(Part):
+class ChangedScale(Record):
     """A tensor or layer of a quantized model whose integers differ from those it came with."""
 
     name: str = Field(description="tensor of the float graph, or node of the source")
     reason: str
 
 
-class SourceScales(Part):
+class KeptScales(Record):
     """Scales that are kept of a model that was quantized already."""
 
     tensors: int = Field(description="int8 tensors that keep the scale of the source")
@@ -176,7 +176,7 @@ class SourceScales(Part):
     changed: tuple[ChangedScale, ...] = ()
 
 
-class Quantization(Part):
+class Quantization(Record):
     """Quantization of the model."""
 
     format: str
@@ -189,12 +189,12 @@ class Quantization(Part):
     budget: Budget | None = None
     host_padding: HostPadding | None = Field(None, description="null unless the host may pad")
     partial_sums: PartialSums | None = Field(None, description="null where none is rounded")
-    source_scales: SourceScales | None = Field(
+    source_scales: KeptScales | None = Field(
         None, description="null unless the model was quantized already and its scales are kept"
     )
 
 
-class PartAccuracy(Part):
+class PartAccuracy(Record):
     """Accuracy of one tensor that an output is concatenated from."""
 
     name: str
@@ -205,7 +205,7 @@ class PartAccuracy(Part):
     cosine: float | None
 
 
-class Agreement(Part):
+class Agreement(Record):
     """Agreement of both models on classes and indices."""
 
     top1_agreement: float | None = Field(
@@ -232,14 +232,14 @@ class OutputAccuracy(Agreement, PartAccuracy):
     )
 
 
-class WorstSample(Part):
+class WorstSample(Record):
     """The sample on which the int8 model is furthest from the float model."""
 
     number: int = Field(description="in the data, from 0")
     sqnr_db: float
 
 
-class Accuracy(Part):
+class Accuracy(Record):
     """Accuracy of the int8 model against the float model."""
 
     samples: int

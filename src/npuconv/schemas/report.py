@@ -14,7 +14,7 @@ from pydantic import Field
 
 from npuconv import files
 from npuconv.findings import Severity, Status
-from npuconv.schemas import Part
+from npuconv.schemas import Record
 from npuconv.schemas.quality import Accuracy, Assumed, Quantization
 
 SCHEMA_VERSION = 1
@@ -22,14 +22,14 @@ Placement = Literal["device", "host", "undocumented"]
 Shape = tuple[int | str | None, ...] | None
 
 
-class Tool(Part):
+class Tool(Record):
     """Program that wrote the report."""
 
     name: str = "npuconv"
     version: str
 
 
-class TensorSpec(Part):
+class TensorSpec(Record):
     """A model input or output."""
 
     name: str
@@ -37,7 +37,7 @@ class TensorSpec(Part):
     shape: Shape = Field(description="a name is a symbolic dimension, null one of unknown size")
 
 
-class ModelInfo(Part):
+class ModelInfo(Record):
     """The source model."""
 
     path: str
@@ -49,7 +49,7 @@ class ModelInfo(Part):
     outputs: tuple[TensorSpec, ...]
 
 
-class TargetInfo(Part):
+class TargetInfo(Record):
     """The target description that was used."""
 
     name: str
@@ -57,14 +57,14 @@ class TargetInfo(Part):
     sha256: str
 
 
-class Count(Part):
+class Count(Record):
     """Nodes and multiply-accumulates of one placement."""
 
     nodes: int
     macs: int | None = Field(description="null where a dimension is not known")
 
 
-class Summary(Part):
+class Summary(Record):
     """Verdict, exit code and counts."""
 
     verdict: Literal["convertible", "converted", "refused"]
@@ -87,7 +87,7 @@ class Summary(Part):
     transitions: int = Field(description="edges that cross between device and host")
 
 
-class FindingInfo(Part):
+class FindingInfo(Record):
     """One finding; see ``npuconv explain CODE``."""
 
     code: str
@@ -106,7 +106,7 @@ class FindingInfo(Part):
     accepted: bool = Field(False, description="a baseline lists it: it does not fail a check")
 
 
-class RuleInfo(Part):
+class RuleInfo(Record):
     """A rule that has findings in the report; ``npuconv explain CODE`` tells more."""
 
     code: str
@@ -118,7 +118,7 @@ class RuleInfo(Part):
     fix: str = Field(description="general remedy")
 
 
-class Alternative(Part):
+class Alternative(Record):
     """One form a convolution could have taken."""
 
     form: str
@@ -130,14 +130,14 @@ class Alternative(Part):
     chosen: bool
 
 
-class Choice(Part):
+class FormChoice(Record):
     """The forms that one pass had to choose from for a node."""
 
     pass_name: str = Field(alias="pass")
     alternatives: tuple[Alternative, ...]
 
 
-class Rewrite(Part):
+class Rewrite(Record):
     """One change to the graph, measured against what it replaced."""
 
     pass_name: str = Field(alias="pass")
@@ -156,7 +156,7 @@ class Rewrite(Part):
     alternatives: tuple[Alternative, ...] = ()
 
 
-class RewriteRow(Part):
+class RewriteRow(Record):
     """Result of all rewrites together for one node of the source model."""
 
     node: str
@@ -167,10 +167,10 @@ class RewriteRow(Part):
     macs_after: int | None
     weight_bytes_before: int = Field(description="of int8 weights")
     weight_bytes_after: int
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[FormChoice, ...] = ()
 
 
-class Refusal(Part):
+class Refusal(Record):
     """A rewrite that was considered but not done, with the reason."""
 
     pass_name: str = Field(alias="pass")
@@ -178,7 +178,7 @@ class Refusal(Part):
     reason: str
 
 
-class NodeInfo(Part):
+class NodeInfo(Record):
     """One node of the device-ready float graph."""
 
     name: str
@@ -194,7 +194,7 @@ class NodeInfo(Part):
     shape: Shape = Field(None, description="of its first output")
 
 
-class SourceNode(Part):
+class SourceNode(Record):
     """One node of the model as it came, where something of it was rewritten."""
 
     name: str
@@ -203,14 +203,14 @@ class SourceNode(Part):
     outputs: tuple[str, ...] = Field(description="tensors it makes")
 
 
-class Port(Part):
+class SubgraphTensor(Record):
     """A tensor that goes into a device subgraph, or comes out of it."""
 
     name: str
     bytes: int | None = Field(description="in int8; null where a dimension is not known")
 
 
-class Subgraph(Part):
+class DeviceSubgraph(Record):
     """Nodes that the device runs in one go, without the host in between."""
 
     number: int
@@ -218,25 +218,25 @@ class Subgraph(Part):
     first: str = Field(description="the first of its nodes")
     last: str
     macs: int | None
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[SubgraphTensor, ...]
+    outputs: tuple[SubgraphTensor, ...]
 
 
-class Traffic(Part):
+class Traffic(Record):
     """Tensors that cross between device and host in one inference, in one direction."""
 
     tensors: int
     bytes: int | None = Field(description="in int8; null where a dimension is not known")
 
 
-class MacShare(Part):
+class MacShare(Record):
     """Multiply-accumulates on the device, and of the whole model."""
 
     device: int | None = Field(description="null where a dimension is not known")
     total: int | None
 
 
-class Kept(Part):
+class FloatPattern(Record):
     """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
@@ -244,26 +244,26 @@ class Kept(Part):
     macs: int | None = Field(description="that the device would otherwise run; null: not known")
 
 
-class KeptFloat(Part):
+class KeptFloat(Record):
     """Cost of all `keep_float` patterns, compared with the same conversion without them."""
 
-    patterns: tuple[Kept, ...]
+    patterns: tuple[FloatPattern, ...]
     transitions_without: int
     bytes_without: int | None = Field(description="that would cross; null: not known")
 
 
-class Device(Part):
+class Device(Record):
     """Work and traffic of the device in one inference."""
 
     macs_before: MacShare = Field(description="of the source model")
     macs_after: MacShare = Field(description="of the rewritten model")
     to_device: Traffic
     to_host: Traffic
-    subgraphs: tuple[Subgraph, ...]
+    subgraphs: tuple[DeviceSubgraph, ...]
     kept_float: KeptFloat | None = Field(None, description="null where `keep_float` is not given")
 
 
-class UnknownLimit(Part):
+class UnknownLimit(Record):
     """An undocumented limit, and the values that the model needs."""
 
     limit: str
@@ -274,14 +274,14 @@ class UnknownLimit(Part):
     assumption: str = ""
 
 
-class Timing(Part):
+class Timing(Record):
     """Wall time of one stage, in seconds; only with --timings."""
 
     stage: str
     seconds: float
 
 
-class VelaEstimate(Part):
+class VelaEstimate(Record):
     """Estimates of Arm's compiler Vela for the written file, with --with-vela.
 
     Figures are null where it does not compile the file.
@@ -298,7 +298,7 @@ class VelaEstimate(Part):
     flash_kib: float | None = None
 
 
-class Report(Part):
+class Report(Record):
     """Report on one model for one target."""
 
     schema_version: Literal[1] = 1

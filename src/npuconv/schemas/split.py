@@ -13,27 +13,27 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
-class Entry(BaseModel):
+class ManifestRecord(BaseModel):
     """Base of the parts of a manifest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SplitTool(Entry):
+class SplitTool(ManifestRecord):
     """The program that wrote the folder."""
 
     name: str
     version: str
 
 
-class SplitSource(Entry):
+class SplitSource(ManifestRecord):
     """A file that the folder was made from."""
 
     name: str
     sha256: str
 
 
-class CrossingTensor(Entry):
+class CrossingTensor(ManifestRecord):
     """A tensor that the caller, or two parts, hand on."""
 
     name: str
@@ -48,7 +48,7 @@ class CrossingTensor(Entry):
     zero_point: int | tuple[int, ...] | None
 
 
-class PartEntry(Entry):
+class PartEntry(ManifestRecord):
     """A model of the folder; they run in this order."""
 
     side: Literal["device", "host"]
@@ -59,7 +59,7 @@ class PartEntry(Entry):
     outputs: tuple[str, ...]
 
 
-class Packed(Entry):
+class Packed(ManifestRecord):
     """An array in ``weights.bin``: little endian, the last axis first."""
 
     dtype: Literal["int8", "uint8", "int32", "float32"]
@@ -68,7 +68,7 @@ class Packed(Entry):
     bytes: Count
 
 
-class LayerEntry(Entry):
+class LayerEntry(ManifestRecord):
     """A convolution of the device."""
 
     name: str
@@ -90,7 +90,7 @@ class LayerEntry(Entry):
     )
 
 
-class PackedFile(Entry):
+class PackedFile(ManifestRecord):
     """The file of all weights."""
 
     file: FileName
@@ -98,7 +98,7 @@ class PackedFile(Entry):
     sha256: Digest
 
 
-class Manifest(Entry):
+class Manifest(ManifestRecord):
     """Parts of an int8 model, and what is handed on between them."""
 
     schema_version: Literal[1] = 1

@@ -6,19 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas import Part
+from npuconv.schemas import Record
 from npuconv.schemas.quality import Agreement
 from npuconv.schemas.report import Tool
 
 
-class VerifiedModel(Part):
+class VerifiedModel(Record):
     """One of the two models."""
 
     path: str
     sha256: str
 
 
-class Errors(Part):
+class Errors(Record):
     """Errors of values of the int8 model against the float model, over all samples."""
 
     sqnr_db: float | None = Field(
@@ -68,7 +68,7 @@ class VerifiedLayer(Errors):
     )
 
 
-class Labelled(Part):
+class Labelled(Record):
     """Top-1 accuracy of both models against labels."""
 
     output: str
@@ -77,7 +77,7 @@ class Labelled(Part):
     int8_top1: float
 
 
-class VerifyReport(Part):
+class VerifyReport(Record):
     """Error of an int8 model against the float model it was made from."""
 
     schema_version: Literal[1] = 1

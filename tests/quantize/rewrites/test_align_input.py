@@ -9,7 +9,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
 from npuconv.target import Target
-from support.asserts import Passes, apply_pass, builtin, context, read, run_pass, same_numbers
+from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
 NAME = "align-input"
@@ -58,21 +58,6 @@ def test_it_moves(example):
     np.testing.assert_array_equal(query.constant_input(sub, 1).ravel(), OFFSETS.astype(np.float32))
     same_numbers(example(), model)
     assert [record.difference < 1e-5 for record in ctx.rewrites] == [True]
-
-
-def test_layers_in_pieces():
-    """The Sub stands in front of what cuts the parts of one layer, and is compared there."""
-    proto = Net(x=(1, 4, 8, 8)).conv("x", (8, 1, 3, 3), group=4).model()
-    model, ctx = read(proto), context()
-    ctx.target = builtin("ethos-u55")  # takes no groups that are not depthwise with multiplier 1
-    assert run_pass("fit-convolution", model, ctx) == 1
-    plan = make_plan(model, ctx.target)
-    assert len(plan.cuts) == 4
-    assert apply_pass(NAME, model, ctx, plan=plan, offsets={"x": OFFSETS}) == 1
-    (sub,) = model.nodes("Sub")
-    assert [node.op for node in query.consumers(sub.outputs[0])] == ["Slice"] * 4
-    same_numbers(proto, model)
-    assert [record.difference < 1e-5 for record in ctx.rewrites] == [True, True]
 
 
 def test_only_what_is_named():

@@ -8,7 +8,7 @@ import pytest
 import npuconv
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.report.builder.quantized import _steps, _weight_row
+from npuconv.report.builder.quantization_rows import weight_row
 from support.builders import digits
 
 
@@ -56,11 +56,10 @@ def test_clipped_weights():
     """The share of weights too large for a tuned scale is reported."""
     weight = np.asarray([[1.0, 2.0], [4.0, 0.0]], np.float32)
     rounded = RoundedWeights(np.zeros((2, 2), np.int8), np.full(2, 0.01, np.float32), np.zeros(2))
-    steps = _steps(weight, Encoding.plain(1.0), 1, rounded)
-    row = _weight_row(weight, steps)
+    row = weight_row(weight, Encoding.plain(1.0), 1, rounded)
     assert (row.minimum, row.maximum, row.channels) == (0.0, 4.0, 2)
     assert (row.smallest_reach, row.clip_fraction) == (2.0, 0.5)
-    assert _weight_row(weight, _steps(weight, Encoding.plain(1.0), 1, None)).clip_fraction == 0
+    assert weight_row(weight, Encoding.plain(1.0), 1, None).clip_fraction == 0
 
 
 def test_what_a_relu_cuts_off_is_not_clipped(report):

@@ -89,7 +89,7 @@ class _Writer:
 
     def _slice(self, conv: Node, part: Part, source: Tensor) -> Tensor:
         """Return the integers that a part reads."""
-        bounds = part.bounds()
+        bounds = part.bounds
         key = (source.name, *bounds)
         if not bounds:
             return source
@@ -100,7 +100,9 @@ class _Writer:
             )
             inner = self._insert(conv, "Slice", [source, starts, stops, axes, steps], source)
             for axis, *cells in bounds if inner.shape is not None else ():
-                inner.shape[axis] = len(range(*cells))
+                extent = inner.shape[axis]
+                length = len(range(extent)[slice(*cells)]) if isinstance(extent, int) else None
+                inner.shape[axis] = length
             self._slices[key] = inner
         return self._slices[key]
 

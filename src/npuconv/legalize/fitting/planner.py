@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 
-from npuconv.legalize.fitting.builder import Builder, Piece, Whole
+from npuconv.legalize.fitting.builder import Builder, Mode, Piece, is_whole
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
+from npuconv.model.partial_sums import Part as SumTerm
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
@@ -53,14 +55,14 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """A layer and the form it takes: itself, or a proposal whose parts have plans."""
 
     layer: Layer
     price: Price
     total: float
     proposal: Proposal | None = None
-    parts: tuple[Plan, ...] = ()
+    parts: tuple[SplitPlan, ...] = ()
 
     @property
     def proposals(self) -> tuple[Proposal, ...]:
@@ -92,21 +94,77 @@ class Plan:
         adds = self.proposal is not None and self.proposal.adds_bias
         return adds or any(part.adds_bias for part in self.parts)
 
+    @cached_property
+    def rounds(self) -> bool:
+        """Return whether int8 rounds something that it does not round in the layer itself."""
+        form = self.proposal
+        if form is None:
+            return False
+        # Channels of a constant are exact in int8 beside the whole input.
+        split_channels = form.bias_channels and self.parts[0].proposal is not None
+        rounds = form.summed > 0 or form.cascaded or split_channels
+        return rounds or any(part.rounds for part in self.parts)
+
+    @property
+    def is_accumulated(self) -> bool:
+        """Return whether it is a sum that the device adds in int32."""
+        return self.proposal is not None and self.proposal.accumulated
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds sums within it in int32."""
+        return self.is_accumulated or any(part.accumulates for part in self.parts)
+
+    @property
+    def biasless(self) -> bool:
+        """Return whether constant input channels stand for a bias."""
+        channels = self.proposal is not None and self.proposal.bias_channels
+        return channels or any(part.biasless for part in self.parts)
+
+    @property
+    def leaves(self) -> Iterator[Layer]:
+        """The layers that the device runs, each kind once."""
+        if self.proposal is None:
+            yield self.layer
+        for part in self.parts:
+            yield from part.leaves
+
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
-        if self.proposal is None:
+        if self.proposal is None or (builder.mode == "rounding" and not self.rounds):
             return builder.layer(piece)
+        if builder.mode == "int8" and self.is_accumulated:
+            return builder.layer(piece, terms=tuple(self.terms()))
         by_layer = {part.layer: part for part in self.parts}
         return self.proposal.build(
             builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
         )
+
+    def terms(self) -> Iterator[SumTerm]:
+        """Yield the convolutions of a sum, of sums of sums as well."""
+        assert self.proposal is not None
+        assert self.proposal.terms is not None
+        layer, by_layer = self.layer, {part.layer: part for part in self.parts}
+        for number, term in enumerate(self.proposal.terms(layer)):
+            inner = by_layer[replace(term.layer, bias=layer.bias and number == 0)]
+            extents = zip(term.bounds, (layer.source[b[0]] for b in term.bounds), strict=True)
+            bounds = tuple(bound for bound, extent in extents if not is_whole(bound, extent))
+            if inner.proposal is None or inner.proposal.terms is None:
+                yield SumTerm(bounds, term.index, term.layer.strides, term.layer.dilations)
+                continue
+            for part in inner.terms():
+                ranges = [range(n) for n in layer.weight]
+                both = zip(ranges, term.index, part.index, strict=True)
+                cells = [whole[first][second] for whole, first, second in both]
+                index = tuple(slice(r.start, r.stop, r.step) for r in cells)
+                yield replace(part, bounds=(*bounds, *part.bounds), index=index)
 
 
 @dataclass
 class Search:
     """Result of a search: the alternatives, or the nearest form if nothing fits."""
 
-    alternatives: list[Plan] = field(default_factory=list)
+    alternatives: list[SplitPlan] = field(default_factory=list)
     nearest: Layer | None = None
     looked: int = 0
     too_many: int = 0  # the fewest convolutions that one would become, where those are too many
@@ -121,7 +179,8 @@ class Planner:
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the form can say so, where the target lists Concat
-    _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
+    _found: dict[Layer, tuple[SplitPlan | None, Search]] = field(default_factory=dict, init=False)
+    _exact: dict[Layer, SplitPlan | None] = field(default_factory=dict, init=False)
     _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
     @property
@@ -144,11 +203,20 @@ class Planner:
             )  # fmt: skip
         return self._demands[op]
 
-    def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
+    def plan(self, layer: Layer) -> tuple[SplitPlan | None, Search]:
         """Return the cheapest plan, or None, and the search that found it."""
         if layer not in self._found:
             self._found[layer] = self._search(layer)
         return self._found[layer]
+
+    def exact_plan(self, layer: Layer) -> SplitPlan | None:
+        """Return the cheapest plan that has the integers of the layer, or None."""
+        if layer not in self._exact:
+            plan = self.plan(layer)[0]
+            if plan is not None and plan.rounds:
+                plan = self._search(layer, exact=True)[0]
+            self._exact[layer] = plan
+        return self._exact[layer]
 
     def objections(self, layer: Layer) -> list[str]:
         """Return the faults of a layer that no rewrite removes; none if a plan exists."""
@@ -159,7 +227,7 @@ class Planner:
             return []
         return [fault.text for fault in faults]
 
-    def _search(self, layer: Layer) -> tuple[Plan | None, Search]:
+    def _search(self, layer: Layer, *, exact: bool = False) -> tuple[SplitPlan | None, Search]:
         search, demand = Search(), self.demand_on(layer.op)
         if demand is None:
             return None, search
@@ -167,13 +235,13 @@ class Planner:
             return _Descent(self, demand, search, POOLS).best(layer, 0), search
         best = None
         if self.exact_sums:
-            best = _Descent(self, demand, search, SUMS_LAST).best(layer, 0)
-        return best or _Descent(self, demand, search).best(layer, 0), search
+            best = _Descent(self, demand, search, SUMS_LAST, exact).best(layer, 0)
+        return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
 
-    def leaf(self, layer: Layer) -> Plan:
+    def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits as it is."""
         price = Price(layer.macs(), layer.parameters(), 1)
-        return Plan(layer, price, self.total(price))
+        return SplitPlan(layer, price, self.total(price))
 
     def total(self, price: Price) -> float:
         """The cost that is compared."""
@@ -191,9 +259,10 @@ class _Descent:
     demand: Demand
     search: Search
     splits: tuple[Split, ...] = SPLITS
-    plans: dict[tuple[Layer, int], Plan | None] = field(default_factory=dict)
+    exact: bool = False  # whether int8 must round nothing more than the layer does
+    plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
 
-    def best(self, layer: Layer, first: int) -> Plan | None:
+    def best(self, layer: Layer, first: int) -> SplitPlan | None:
         """The cheapest plan that uses the rewrites from ``first`` on."""
         key = (layer, first)
         if key not in self.plans:
@@ -201,7 +270,7 @@ class _Descent:
             self.plans[key] = self._best(layer, first)
         return self.plans[key]
 
-    def _best(self, layer: Layer, first: int) -> Plan | None:
+    def _best(self, layer: Layer, first: int) -> SplitPlan | None:
         if layer.empty:
             return None
         if self.demand.fits(layer):
@@ -210,7 +279,7 @@ class _Descent:
         settings = self.planner.settings
         if self.search.looked > 4 * settings.most_layers:
             return None
-        plans: list[Plan] = []
+        plans: list[SplitPlan] = []
         for proposal, following in self._proposals(layer, first):
             counted = not first and all(self.demand.fits(part.layer) for part in proposal.parts)
             if not self._is_bounded(sum(part.count for part in proposal.parts), first=counted):
@@ -234,7 +303,7 @@ class _Descent:
             for proposal in split(layer, self.demand, self.planner.settings):
                 yield proposal, at if split is _AGAIN else at + 1
 
-    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
+    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> SplitPlan | None:
         price, parts = Price(moved=proposal.moved), []
         if proposal.summed and not self.demand.adds:
             return None
@@ -245,14 +314,15 @@ class _Descent:
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
         if self.splits is SUMS_LAST and not proposal.adds_bias:
-            proposal = replace(proposal, summed=0)
+            proposal = replace(proposal, summed=0, accumulated=proposal.summed > 0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
             settings = self.planner.settings
             share = settings.sum_share + settings.sum_part * (number - 1)
             share = settings.added_bias if proposal.adds_bias else share
             price = price.plus(Price(penalty=layer.macs() * share))
-        return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        plan = SplitPlan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        return None if self.exact and plan.rounds else plan
 
     def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
         """Return whether these are not too many; note of the whole how many they would be."""
@@ -264,10 +334,12 @@ class _Descent:
         return False
 
 
-def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
+def write(
+    model: Model, node: Node, plan: SplitPlan, mode: Mode = "float"
+) -> tuple[Tensor, Builder]:
     """Write a plan for a node of the graph; return the result and the builder."""
     source, pools = node.inputs[0], plan.layer.op != "Conv"
     weight = source if pools else node.inputs[1]
-    builder = Builder(model, node, Whole(node.name, source.name, plan.layer))
+    builder = Builder(model, node, plan.layer, mode)
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
-from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.builder import Bound, Builder, Piece
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.model.types import Tensor
@@ -26,6 +27,24 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A convolution of a sum.
+
+    Attributes:
+        layer: without a bias.
+        bounds: of the cells that it reads.
+        index: of its weights in those of the layer, for each axis.
+    """
+
+    layer: Layer
+    bounds: tuple[Bound, ...]
+    index: tuple[slice, ...]
+
+
+Terms = Callable[[Layer], Sequence[Term]]
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A layer as other layers, with the nodes around them.
 
@@ -37,6 +56,10 @@ class Proposal:
         moved: elements that are sliced, padded, reordered or concatenated.
         summed: partial sums that are added; 0 where the form is exact in int8 too.
         adds_bias: whether what is added is the bias, which no accumulator takes in.
+        cascaded: whether one layer reads the rounded results of another.
+        bias_channels: whether constant input channels stand for the bias.
+        accumulated: whether the device adds the sums in int32.
+        terms: of the sum that it is, for a layer.
     """
 
     split: str
@@ -46,6 +69,10 @@ class Proposal:
     moved: int = 0
     summed: int = 0
     adds_bias: bool = False
+    cascaded: bool = False
+    bias_channels: bool = False
+    accumulated: bool = False
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +150,20 @@ def cut(
     whole, remainder = divmod(total, size)
     parts = [Part(form(size), whole, 1 if shared else whole)] if whole else []
     return (*parts, *([Part(form(remainder))] if remainder else []))
+
+
+def add_terms(builder: Builder, piece: Piece, emit: Emit, *, terms: Terms) -> Tensor:
+    """Write the convolutions of a sum, the first with the bias, and their Sum."""
+    sums, all_terms = [], list(terms(piece.layer))
+    for number, term in enumerate(all_terms):
+        form = replace(term.layer, bias=piece.layer.bias and number == 0)
+        weight = builder.weights(piece, ("term", repr(term.index)), itemgetter(term.index))
+        source = builder.slice(piece.source, term.bounds)
+        part = replace(
+            piece, layer=form, source=source, weight=weight, bias=piece.bias if form.bias else None
+        )
+        sums.append(emit(replace(part, summed=piece.summed or len(all_terms) > 1)))
+    return builder.add(sums)
 
 
 def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:

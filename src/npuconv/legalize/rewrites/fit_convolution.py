@@ -22,14 +22,15 @@ In int8 all of them are exact but those that add sums or a bias: each sum is rou
 are taken only where the others cost more than twice the MACs. Where the target says
 ``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
 refuses such convolutions instead.
+
+A layer that is split exactly is calibrated and quantized whole: its parts have its integers.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.fitting.layer import Layer, of_window
 from npuconv.legalize.log import Log
@@ -41,48 +42,29 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder
+    from npuconv.legalize.fitting.builder import Builder, Mode
     from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.planner import Plan, Search
+    from npuconv.legalize.fitting.planner import Planner, Search, SplitPlan
 
 _SHOWN = 4  # forms that the report compares
 
 
-@model_pass(
-    Phase.LEGALIZE,
-    after=(
-        "resolve-auto-pad",
-        "fold-pad",
-        "remove-3d-axis",
-        "rewrite-1d-as-2d",
-        "rewrite-average-pool-as-conv",
-        "rewrite-conv-transpose-as-conv",
-        "split-grouped-convolution",
-    ),
-    infers=True,
-)
+@model_pass(Phase.SPLIT, infers=True)
 def fit_convolution(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations
-) -> tuple[int, Annotations]:
+    model: Model, device: TargetDevice, log: Log, mode: Mode = "float"
+) -> list[Builder]:
+    """Write the plans of convolutions.
+
+    With the mode ``rounding`` those that round once more in int8, without what is exact between;
+    with ``exact`` those that do not.
+    """
     if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
-        return 0, annotations
-    fired, splits = 0, annotations.splits
-    for node in model.nodes("Conv"):
-        builder = _fit(model, device, log, node)
-        if builder is not None:
-            fired, splits = (
-                fired + 1,
-                replace(
-                    splits,
-                    fragments={**splits.fragments, **builder.fragments},
-                    bias_channels={**splits.bias_channels, **builder.bias_channels},
-                ),
-            )
-    return fired, replace(annotations, splits=splits)
+        return []
+    found = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))
+    return [builder for builder in found if builder is not None]
 
 
-def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | None:
-    """Write the layer of a node as its plan; return the builder, None if nothing changes."""
+def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -> Builder | None:
     from npuconv.legalize.fitting.planner import write
 
     win = window(node)
@@ -92,9 +74,13 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | 
     if planning is None or planning[0].proposal is None:
         return None
     plan, search = planning
+    if mode == "rounding" and not plan.rounds:
+        return None
+    if mode == "exact":
+        plan = device.planner.exact_plan(plan.layer) or plan
     before, after = plan.layer.text(), " + ".join(plan.texts)
     with log.rewrite(model, [node], before, after, modulus=None) as record:
-        result, builder = write(model, node, plan)
+        result, builder = write(model, node, plan, mode)
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
         record.note = _note(device, plan, search)
@@ -103,9 +89,39 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> Builder | 
     return builder
 
 
+def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+    """Write layers beyond a limit in the parts that have their integers; no limit is known then.
+
+    Raises:
+        InternalError: no exact plan, which what has changed the layer should have looked for.
+    """
+    from npuconv.legalize.fitting.planner import write
+
+    builders = []
+    for node in layers:
+        layer = layer_of(node)
+        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
+        if plan is None or plan.proposal is None:
+            continue
+        result, builder = write(model, node, plan, "int8")
+        builders.append(builder)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return builders
+
+
+def splittable(model: Model, device: TargetDevice) -> list[Node]:
+    """Return the convolutions beyond a limit whose parts have their integers."""
+    if model.opset < 13 or device.target.operator("Conv") is None:
+        return []
+    return [
+        n for n in model.nodes("Conv") if n.name not in device.keep_float and device.split_plan(n)
+    ]
+
+
 def planned(
     model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str
-) -> tuple[Plan, Search] | None:
+) -> tuple[SplitPlan, Search] | None:
     """Plan the layer of a node; where there is no layer or no plan, note why."""
     if isinstance(layer, str):
         log.refuse(model, node, layer)
@@ -143,7 +159,7 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
     return f"the nearest form is {nearest.text()}, where {faults}"
 
 
-def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
+def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
     """The forms that were weighed, one for each sequence of rewrites."""
     if len(search.alternatives) < 2:
         return ()
@@ -154,7 +170,7 @@ def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
     return tuple(forms.values())[:_SHOWN]
 
 
-def _note(device: TargetDevice, plan: Plan, search: Search) -> str:
+def _note(device: TargetDevice, plan: SplitPlan, search: Search) -> str:
     """Say why, among how many forms, and which sums int8 will round."""
     demand = device.planner.demand
     assert demand is not None

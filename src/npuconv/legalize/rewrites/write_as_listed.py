@@ -24,7 +24,7 @@ _OTHERS = {
 }
 
 
-@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
+@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "hoist-activations"))
 def write_as_listed(model: Model, device: TargetDevice, log: Log) -> int:
     replacements = {
         op: successor

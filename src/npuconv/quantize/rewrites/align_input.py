@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.annotations import Splits
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import between
@@ -21,8 +20,10 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.ops.channels import extent
 from npuconv.partition import Plan
-from npuconv.partition.placement import CUTS, PIECES
+from npuconv.partition.channels import CHANNELS
+from npuconv.partition.placement import PIECES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,36 +34,31 @@ def align_input(
     model: Model,
     device: TargetDevice,
     log: Log,
-    splits: Splits,
     plan: Plan,
     offsets: Mapping[str, np.ndarray],
 ) -> int:
-    convs = shifted_together(splits, plan)
-    return sum(
-        _align(model, device, log, splits, plan, convs[name], by) for name, by in offsets.items()
-    )
+    convs = shifted_together(plan)
+    return sum(_align(model, device, log, plan, convs[name], by) for name, by in offsets.items())
 
 
-def shifted_together(splits: Splits, plan: Plan) -> dict[str, list[Node]]:
+def shifted_together(plan: Plan) -> dict[str, list[Node]]:
     """Return the convolutions of the device by the tensor that is moved for them."""
     found: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(shifted_tensor(splits, plan, conv).name, []).append(conv)
+        found.setdefault(shifted_tensor(plan, conv).name, []).append(conv)
     return found
 
 
-def shifted_tensor(splits: Splits, plan: Plan, conv: Node) -> Tensor:
-    """Return what a convolution reads, or what that is cut from behind any pads that count."""
-    fragment = splits.fragments.get(conv.name)
-    counts = fragment is None or fragment.whole.layer.padded
-    return plan.uncut(conv.inputs[0], PIECES if counts else CUTS)
+def shifted_tensor(plan: Plan, conv: Node) -> Tensor:
+    """Return what a convolution reads, or what that is cut from with all of its channels."""
+    tensor, whole = conv.inputs[0], plan.uncut(conv.inputs[0], PIECES)
+    return whole if extent(whole, CHANNELS) == extent(tensor, CHANNELS) else tensor
 
 
 def _align(
     model: Model,
     device: TargetDevice,
     log: Log,
-    splits: Splits,
     plan: Plan,
     convs: list[Node],
     offsets: np.ndarray,
@@ -72,12 +68,10 @@ def _align(
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):
         return 0
-    biasless = [conv for conv in convs if query.input_of(conv, 2) is None]
-    windows = [win for conv in biasless for win in splits.windows(conv)]
-    if objections := [text for win in windows for text in device.objections(win)]:
-        log.refuse(model, convs[0], objections[0])
+    if any(map(device.is_biasless, convs)):
+        log.refuse(model, convs[0], "the device adds no bias to it")
         return 0
-    source = shifted_tensor(splits, plan, convs[0])
+    source = shifted_tensor(plan, convs[0])
     reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
     replaced = between({source.name}, [conv.outputs[0] for conv in convs])
     whole = len(replaced) == len(convs)  # else places of cuts are those of one extent only
@@ -93,7 +87,7 @@ def _align(
         for conv, weight in zip(convs, weights, strict=True):
             assert weight is not None
             bias = query.constant_input(conv, 2)
-            made = _added(splits, conv, weight, offsets) + (0.0 if bias is None else bias)
+            made = _added(conv, weight, offsets) + (0.0 if bias is None else bias)
             label = f"{model.label(conv)}/bias"
             edit.set_input(conv, 2, edit.constant(model, label, made.astype(weight.dtype)))
         for node in reading.values():
@@ -102,13 +96,9 @@ def _align(
     return 1
 
 
-def _added(splits: Splits, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _added(conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
-    fragment = splits.fragments.get(conv.name)
-    if fragment is not None and len(offsets) == fragment.whole.layer.in_channels:
-        each = weight * offsets[fragment.channels()]  # where it has zeros, any offset will do
-    else:
-        each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
+    each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
     return each.reshape(len(weight), -1).sum(axis=1)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from npuconv.legalize.annotations import Splits
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -36,7 +35,6 @@ def pad_on_host(
     model: Model,
     device: TargetDevice,
     log: Log,
-    splits: Splits,
     plan: Plan,
     tensors: Collection[str],
 ) -> int:
@@ -46,7 +44,7 @@ def pad_on_host(
     for name, convs in readers(plan).items():
         if name in tensors:
             wanted.setdefault(_uncut(plan, convs[0].inputs[0]).name, []).extend(convs)
-    return sum(_pad(model, device, log, splits, plan, convs) for convs in wanted.values())
+    return sum(_pad(model, device, log, plan, convs) for convs in wanted.values())
 
 
 def _cuts(plan: Plan, tensor: Tensor) -> list[Node]:
@@ -68,9 +66,7 @@ def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
     return cuts[0].inputs[0] if cuts else tensor
 
 
-def _pad(
-    model: Model, device: TargetDevice, log: Log, splits: Splits, plan: Plan, convs: list[Node]
-) -> int:
+def _pad(model: Model, device: TargetDevice, log: Log, plan: Plan, convs: list[Node]) -> int:
     convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
     if not convs:
         return 0
@@ -78,10 +74,12 @@ def _pad(
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
     if win is None or len(alike) > 1:
         return 0
-    for layer in (layer for conv in convs for layer in splits.windows(conv)):
+    for conv in convs:
+        layer = window(conv)
+        assert layer is not None
         larger = None if layer.input is None else _padded(layer.input, layer.pads)
         without_pads = replace(layer, pads=tuple((0, 0) for _ in layer.pads), input=larger)
-        if objections := device.objections(without_pads):
+        if objections := device.change_objections(conv, without_pads):
             log.refuse(model, convs[0], objections[0])
             return 0
     cuts = {id(cut): cut for conv in convs for cut in _cuts(plan, conv.inputs[0])}

@@ -22,7 +22,7 @@ from npuconv.legalize.selection import waived
 from npuconv.model import save
 from npuconv.quantize.quantization import Quantization
 from npuconv.report.builder import notices
-from npuconv.report.builder.quantized import (
+from npuconv.report.builder.quantization_rows import (
     Crossing,
     budget_report,
     padding_report,

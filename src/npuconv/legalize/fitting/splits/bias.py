@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.builder import BiasChannels, Builder, Piece
 from npuconv.legalize.fitting.layer import Layer, elements
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import MOST_ADDED, Emit, FitSettings, Part, Proposal
@@ -75,7 +75,7 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
     text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
     build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
-    yield Proposal("bias", text, (Part(form),), build, moved)
+    yield Proposal("bias", text, (Part(form),), build, moved, bias_channels=True)
 
 
 def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:
@@ -97,6 +97,10 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int)
     if form.pads != layer.pads:
         source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
     count, bias = form.in_channels - layer.in_channels, builder.bias_values(piece)
+    if builder.mode == "int8":
+        inner = layer if form.pads == layer.pads else layer.without_pads()
+        channels = BiasChannels(count, tap, padded=None in layer.source)
+        return builder.layer(piece.with_layer(inner, source), bias_channels=channels)
 
     def extended() -> np.ndarray:
         """Each channel has its share of the bias, at one tap."""
@@ -108,6 +112,4 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int)
     key = ("bias channels", count, tap)
     weight = builder.constant(piece, key, extended)
     wide = builder.with_ones(piece, source, count)
-    result = emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
-    builder.record_bias(result, piece, count, tap)
-    return result
+    return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))

@@ -41,7 +41,7 @@ def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iter
         text = f"average of {times([a for a, _ in steps])}, then of {times(second.kernel)}"
         parts = (Part(first), Part(second))
         build = partial(_build, steps=steps)
-        yield Proposal("cascade", text, parts, build, elements(first.source))
+        yield Proposal("cascade", text, parts, build, elements(first.source), cascaded=True)
 
 
 def _steps(layer: Layer, axis: int) -> list[tuple[int, int]]:

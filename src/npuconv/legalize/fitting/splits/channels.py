@@ -19,6 +19,8 @@ from npuconv.legalize.fitting.proposal import (
     FitSettings,
     Part,
     Proposal,
+    Term,
+    add_terms,
     chunks,
     cut,
     sizes,
@@ -40,8 +42,9 @@ def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
         parts = with_bias_once(cut(channels, size, form), bias=layer.bias)
         text = f"{size} of {channels} input channels at a time"
         summed = elements(layer.output) * sum(part.count for part in parts)
-        build = partial(_sum_of_inputs, size=size)
-        yield Proposal("inputs", text, parts, build, elements(layer.source), summed)
+        terms = partial(_terms, size=size)
+        build = partial(add_terms, terms=terms)
+        yield Proposal("inputs", text, parts, build, elements(layer.source), summed, terms=terms)
 
 
 def _sizes(
@@ -60,18 +63,16 @@ def _fewer_inputs(layer: Layer, size: int) -> Layer:
     return layer.with_channels(size, layer.out_channels, 1)
 
 
-def _sum_of_inputs(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
-    sums = []
-    for number, (start, stop) in enumerate(chunks(piece.layer.in_channels, size)):
-        form = _fewer_inputs(piece.layer, stop - start)
-        form = replace(form, bias=form.bias and number == 0)
-        columns = (slice(None), slice(start, stop))
-        weight = builder.weights(piece, ("columns", start, stop), itemgetter(columns))
-        source = builder.slice(piece.source, [(1, start, stop, 1)])
-        bias = piece.bias if form.bias else None
-        part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        sums.append(emit(replace(part, first=piece.first and number == 0, summed=True)))
-    return builder.add(sums)
+def _terms(layer: Layer, *, size: int) -> list[Term]:
+    kernel = (slice(None),) * len(layer.kernel)
+    return [
+        Term(
+            replace(_fewer_inputs(layer, stop - start), bias=False),
+            ((1, start, stop, 1),),
+            (slice(None), slice(start, stop), *kernel),
+        )
+        for start, stop in chunks(layer.in_channels, size)
+    ]
 
 
 def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from operator import itemgetter
 
 import numpy as np
 
@@ -21,6 +20,8 @@ from npuconv.legalize.fitting.proposal import (
     FitSettings,
     Part,
     Proposal,
+    Term,
+    add_terms,
     even,
     sizes,
     with_bias_once,
@@ -76,10 +77,11 @@ def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> 
     ]
     count = sum(part.count for part in unbiased)
     moved = sum(elements(part.layer.source) * part.count for part in unbiased)
-    build = partial(_build, plan=plan, sliced=sliced)
+    terms = partial(_terms, plan=plan, sliced=sliced)
+    build = partial(add_terms, terms=terms)
     parts = with_bias_once(unbiased, bias=layer.bias)
     summed = elements(layer.output) * count if count > 1 else 0
-    return Proposal("kernel", text, parts, build, moved, summed)
+    return Proposal("kernel", text, parts, build, moved, summed, terms=terms)
 
 
 def _is_too_tall(layer: Layer, demand: Demand) -> bool:
@@ -135,22 +137,14 @@ def _part(layer: Layer, taps: Sequence[Taps], sliced: tuple[bool, ...]) -> Layer
     )
 
 
-def _build(
-    builder: Builder, piece: Piece, emit: Emit, *, plan: Cuts,
-    sliced: tuple[bool, ...],
-) -> Tensor:  # fmt: skip
-    layer, sums = piece.layer, []
-    for number, taps in enumerate(product(*plan)):
-        form = replace(_part(layer, taps, sliced), bias=layer.bias and number == 0)
+def _terms(layer: Layer, *, plan: Cuts, sliced: tuple[bool, ...]) -> list[Term]:
+    terms = []
+    for taps in product(*plan):
+        form = _part(layer, taps, sliced)
         bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
-        cut = tuple(slice(first, first + count * step, step) for first, count, step in taps)
-        weight = builder.weights(piece, ("taps", taps), itemgetter((..., *cut)))
-        source = builder.slice(piece.source, bounds)
-        bias = piece.bias if form.bias else None
-        part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        summed = piece.summed or _part_count(plan) > 1
-        sums.append(emit(replace(part, first=piece.first and number == 0, summed=summed)))
-    return builder.add(sums)
+        cut = (slice(first, first + count * step, step) for first, count, step in taps)
+        terms.append(Term(form, tuple(bounds), (slice(None), slice(None), *cut)))
+    return terms
 
 
 def _bound(

@@ -15,7 +15,7 @@ from npuconv.quantize.budget import BudgetResult, ChannelSet
 from npuconv.quantize.fake_quant import Error, QuantPoint
 from npuconv.quantize.oversampling import Oversampled, Repeats
 from npuconv.quantize.sensitivity import Sensitivity
-from npuconv.report.builder.quantized import (
+from npuconv.report.builder.quantization_rows import (
     MAX_CHANNELS,
     MAX_VALUES,
     budget_report,
@@ -24,7 +24,7 @@ from npuconv.report.builder.quantized import (
     level_histogram,
     tensor_levels,
 )
-from npuconv.schemas.quality import SourceScales
+from npuconv.schemas.quality import KeptScales
 from support.builders import Net, images
 from support.loud_nets import CHANNELS, loud
 from support.quantized_nets import Quantized, operators
@@ -127,7 +127,7 @@ def padded(count: int = 1):
     return net.model()
 
 
-def found(proto, **options) -> SourceScales | None:
+def found(proto, **options) -> KeptScales | None:
     made = npuconv.convert(proto, verify=False, without=["host-padding"], **options).report
     return made.quantization.source_scales
 

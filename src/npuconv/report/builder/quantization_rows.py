@@ -1,9 +1,9 @@
-"""Rows of the report on the quantization of tensors and layers, and on what a budget bought."""
+"""Rows of the report on quantization: tensors, layers, source scales, budget, host padding."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
 from npuconv.evaluate.matching import Layer
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.source_scales import ImportedScales
 from npuconv.model import query
 from npuconv.partition import Plan
 from npuconv.partition.crossings import traffic
@@ -31,15 +30,28 @@ from npuconv.schemas import quality
 def tensor_rows(
     plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
 ) -> tuple[quality.TensorQuant, ...]:
-    """The int8 tensors."""
+    """Return the rows of the int8 tensors, those of one scale with the same observed range."""
     rows = []
     for group in plan.groups:
-        method = state.methods[group.name]
+        outputs = [stats[name] for name in group.outputs]
+        low = min((observed.lows.min() for observed in outputs), default=np.float32(0))
+        high = max((observed.highs.max() for observed in outputs), default=np.float32(0))
         for name in group.tensors:
-            seen = [stats[end] for end in group.outputs]
-            # Values that a following Relu removes are not counted as clipped.
-            own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
+            lowest = encoding.scales * (LOWEST - encoding.zeros)
+            highest = encoding.scales * (HIGHEST - encoding.zeros)
+            # Values that a following Relu removes are not counted as clipped.
+            observed = stats.get(name) if name in group.outputs else None
+            clipped, histogram = 0.0, tuple[int, ...]()
+            channels = tuple[quality.ChannelRange, ...]()
+            if observed is not None and observed.values.size:
+                below = encoding.scales * (LOWEST - encoding.zeros - 0.5)
+                above = encoding.scales * (HIGHEST - encoding.zeros + 0.5)
+                outside = observed.values < below.reshape(-1, 1)
+                outside |= observed.values > above.reshape(-1, 1)
+                clipped = round(float(np.mean(outside)), 6)
+                histogram = level_histogram(tensor_levels(observed.values, encoding))
+                channels = channel_ranges(observed.lows, observed.highs, encoding)
             row = quality.TensorQuant(
                 name=name,
                 scale=_decimal(encoding.scales.max()),
@@ -47,75 +59,56 @@ def tensor_rows(
                 channels=len(encoding.scales),
                 smallest_scale=_decimal(encoding.scales.min()),
                 highest_zero_point=int(encoding.zeros.max()),
-                minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
-                maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
-                lowest=_decimal((encoding.scales * (LOWEST - encoding.zeros)).min()),
-                highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
-                clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
-                method=method,
+                minimum=_decimal(low),
+                maximum=_decimal(high),
+                lowest=_decimal(lowest.min()),
+                highest=_decimal(highest.max()),
+                clip_fraction=clipped,
+                method=state.methods[group.name],
+                histogram=histogram,
+                channel_ranges=channels,
             )
-            rows.append(_with_distribution(row, encoding, own))
+            rows.append(row)
     return tuple(rows)
 
 
-def _with_distribution(
-    row: quality.TensorQuant, encoding: Encoding, own: Statistics | None
-) -> quality.TensorQuant:
-    """Return the row with the distribution of the values, where they were observed."""
-    if own is None or not own.values.size:
-        return row
-    return row.model_copy(
-        update={
-            "histogram": level_histogram(tensor_levels(own.values, encoding)),
-            "channel_ranges": channel_ranges(own.lows, own.highs, encoding),
-        }
-    )
-
-
-def _clipped(encoding: Encoding, stats: Statistics) -> float:
-    """Share of the values beyond the range of int8."""
-    low = (encoding.scales * (LOWEST - encoding.zeros - 0.5)).reshape(-1, 1)
-    high = (encoding.scales * (HIGHEST - encoding.zeros + 0.5)).reshape(-1, 1)
-    if not stats.values.size:
-        return 0.0
-    return float(np.mean((stats.values < low) | (stats.values > high)))
-
-
 def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
-    """The weights of every layer by node name, while they still are float."""
+    """Return the weights of every layer by node name, while they still are float."""
     rows = {}
     for conv in plan.device:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
-            steps = _steps(weight, source, group, state.weights.get(conv.name))
-            rows[conv.name] = _weight_row(weight, steps)
+            rows[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
     return rows
 
 
-def _steps(
+def weight_row(
     weight: NDArray[np.float32], source: Encoding, group: int, rounded: RoundedWeights | None
-) -> NDArray[np.float32] | None:
-    """The weights in steps of int8, before rounding; None where the widest is 127."""
-    if rounded is None:
-        return None
-    scales = rounded.scales.reshape(-1, *(1,) * (weight.ndim - 1))
-    return np.asarray(folded(weight, source, group) / scales, np.float32)
-
-
-def _weight_row(
-    weight: NDArray[np.float32], steps: NDArray[np.float32] | None
 ) -> quality.WeightQuant:
+    """Return the row of the weights of a layer.
+
+    Args:
+        weight: float32 [M, C/group, kernel].
+        source: of the input of the layer.
+        group: of the convolution.
+        rounded: the weights of a layer with tuned scales; None: its widest weights are 127.
+    """
     reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
-    clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
+    clipped, histogram = 0.0, tuple[int, ...]()
+    if rounded is not None:
+        scales = rounded.scales.reshape(-1, *(1,) * (weight.ndim - 1))
+        levels = np.asarray(folded(weight, source, group) / scales, np.float32)
+        clipped = float(np.mean(np.abs(levels) > HIGHEST + 0.5))
+        histogram = level_histogram(levels)
     return quality.WeightQuant(
         minimum=_decimal(weight.min()),
         maximum=_decimal(weight.max()),
         channels=len(weight),
         smallest_reach=_decimal(reach.min()),
         clip_fraction=round(clipped, 6),
-        histogram=() if steps is None else level_histogram(steps),
+        histogram=histogram,
     )
 
 
@@ -134,29 +127,25 @@ def with_shares(
     roundings: Mapping[str, str],
     weights: Mapping[str, quality.WeightQuant],
 ) -> tuple[quality.LayerQuant, ...]:
-    """Return layers with the cost of their own rounding, and the method that rounded their weights.
+    """Return layers with the noise of their rounding, and the method that rounded their weights.
 
-    Shares are error power in the outputs over their own, by node name.
+    ``shares`` are error powers in the outputs relative to their power, by node name.
     """
     nodes, total = {layer.shown: layer.node for layer in layers}, sum(shares.values())
-    found = []
+    layer_rows = []
     for row in rows:
         node = nodes.get(row.name, "")
         power = shares.get(node, 0.0)
-        found.append(
-            row.model_copy(
-                update={
-                    "rounding": roundings.get(node, ""),
-                    "weights": weights.get(node),
-                    "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
-                    "noise_share": round(power / total, 4) if node in shares and total else None,
-                }
-            )
-        )
-    return tuple(found)
+        update = {
+            "rounding": roundings.get(node, ""),
+            "weights": weights.get(node),
+            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
+            "noise_share": round(power / total, 4) if node in shares and total else None,
+        }
+        layer_rows.append(row.model_copy(update=update))
+    return tuple(layer_rows)
 
 
-LEVELS_PER_BIN = quality.LEVELS_PER_BIN
 MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
 MAX_CHANNELS = 16  # of a tensor whose ranges are listed
 _DIGITS = 4  # of a range that is only drawn
@@ -175,8 +164,8 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
     flat = levels.reshape(-1)
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
     rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
-    bins = (HIGHEST - LOWEST + 1) // LEVELS_PER_BIN
-    at = np.floor((rounded - LOWEST) / LEVELS_PER_BIN).astype(np.int64) + 1
+    bins = (HIGHEST - LOWEST + 1) // quality.LEVELS_PER_BIN
+    at = np.floor((rounded - LOWEST) / quality.LEVELS_PER_BIN).astype(np.int64) + 1
     return tuple(int(n) for n in np.bincount(at.clip(0, bins + 1), minlength=bins + 2))
 
 
@@ -231,53 +220,50 @@ _WHY = {
 }
 
 
-def source_scales(graph: LegalModel, state: QuantState) -> quality.SourceScales | None:
-    """Return the parts of a quantized model that are kept; None for a float model."""
+def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | None:
+    """Return the scales of a quantized source that are kept, and reasons; None for a float model.
+
+    A later reason on the same tensor or layer replaces an earlier one.
+    """
     source = graph.source_scales
     if not source:
         return None
-    found = source.match_groups(graph.model, graph.plan)
-    own = [g for g in graph.plan.groups if state.methods.get(g.name) in (kept.METHOD, kept.MOVED)]
-    labels = [state.roundings.get(conv.name, "") for conv in graph.plan.device]
-    changed = {
-        **dict(_tensors(graph, state, found)),
-        **found.changed,
-        **dict(_layers(graph, state)),
-    }
-    return quality.SourceScales(
-        tensors=sum(len(group.tensors) for group in own),
-        all_tensors=sum(len(group.tensors) for group in graph.plan.groups),
-        layers=sum(label.startswith(kept.METHOD) for label in labels),
-        all_layers=len(labels),
-        changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in changed.items()),
+    matches = source.match_groups(graph.model, graph.plan)
+    reasons = {}
+    tensors = all_tensors = layers = 0
+    for group in graph.plan.groups:
+        method = state.methods.get(group.name, "")
+        all_tensors += len(group.tensors)
+        tensors += len(group.tensors) if method in (kept.METHOD, kept.MOVED) else 0
+        before = matches.groups.get(group.name)
+        if before is not None and method in _WHY:
+            change = _difference(before, state.encodings[group.name])
+            reasons[group.name] = f"{_WHY[method]}: {change}"
+    reasons |= matches.changed
+    for conv in graph.plan.device:
+        rounding = state.roundings.get(conv.name, "")
+        layers += rounding.startswith(kept.METHOD)
+        if rounding.startswith(f"{kept.METHOD}, "):
+            change = f"weights {rounding.removeprefix(f'{kept.METHOD}, ')}"
+            reasons[graph.model.label(conv)] = change
+        elif conv.name in state.lost:
+            reasons[graph.model.label(conv)] = state.lost[conv.name]
+    return quality.KeptScales(
+        tensors=tensors,
+        all_tensors=all_tensors,
+        layers=layers,
+        all_layers=len(graph.plan.device),
+        changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in reasons.items()),
     )
 
 
-def _tensors(
-    graph: LegalModel, state: QuantState, found: ImportedScales
-) -> Iterator[tuple[str, str]]:
-    for group in graph.plan.groups:
-        before, method = found.groups.get(group.name), state.methods.get(group.name, "")
-        if before is not None and method in _WHY:
-            yield group.name, f"{_WHY[method]}: {_difference(before, state.encodings[group.name])}"
-
-
 def _difference(before: Encoding, after: Encoding) -> str:
-    cut = float(before.nominal) * (HIGHEST - int(before.zeros[0]))
     zeros = f"zero point {int(before.zeros[0])} becomes {int(after.zeros[0])}"
     ratio = float(after.nominal) / float(before.nominal)
-    if ratio == 1:
-        return f"{zeros}, and values above {cut:.4g} are no longer cut off"
-    return f"{zeros}, steps are {ratio:.2f} times as large"
-
-
-def _layers(graph: LegalModel, state: QuantState) -> Iterator[tuple[str, str]]:
-    for conv in graph.plan.device:
-        label = state.roundings.get(conv.name, "")
-        if label.startswith(f"{kept.METHOD}, "):
-            yield graph.model.label(conv), f"weights {label.removeprefix(f'{kept.METHOD}, ')}"
-        elif conv.name in state.lost:
-            yield graph.model.label(conv), state.lost[conv.name]
+    if ratio != 1:
+        return f"{zeros}, steps are {ratio:.2f} times as large"
+    highest = float(before.nominal) * (HIGHEST - int(before.zeros[0]))
+    return f"{zeros}, and values above {highest:.4g} are no longer cut off"
 
 
 @dataclass(frozen=True)
@@ -298,19 +284,17 @@ class Crossing:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names.
+    """Return the extra MACs that were spent, by the names of the source model.
 
     ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
     """
-    options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
-    limit, labels = (
-        options.max_extra_macs,
-        {c.name: legal.model.label(c) for c in legal.plan.device},
-    )
+    limit = legal.options.max_extra_macs
+    percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
+    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.device}
     order = {name: place for place, name in enumerate(labels)}
     duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
-        min_sqnr_db=options.min_sqnr,
+        min_sqnr_db=legal.options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
         extra_macs=spent.extra_macs,
         extra_percent=round(percent, 3),
@@ -318,21 +302,21 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
         simulated_db=_db(spent.after),
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
-            quality.Repeated(
+            quality.RepeatedLayer(
                 node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
             if name in spent.repeats.layers
         ),
         channels=tuple(
-            quality.Channels(
-                tensor=one.tensor,
-                layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
-                channels=one.count,
-                copies=len(spent.repeats.channels[one.tensor]) - one.count,
-                extra_macs=spent.channel_macs[one.tensor],
+            quality.DuplicatedChannels(
+                tensor=channels.tensor,
+                layers=tuple(dict.fromkeys(labels[name] for name in channels.layers)),
+                channels=channels.count,
+                copies=len(spent.repeats.channels[channels.tensor]) - channels.count,
+                extra_macs=spent.channel_macs[channels.tensor],
             )
-            for one in sorted(duplicated, key=lambda one: order[one.layers[0]])
+            for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
         ),
         biasless=biasless,
     )
@@ -359,29 +343,29 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
 
 def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
-    layers, known = dict[str, set[str]](), graph.splits.fragments
+    layers = dict[str, set[str]]()
     for conv in graph.plan.device:
-        if conv.name in known and known[conv.name].summed:
+        if conv.name in graph.summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)
     rows = tuple(
         quality.SummedLayer(node=label, tensors=len(convs), cost_db=cost_of(errors, convs))
         for label, convs in layers.items()
     )
-    every = {name for convs in layers.values() for name in convs}
-    return quality.PartialSums(layers=rows, cost_db=cost_of(errors, every)) if rows else None
+    summed = {name for convs in layers.values() for name in convs}
+    return quality.PartialSums(layers=rows, cost_db=cost_of(errors, summed)) if rows else None
 
 
 def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None:
     """Return by how much the outputs of these layers, rounded, lower the SQNR; in dB."""
     if errors is None:
         return None
-    own = sum(
+    noise = sum(
         float(power)
         for point, power in zip(errors.points, errors.powers, strict=True)
         if point.kind == "output" and point.layer in layers
     )
-    rest = float(errors.powers.sum()) - own
-    return round(10 * math.log10(1 + own / rest), 2) if rest > 0 else None
+    others = float(errors.powers.sum()) - noise
+    return round(10 * math.log10(1 + noise / others), 2) if others > 0 else None
 
 
 def _db(error: Error) -> float | None:

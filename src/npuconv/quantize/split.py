@@ -1,0 +1,91 @@
+"""Split of layers beyond a limit into parts that have the quantization of the whole layer.
+
+The last step before emission: the weights of a part are those of the layer taken at places, and
+slices of its input and output have the scales of their channels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.layer import RoundedWeights
+from npuconv.legalize import manager
+from npuconv.legalize.fitting.builder import TensorPart, WrittenConv
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import Log
+from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
+from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
+from npuconv.model import core, shapes
+from npuconv.partition.channels import CUTTING
+from npuconv.partition.saturation import ABSORBED
+from npuconv.quantize.state import QuantState
+
+
+@dataclass(frozen=True)
+class SplitGraph:
+    """A graph whose convolutions are those of the device."""
+
+    graph: LegalModel
+    state: QuantState  # with the encodings and integer weights of the parts
+    convs: tuple[WrittenConv, ...] = ()  # parts, and how the device runs them
+
+
+def split(graph: LegalModel, state: QuantState) -> SplitGraph:
+    """Write the layers that are beyond a limit in parts."""
+    if not any(map(graph.plan.on_device, splittable(graph.model, graph.device))):
+        return SplitGraph(graph, state)
+    graph = graph.copied()
+    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
+    ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
+    whole, nodes = graph.plan, graph.model.nodes()  # holding the nodes keeps their ids from reuse
+    encodings, weights = dict(state.encodings), dict(state.weights)
+    convs = list[WrittenConv]()
+    for builder in split_layers(graph.model, graph.device.planner, layers):
+        source, result = (state.encodings[name] for name in ends[builder.node.name])
+        for name, part in builder.tensors.items():
+            encodings[name] = _encoding_of(part, source if part.of_input else result)
+        rounded = weights.pop(builder.node.name, None)
+        if rounded is not None:
+            size = math.prod(builder.whole.weight[1:])
+            weights |= {conv.node: _weights_of(conv, rounded, size) for conv in builder.convs}
+        convs += builder.convs
+    core.sweep(graph.model)
+    shapes.infer_unknown(graph.model)
+    # The Reshapes that are left keep their results, which have encodings.
+    manager.apply(graph.model, fuse_reshapes, graph.device, Log(measures=False))
+    graph = graph.replanned()
+    ids = {id(node) for node in nodes}
+    for node in graph.plan.passthrough:  # what int8 saturates to follows from scales chosen before
+        reason = whole.reason.get(id(node)) if id(node) in ids else None
+        if node.op in CUTTING and reason in ABSORBED:
+            graph.plan.placement[id(node)], graph.plan.reason[id(node)] = "device", reason
+    return SplitGraph(graph, replace(state, encodings=encodings, weights=weights), tuple(convs))
+
+
+def _encoding_of(part: TensorPart, whole: Encoding) -> Encoding:
+    """Return the encoding of some channels; those of zeros have the nominal scale."""
+    if whole.axis is None:
+        return whole
+    zeros = part.channels < 0
+    return replace(
+        whole,
+        scales=np.where(zeros, whole.nominal, whole.scales[part.channels]).astype(np.float32),
+        zeros=np.where(zeros, whole.nominal_zero, whole.zeros[part.channels]).astype(np.int32),
+        axis=part.axis,
+    )
+
+
+def _weights_of(conv: WrittenConv, rounded: RoundedWeights, size: int) -> RoundedWeights:
+    """Return the integer weights of a part; ``size`` counts those of an output of the layer."""
+    weight = np.where(conv.places < 0, 0, rounded.weight.reshape(-1)[conv.places])
+    rows = conv.places.reshape(len(conv.places), -1).max(axis=1) // size
+    filled = rows < 0  # of zeros, whose outputs are cut off
+    return RoundedWeights(
+        weight.astype(np.int8),
+        np.where(filled, rounded.scales.max(), rounded.scales[rows]).astype(np.float32),
+        np.where(filled, 0, rounded.bias[rows]).astype(np.float32),
+    )

@@ -1,0 +1,196 @@
+"""Rows of the report on the float graph: what became of each node, where it runs, traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from npuconv import partition
+from npuconv.legalize import keep_float
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.log import RewriteRecord
+from npuconv.legalize.registry import PASSES, Phase
+from npuconv.legalize.source import by_label, describe, form_of, operators, tensors
+from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import cost
+from npuconv.report.words import total
+from npuconv.schemas import report as schema
+
+
+@dataclass(frozen=True)
+class GraphRows:
+    """Rows of a legal float graph."""
+
+    rewritten: tuple[schema.RewriteRow, ...]  # one for each source node that became something else
+    nodes: tuple[schema.NodeInfo, ...]  # one for each node
+    device: schema.Device  # subgraphs, traffic, and share of the multiplications
+
+
+def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
+    """Describe the float graph, before quantization changes its nodes.
+
+    ``before`` are rows of the graph before steps for accuracy changed it.
+    """
+    model, plan, source = legal.model, legal.plan, legal.source
+    subgraphs = partition.subgraphs(model, plan)
+    numbers = {id(node): number for number, part in enumerate(subgraphs, 1) for node in part.nodes}
+    nodes = tuple(
+        schema.NodeInfo(
+            name=model.label(node),
+            op=query.qualified(node),
+            placement=plan.placement[id(node)],
+            reason=plan.reason[id(node)],
+            macs=partition.macs(node),
+            parameters=partition.parameters(node),
+            subgraph=numbers.get(id(node)),
+            form=form_of(node),
+            inputs=tensors(node.inputs),
+            outputs=tuple(tensor.name for tensor in node.outputs if tensor.name),
+            shape=query.shape(node.outputs[0]) if node.outputs else None,
+        )
+        for node in model.nodes()
+    )
+    crossing = partition.crossings(model, plan)
+    device = schema.Device(
+        macs_before=schema.MacShare(
+            device=total(c.macs for label, c in source.costs.items() if label in source.taken),
+            total=total(cost.macs for cost in source.costs.values()),
+        ),
+        macs_after=schema.MacShare(
+            device=total(node.macs for node in nodes if node.placement == "device"),
+            total=total(node.macs for node in nodes),
+        ),
+        to_device=_traffic(crossing.to_device),
+        to_host=_traffic(crossing.to_host),
+        subgraphs=tuple(
+            schema.DeviceSubgraph(
+                number=number,
+                nodes=len(subgraph.nodes),
+                first=model.label(subgraph.nodes[0]),
+                last=model.label(subgraph.nodes[-1]),
+                macs=total(node.macs for node in nodes if node.subgraph == number),
+                inputs=tuple(
+                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.inputs
+                ),
+                outputs=tuple(
+                    schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
+                ),
+            )
+            for number, subgraph in enumerate(subgraphs, 1)
+        ),
+        kept_float=_kept_float(legal) if legal.device.keep_float else None,
+    )
+    return GraphRows(rewritten_rows(legal) if before is None else before.rewritten, nodes, device)
+
+
+def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
+    return schema.Traffic(tensors=len(ports), bytes=partition.bytes_of(ports))
+
+
+def _kept_float(legal: LegalModel) -> schema.KeptFloat:
+    """Compare with the plan in which no node is kept float."""
+    kept = legal.device.keep_float  # pattern by node
+    device = replace(legal.device, keep_float={})
+    free = replace(legal, device=device, operators=None).make_plan()
+    crossing = partition.crossings(legal.model, free)
+    pattern_of = keep_float.names(legal.model, kept)
+    rows = []
+    for pattern in dict.fromkeys(kept.values()):
+        macs = [
+            partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
+        ]
+        nodes = sum(kept_by == pattern for kept_by in kept.values())
+        rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
+    return schema.KeptFloat(
+        patterns=tuple(rows),
+        transitions_without=partition.transitions(legal.model, free),
+        bytes_without=partition.bytes_of((*crossing.to_device, *crossing.to_host)),
+    )
+
+
+def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
+    """Return a row for every source node that becomes something else."""
+    source, graph = legal.source, _Graph(legal.model)
+    records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
+    for record in legal.log.rewrites:
+        rewrite = PASSES.get(record.pass_name)
+        is_for_target = rewrite is not None and rewrite.phase == Phase.LEGALIZE
+        for label in record.origin:  # without rewrites of names, defaults, constants, fusions
+            replaced = graph.replaces(label, source.ops.get(label, frozenset()))
+            if label in records and (replaced or is_for_target):
+                records[label].append(record)
+    rows = (
+        _row(legal, graph, label, listed)
+        for label, listed in records.items()
+        if listed and label in source.costs
+    )
+    return tuple(row for row in rows if row is not None)
+
+
+class _Graph:
+    """Nodes of the rewritten graph by the source nodes that they come from."""
+
+    def __init__(self, model: Model) -> None:
+        self.nodes = by_label(model)
+        self.merged: dict[str, list[Node]] = {}
+        for node in model.nodes():
+            for label in model.origin(node)[1:]:
+                self.merged.setdefault(label, []).append(node)
+
+    def replaces(self, label: str, ops: frozenset[str]) -> bool:
+        """Return whether a source node became operators of other types only."""
+        return label in self.nodes and not ops & operators(self.nodes[label])
+
+    def describe(self, label: str) -> str:
+        """Describe the nodes that replace a source node."""
+        if label in self.nodes:
+            return describe(self.nodes[label])
+        merged = self.merged.get(label, [])
+        working = [node for node in merged if node.op in query.CONVOLUTIONS] or merged
+        return f"part of {describe(working)}" if working else "nothing"
+
+
+def _row(
+    legal: LegalModel, graph: _Graph, label: str, records: list[RewriteRecord]
+) -> schema.RewriteRow | None:
+    """Return the row of a source node; None if it is as before, or only moved."""
+    was, becomes = legal.source.forms[label], graph.describe(label)
+    nodes = graph.nodes.get(label, [])
+    before, after = legal.source.costs[label], cost(nodes)
+    is_idle = all(each.macs == 0 and not each.convolutions for each in (before, after))
+    if is_idle and legal.source.ops[label] <= operators(nodes):
+        return None  # moved, or given a Squeeze of a neighbour that has a row
+    of_node = [record for record in records if record.node == label]
+    if was == becomes and not of_node and before == after:
+        return None
+    if was == becomes and of_node:
+        was, becomes = f"{was}, {of_node[0].before}", f"{was}, {of_node[-1].after}"
+    return schema.RewriteRow(
+        node=label,
+        passes=tuple(dict.fromkeys(record.pass_name for record in records)),
+        was=was,
+        becomes=becomes,
+        macs_before=before.macs,
+        macs_after=after.macs,
+        weight_bytes_before=before.weight_bytes,
+        weight_bytes_after=after.weight_bytes,
+        choices=tuple(choice(legal, record) for record in of_node if record.forms),
+    )
+
+
+def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
+    """Return the forms that a pass chose from."""
+    alternatives = tuple(
+        schema.Alternative(
+            form=form.name,
+            macs=form.cost.macs,
+            weight_bytes=form.cost.weight_bytes,
+            moved_bytes=form.moved_bytes,
+            cost=form.total(legal.target),
+            obstacle=form.obstacle,
+            chosen=form.chosen,
+        )
+        for form in record.forms
+    )
+    return schema.FormChoice(pass_name=record.pass_name, alternatives=alternatives)
