@@ -89,7 +89,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
     shares = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
     with clock.measured("split layers"):
         parts = split(oversampled.graph, oversampled.state)
-        if oversampled.repeats_anything:
+        if budget is not None:
             parts = replace(parts, graph=parts.graph.with_new_needs())
     return Quantization(data, calibration, unpadded, padded, budget, oversampled, shares, parts)
 
