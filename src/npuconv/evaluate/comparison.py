@@ -20,7 +20,6 @@ from npuconv.data import Feed, Samples
 from npuconv.data.samples import count, spread
 from npuconv.data.workers import in_order
 from npuconv.emit.emit import EmittedModel
-from npuconv.emit.int8_operators import attributes_of
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
@@ -36,6 +35,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
+from npuconv.model.proto import attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
 from npuconv.quantize.quantization import Quantization
 from npuconv.rules import engine
