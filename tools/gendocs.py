@@ -29,6 +29,7 @@ from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
+from npuconv.target.facts import FACTS
 from npuconv.target.limit import Limit, Relation
 from npuconv.yamlio.messages import dotted
 
@@ -46,6 +47,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
         REFERENCE / "glossary.md": _glossary(),
+        REFERENCE / "facts.md": _facts(),
         ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
         ROOT / "docs" / "architecture.md": _filled("architecture.md", packages=_packages()),
     }
@@ -162,6 +164,17 @@ def _errors() -> str:
 
     doc = (errors.__doc__ or "").strip()
     return f"{NOTE}# Errors and exit codes\n\n```\n{doc}\n```\n"
+
+
+def _facts() -> str:
+    rows = []
+    for fact in FACTS.values():
+        words = ("true", "false") if fact.kind == "bool" else fact.choices
+        values = f": {', '.join(f'`{word}`' for word in words)}" if words else ""
+        rows.append(f"| `{fact.name}` | {cell(fact.help)}{values} |")
+    table = "\n".join(["| fact | |", "|---|---|", *rows])
+    text = "The facts of a node that a limit of a [target file](../targets.md) can bound."
+    return f"{NOTE}# Facts\n\n{text}\n\n{table}\n"
 
 
 def _glossary() -> str:

@@ -292,22 +292,19 @@ def check_writable(path: str | Path) -> None:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
 
 
-class MappedFile:
-    """A file, or its first part, to be read as memory.
+class MappedFile(mmap.mmap):
+    """A file to be read as memory, with its path."""
 
-    A length of 0 is that of the whole file.
-    """
+    path: Path
 
-    def __init__(self, path: str | Path, length: int = 0) -> None:
-        self.path = Path(path).absolute()
-        with self.path.open("rb") as stream:
-            self.memory = mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ)
-        _mapped.add(self)
-
-    def release(self) -> None:
-        """Give its pages back to the system; they are read again when needed."""
-        if hasattr(self.memory, "madvise"):
-            self.memory.madvise(mmap.MADV_DONTNEED)
+    @classmethod
+    def open(cls, path: str | Path) -> MappedFile:
+        """Map a file."""
+        with Path(path).open("rb") as stream:
+            mapped = cls(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.path = Path(path).absolute()
+        _mapped.add(mapped)
+        return mapped
 
 
 def count_mapped(size: int) -> None:
@@ -321,8 +318,9 @@ def count_mapped(size: int) -> None:
 
 def release_mapped() -> None:
     """Give the pages of all mapped files back to the system."""
-    for one in list(_mapped):
-        one.release()
+    for mapped in list(_mapped):
+        if hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def temporary_folder(owner: object) -> Path:

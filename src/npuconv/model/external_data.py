@@ -34,12 +34,8 @@ def check_file(path: Path) -> None:
     _check_total(found.st_size, str(path))
 
 
-def check(
-    tensors: Iterable[onnx.TensorProto], name: str, folder: Path, own: Path | None = None
-) -> None:
+def check(tensors: Iterable[onnx.TensorProto], name: str, folder: Path) -> None:
     """Refuse external data outside of the model's folder, or not as long as its tensor.
-
-    Tensors that have been left in ``own``, the model's file, pass.
 
     Raises:
         ModelError: names the tensor, and the fault of its place.
@@ -50,8 +46,6 @@ def check(
             where = f"{name}: external data: {tensor.name!r}"
             entries = _entries(tensor, where)
             location = entries.get("location", "")
-            if own is not None and Path(own.anchor, location) == own:
-                continue
             if location not in sizes:
                 sizes[location] = _file_size(location, folder, where)
             _check_extent(tensor, entries, sizes[location], where)
@@ -117,27 +111,23 @@ def _number(text: str, key: str, where: str) -> int:
     return int(text)
 
 
-def references(
-    tensors: Sequence[onnx.TensorProto], path: Path, own: Path | None
-) -> Mapping[int, onnx.TensorProto]:
+def references(tensors: Sequence[onnx.TensorProto], path: Path) -> Mapping[int, onnx.TensorProto]:
     """Return references to tensors that stay in their files, by index; none if all can be held.
 
     Args:
         tensors: initializers.
         path: of the model; no file above its folder is looked at.
-        own: the model itself, where tensors have been left in it.
 
     Raises:
         ValueError: an offset or length that is no number.
     """
-    own = own and own.resolve()
     found: dict[int, onnx.TensorProto] = {}
     total = 0
     for index, tensor in enumerate(tensors):
-        if uses_external_data(tensor) and (place := _place(tensor, path, own)):
+        if uses_external_data(tensor) and (place := _place(tensor, path)):
             total += place[2]
             found[index] = store.reference(tensor.name, tensor.data_type, tensor.dims, *place)
-    return found if own or total >= store.LARGE_MODEL else {}
+    return found if total >= store.LARGE_MODEL else {}
 
 
 def files(path: Path) -> list[Path]:
@@ -152,17 +142,12 @@ def files(path: Path) -> list[Path]:
     return [path.parent / location for location in dict.fromkeys(found)]
 
 
-def _place(tensor: onnx.TensorProto, path: Path, own: Path | None) -> tuple[Path, int, int] | None:
+def _place(tensor: onnx.TensorProto, path: Path) -> tuple[Path, int, int] | None:
     """Return file, offset and length; None for a tensor that onnx is to read or refuse."""
     info = ExternalDataInfo(tensor)
-    if own is not None and Path(store.ROOT, info.location) == own:
-        file = own
-    else:
-        home = path.parent.resolve()
-        file = (home / info.location).resolve()
-        if Path(info.location).is_absolute() or not file.is_relative_to(home):
-            return None
-    if not file.is_file():
+    home = path.parent.resolve()
+    file = (home / info.location).resolve()
+    if Path(info.location).is_absolute() or not file.is_relative_to(home) or not file.is_file():
         return None
     offset, end = info.offset or 0, file.stat().st_size
     length = info.length if info.length is not None else end - offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -48,31 +49,26 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
         return from_proto(source, name=name, sha256=hashlib.sha256(data).hexdigest())
     path = Path(source)
     external_data.check_file(path)
-    large = _read_large(path)
-    proto, digest = large or _read_small(path)
-    own = path.resolve() if large else None
-    tensors = untrusted.check(proto, str(path))
-    external_data.check(tensors, str(path), path.parent, own)
-    weights = _load_external(proto, path, own)
+    proto, digest = _read(path)
+    external_data.check(untrusted.check(proto, str(path)), str(path), path.parent)
+    weights = _load_external(proto, path)
+    if store.size(proto) >= store.LARGE_MODEL:
+        # A message frees its memory as a whole only: another one takes its place.
+        weights = weights or store.Store()
+        proto = store.without_large_tensors(proto, weights)
     return from_proto(proto, name=display_name(source), sha256=digest, kept=weights)
 
 
-def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
+def _read(path: Path) -> tuple[onnx.ModelProto, str]:
+    """Parse a file; return the model and the digest of the file."""
+    with contextlib.suppress(OSError, ValueError):  # reading the file states the fault
+        if path.is_file() and path.stat().st_size >= store.LARGE_MODEL:
+            mapped = files.MappedFile.open(path)  # bytes would take as much memory as the model
+            digest = hashlib.sha256(mapped).hexdigest()
+            files.release_mapped()
+            return _parse(memoryview(mapped), path), digest
     data = read_bytes(path)
     return _parse(data, path), hashlib.sha256(data).hexdigest()
-
-
-def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
-    """Read a model without its large tensors; None if the file is small or no protobuf."""
-    try:
-        if not path.is_file() or path.stat().st_size < store.LARGE_MODEL:
-            return None
-        data = store.without_large_tensors(files.MappedFile(path).memory, path.resolve())
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return None
-    return _parse(data, path), digest
 
 
 def display_name(path: str | Path) -> str:
@@ -118,7 +114,7 @@ def from_proto(
     graph.opset = _standard_opset(proto) or 1
     model = Model(graph, _header(proto), name, sha256, store=kept)
     if kept is not None:
-        _map_weights(graph, kept)
+        _map_weights(graph)
     _register(model, graph, list(proto.graph.node), {})
     return model
 
@@ -145,9 +141,11 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def _parse(data: bytes, path: Path) -> onnx.ModelProto:
+def _parse(data: bytes | memoryview, path: Path) -> onnx.ModelProto:
     try:
-        return onnx.load_model_from_string(data)
+        proto = onnx.ModelProto()
+        proto.ParseFromString(data)
+        return proto
     except (DecodeError, ValueError):
         is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in data[:512])
         kind = "a text file" if is_text else "truncated, or another format"
@@ -155,11 +153,11 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: is not an ONNX model ({kind})") from None
 
 
-def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> store.Store | None:
+def _load_external(proto: onnx.ModelProto, path: Path) -> store.Store | None:
     """Read external data; where it is large, leave references and return their store."""
     tensors = proto.graph.initializer
     try:
-        references = external_data.references(tensors, path, own)
+        references = external_data.references(tensors, path)
         for index in references:
             tensors[index].ClearField("data_location")
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
@@ -177,12 +175,12 @@ def _standard_opset(proto: onnx.ModelProto) -> int | None:
     return versions.get("", versions.get("ai.onnx"))
 
 
-def _map_weights(graph: Graph, kept: store.Store) -> None:
+def _map_weights(graph: Graph) -> None:
     """Make constants views of the files that hold them."""
     for tensor in graph.tensors().values():
         proto = getattr(getattr(tensor, "_values", None), "tensor", None)
         if isinstance(proto, onnx.TensorProto) and store.is_stored(proto):
-            tensor.values, tensor.data_location = kept.open(proto), None
+            tensor.values, tensor.data_location = store.array(proto), None
 
 
 def _header(proto: onnx.ModelProto) -> Header:

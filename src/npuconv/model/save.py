@@ -107,22 +107,19 @@ def _write_weights(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         digest.update(piece)
     name = f"{path.name}.{digest.hexdigest()[:_DIGITS]}.data"
     files.write(path.with_name(name), _pieces(tensors))
-    copy = onnx.ModelProto()  # of everything but the bytes of the weights
-    _copy_fields(proto, copy, "graph")
-    _copy_fields(proto.graph, copy.graph, "initializer")
     offset = 0
-    for tensor in proto.graph.initializer:
-        new = copy.graph.initializer.add()
+
+    def moved(tensor: onnx.TensorProto) -> onnx.TensorProto:
+        nonlocal offset
         if not _is_moved(tensor):
-            new.CopyFrom(tensor)
-            continue
-        size, place = _raw_bytes(tensor).size, Path(name)
-        new.CopyFrom(
-            store.reference(tensor.name, tensor.data_type, tensor.dims, place, offset, size)
-        )
-        new.external_data[0].value = name
+            return tensor
+        size, kind = _raw_bytes(tensor).size, tensor.data_type
+        result = store.reference(tensor.name, kind, tensor.dims, Path(name), offset, size)
+        result.external_data[0].value = name
         offset += -(-size // _PAGE) * _PAGE
-    return copy
+        return result
+
+    return store.with_initializers(proto, moved)
 
 
 def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
@@ -132,16 +129,6 @@ def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
         if old.name not in used:
             with contextlib.suppress(OSError):
                 old.unlink()
-
-
-def _copy_fields(source: Any, into: Any, excluded: str) -> None:
-    for field, value in source.ListFields():
-        if field.name == excluded:
-            continue
-        if field.type == field.TYPE_MESSAGE or hasattr(value, "extend"):
-            getattr(into, field.name).MergeFrom(value)
-        else:
-            setattr(into, field.name, value)
 
 
 def _is_moved(tensor: onnx.TensorProto) -> bool:
@@ -188,15 +175,20 @@ def _graph(model: Model) -> onnx.GraphProto:
 
 def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     """Return a constant with its values, or with their place in a file."""
-    weights, values = model.store, getattr(tensor, "_values", None)
+    values = getattr(tensor, "_values", None)
     if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # loaded text
         return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
     if is_packed(tensor.dtype):  # the exporter takes a byte for each element
         return onnx.numpy_helper.from_array(tensor.values, tensor.name)
-    if weights is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
-        return OnnxExporter.export_tensor_proto(tensor)
-    tensor.values = weights.keep(values)
-    return weights.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
+    if (
+        model.store is not None
+        and isinstance(values, np.ndarray)
+        and tensor.export_dtype == values.dtype
+        and values.nbytes >= store.LARGE_TENSOR
+    ):
+        tensor.values = model.store.keep(values)
+        return store.initializer(tensor.name, tensor.values)
+    return OnnxExporter.export_tensor_proto(tensor)
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:

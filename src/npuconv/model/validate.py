@@ -81,13 +81,15 @@ def _fault(proto: onnx.ModelProto) -> str:
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy in which weights in files are empty."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    for tensor in filter(store.is_stored, copy.graph.initializer):
-        tensor.CopyFrom(
-            onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
+
+    def emptied(tensor: onnx.TensorProto) -> onnx.TensorProto:
+        if not store.is_stored(tensor):
+            return tensor
+        return onnx.TensorProto(
+            name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b""
         )
-    return copy
+
+    return store.with_initializers(proto, emptied)
 
 
 def _repair(proto: onnx.ModelProto) -> onnx.ModelProto:
