@@ -5,43 +5,14 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.options import SAMPLE_OPTIONS, command_words
 from npuconv.schemas.report import Report
-
-
-def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
-    """Return a name for each model: its path from the argument that it was found under.
-
-    A ``model.onnx`` is named by its folder, unless two models then had the same name.
-    """
-    folders = [Path(one) for one in given if Path(one).is_dir()]
-    full = [_relative_to_argument(Path(path), folders) for path in paths]
-    short = [_name_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
-    times = Counter(short)
-    return [name if times[name] == 1 else path for path, name in zip(paths, short, strict=True)]
-
-
-def _relative_to_argument(path: Path, folders: Sequence[Path]) -> str:
-    for folder in folders:
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).as_posix()
-    return path.name if path.is_absolute() else path.as_posix()
-
-
-def _name_by_folder(path: Path, name: str) -> str:
-    if path.name != files.UNNAMED:
-        return name
-    above = Path(name).parent.as_posix()
-    return above if above != "." else path.absolute().parent.name or name
 
 
 def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
@@ -54,7 +25,7 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
     else:
         shown = brief.render(report, name, color=color, width=width)
     if following:
-        shown += f"\n{screen.continued(f'next: {following}', width)}\n"
+        shown += f"\n{screen.wrap_command(f'next: {following}', width)}\n"
     height = brief.SCREEN_LINES
     if screen.is_terminal(sys.stdout):
         height = shutil.get_terminal_size((80, height)).lines
