@@ -119,6 +119,7 @@ class _File:
 
     def __post_init__(self) -> None:
         import flatbuffers
+
         import tflite
 
         self.schema: Any = tflite

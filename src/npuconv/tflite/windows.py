@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from npuconv.emit.tflite.draft import Draft
-from npuconv.emit.tflite.flatbuffer import Array, enumerator
 from npuconv.errors import ModelError
+from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import Array, enumerator
 
 
 def pads_of(attrs: Mapping[str, Any]) -> tuple[int, int, int, int]:
@@ -97,3 +97,15 @@ def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
     ends = np.zeros((rank, 2), np.int64)
     ends[places] = pads.reshape(2, -1).T
     return ends
+
+
+def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) -> dict[str, int]:
+    """Return the fields of ``Pool2DOptions``."""
+    return {
+        "Padding": padding,
+        "StrideH": int(strides[0]),
+        "StrideW": int(strides[1]),
+        "FilterHeight": int(kernel[0]),
+        "FilterWidth": int(kernel[1]),
+        "FusedActivationFunction": enumerator("ActivationFunctionType", "NONE"),
+    }

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from npuconv.emit.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
 from npuconv.errors import ModelError
+from npuconv.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
 
 Order = tuple[int, ...]
 CHANNELS_LAST: Order = (0, 2, 3, 1)
@@ -211,6 +211,11 @@ class Draft:
         table = options.pop("table", "")
         self.emit(code, inputs, [result], table, **options)
         return result
+
+    def take(self, source: int, output: int, axis: int, indices: Array) -> None:
+        """Append a GATHER along an axis of a stored tensor."""
+        places = self.number("indices", indices.astype(np.int32))
+        self.emit("GATHER", [source, places], [output], "GatherOptions", Axis=axis)
 
     def read(self, name: str, order: Order | None = None, rank: int | None = None) -> int:
         """Return the number of a tensor stored in an order.

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear: QUANTIZE and DEQUANTIZE have one scale for a tensor.
+"""QuantizeLinear and DequantizeLinear in TFLite, which has one scale for a tensor.
 
 Where every channel has its own, the host multiplies and adds beside the conversion.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.emit.int8_operators import attributes_of
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
-from npuconv.emit.tflite.flatbuffer import Array, Quantization
-from npuconv.emit.tflite.windows import ends_of
-from npuconv.emit.tflite.windows import pad as append_pad
+from npuconv.model.proto import attributes_of
+from npuconv.ops.operator import Operator, register
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, same
+from npuconv.tflite.flatbuffer import Array, Quantization
+from npuconv.tflite.windows import ends_of, pad
 
 
 def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:
@@ -51,7 +51,7 @@ def pads_later(draft: Draft, node: onnx.NodeProto) -> bool:
     return True
 
 
-def quantize(draft: Draft, node: onnx.NodeProto) -> None:
+def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a QUANTIZE, in the order in which convolutions read the result.
 
     A scalar zero point stays that of the tensor; the bias of its readers makes up for it.
@@ -68,7 +68,7 @@ def quantize(draft: Draft, node: onnx.NodeProto) -> None:
         inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
         draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
         ends = ends_of(draft, maker, rank)[list(order)].astype(np.int32)
-        append_pad(draft, inner, draft.store(result, order, quantization), ends, None)
+        pad(draft, inner, draft.store(result, order, quantization), ends, None)
         return
     order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
     source = draft.read(name, order)
@@ -84,7 +84,7 @@ def quantize(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("QUANTIZE", [source], [output], "QuantizeOptions")
 
 
-def dequantize(draft: Draft, node: onnx.NodeProto) -> None:
+def _dequantize(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a DEQUANTIZE, and a MUL and an ADD if each channel has its own scale."""
     name, result = node.input[0], node.output[0]
     order = draft.order([name], len(draft.shape(name)))
@@ -138,3 +138,9 @@ def _affine(
         draft.emit(code, [source, number], [result], f"{code.title()}Options")
         source = result
     return source
+
+
+register(
+    Operator(name="QuantizeLinear", to_tflite=_quantize),
+    Operator(name="DequantizeLinear", to_tflite=_dequantize),
+)
