@@ -170,5 +170,5 @@ def interruption(written: list[Path]) -> str:
     folders = Counter(path.parent for path in written)
     few = [str(path) for path in written if folders[path.parent] <= _MAX_NAMED]
     many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _MAX_NAMED]
-    kept = ", ".join((*few, *many))
-    return f"interrupted; kept: {kept}" if kept else "interrupted; nothing was written"
+    names = ", ".join((*few, *many))
+    return f"interrupted; kept: {names}" if names else "interrupted; nothing was written"

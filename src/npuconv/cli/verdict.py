@@ -21,17 +21,17 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render(report, color=color, width=width)
+        page = text.render(report, color=color, width=width)
     else:
-        shown = brief.render(report, name, color=color, width=width)
+        page = brief.render(report, name, color=color, width=width)
     if following:
-        shown += f"\n{screen.wrap_command(f'next: {following}', width)}\n"
+        page += f"\n{screen.wrap_command(f'next: {following}', width)}\n"
     height = brief.SCREEN_LINES
     if screen.is_terminal(sys.stdout):
         height = shutil.get_terminal_size((80, height)).lines
-    if shown.count("\n") >= height:
-        shown += "\n" + brief.last_line([report], color=color, width=width)
-    click.echo(shown, nl=False)
+    if page.count("\n") >= height:
+        page += "\n" + brief.last_line([report], color=color, width=width)
+    click.echo(page, nl=False)
 
 
 def show_many(
@@ -42,11 +42,11 @@ def show_many(
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render_many(reports, color=color, width=width)
-        shown += "\n" + brief.last_line(reports, color=color, width=width)
+        page = text.render_many(reports, color=color, width=width)
+        page += "\n" + brief.last_line(reports, color=color, width=width)
     else:
-        shown = brief.render_many(reports, names, color=color, width=width)
-    click.echo(shown, nl=False)
+        page = brief.render_many(reports, names, color=color, width=width)
+    click.echo(page, nl=False)
 
 
 def after_check(report: Report, path: str, config: str | None, flags: dict[str, Any]) -> str:
@@ -87,5 +87,5 @@ def after_convert(
 def _explain(report: Report) -> str:
     from npuconv.report import groups
 
-    found = groups.standing(report)
-    return f"npuconv explain {found[0].code}" if found else ""
+    standing = groups.standing(report)
+    return f"npuconv explain {standing[0].code}" if standing else ""

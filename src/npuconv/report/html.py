@@ -174,7 +174,7 @@ def contents(report: Report) -> list[tuple[str, str]]:
         ("rewritten", "Rewritten", report.rewrites or report.refusals),
         ("timings", "Timings", report.timings),
     )
-    return [(anchor, title) for anchor, title, there in sections if there]
+    return [(anchor, title) for anchor, title, content in sections if content]
 
 
 def is_low(sqnr_db: float | None) -> bool:
@@ -185,7 +185,7 @@ def is_low(sqnr_db: float | None) -> bool:
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
     """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
     low = [is_low(part.sqnr_db) for output in accuracy.outputs for part in (output, *output.parts)]
-    return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
+    return [(*row, is_low) for row, is_low in zip(words.output_rows(accuracy), low, strict=True)]
 
 
 def unproven(report: Report) -> str:

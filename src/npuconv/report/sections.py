@@ -63,7 +63,7 @@ def sections(report: Report, *, each: bool) -> list[Section]:
         report: what to show.
         each: whether nodes that are rewritten alike are listed one by one.
     """
-    every = [
+    listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
         _plan(report, each=each),
@@ -77,7 +77,7 @@ def sections(report: Report, *, each: bool) -> list[Section]:
         _layers(report),
         Section("Timings", [timings(report)] if report.timings else []),
     ]  # fmt: skip
-    return [section for section in every if section.parts]
+    return [section for section in listed if section.parts]
 
 
 def overview(reports: Sequence[Report]) -> Table:

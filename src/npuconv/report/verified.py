@@ -32,38 +32,38 @@ class SideBySide(NamedTuple):
     zero: float  # position of 0 on the track, in per cent
 
 
-def render(found: VerifyReport) -> str:
+def render(report: VerifyReport) -> str:
     """Render the page: outputs, a chart of the layers, and both models layer by layer."""
-    rows = [side_by_side(layer) for layer in found.layers]
+    rows = [side_by_side(layer) for layer in report.layers]
     return page(
         "verify.html.j2",
-        found=found,
+        report=report,
         rows=rows,
         worst_first=sorted(rows, key=lambda row: row.layer.rank),
-        outputs=sorted(found.outputs, key=lambda output: output.rank),
+        outputs=sorted(report.outputs, key=lambda output: output.rank),
         is_low=is_low,
         weak_db=WEAK_DB,
     )
 
 
-def render_csv(found: VerifyReport) -> str:
+def render_csv(report: VerifyReport) -> str:
     """Render a table with one row for each output, part of an output, and layer.
 
     Numbers are those of the JSON; names that a spreadsheet would take for a formula get an
     apostrophe in front.
     """
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
     table.writerow(_HEAD)
-    for output in found.outputs:
+    for output in report.outputs:
         shares = (output.top1_agreement, output.agreement)
         table.writerow(_row("output", output.name, output, shares=shares))
         for part in output.parts:
             table.writerow(_row("part", part.name, part))
-    for layer in found.layers:
+    for layer in report.layers:
         ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
         table.writerow(_row("layer", layer.name, layer, layer.tensor, ends, note=layer.note))
-    return text.getvalue()
+    return file.getvalue()
 
 
 def side_by_side(layer: VerifiedLayer) -> SideBySide:
@@ -91,5 +91,5 @@ def _row(
 
 
 def _plain(text: str) -> str:
-    shown = visible(text)
-    return f"'{shown}" if _FORMULA.match(shown) else shown
+    text = visible(text)
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -119,7 +119,6 @@ class _File:
 
     def __post_init__(self) -> None:
         import flatbuffers
-
         import tflite
 
         self.schema: Any = tflite
