@@ -140,7 +140,9 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
     """
     if options.baseline is None:
         return {}
-    return baseline.read(options.baseline).of(baseline.called(options.baseline, str(model)), target)
+    return baseline.read(options.baseline).of(
+        baseline.relative_name(options.baseline, str(model)), target
+    )
 
 
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -217,11 +219,11 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     old = baseline.read(path) if Path(path).exists() else baseline.Baseline()
     found, looked_at = [], set()
     for model, report in reports.items():
-        place = (baseline.called(path, model), report.target.name)
+        place = (baseline.relative_name(path, model), report.target.name)
         looked_at.add(place)
         failed = (f for f in report.findings if failing(f, fail_on))
         found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
-    new = baseline.renewed(old, found, looked_at, Path(path).parent)
+    new = baseline.updated(old, found, looked_at, Path(path).parent)
     baseline.write(path, new)
     before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
     accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import onnx
 
-from npuconv.errors import UnknownInputError, UsageError
+from npuconv.errors import UsageError
 from npuconv.model import query, value_info
 from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner
@@ -22,6 +22,12 @@ from npuconv.model.slices import before_slices
 from npuconv.model.types import Node, Tensor
 
 Dims = list[int | str | None]
+
+
+class UnknownInputError(UsageError):
+    """A shape for an input that a model does not have."""
+
+    name = ""  # of the input
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
