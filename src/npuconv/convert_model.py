@@ -15,8 +15,8 @@ from npuconv.conversion import Conversion
 from npuconv.data import Samples, Source
 from npuconv.data.workers import one_thread_each
 from npuconv.emit import Format
+from npuconv.emit.emit import EmittedModel, form_findings
 from npuconv.emit.emit import emit as emit_model
-from npuconv.emit.emit import form_findings
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.errors import (
@@ -250,7 +250,7 @@ def _quantize(
     ends = layer_pairs(legal.model, layers, made, emitted.stored, emitted.notes)
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
-        accuracy, layer_rows, found = _measure(legal, float_model, model, data, same, ends, clock)
+        accuracy, layer_rows, found = _measure(legal, float_model, emitted, data, same, ends, clock)
     legal = legal.with_findings(
         [*emitted.broken, *accuracy_findings(legal, accuracy, found.broken)]
     )
@@ -363,7 +363,7 @@ def _spend(
 def _measure(
     legal: LegalModel,
     float_model: onnx.ModelProto,
-    model: onnx.ModelProto,
+    emitted: EmittedModel,
     data: prepare.CalibrationData,
     same: str,
     layers: list[matching.LayerPair],
@@ -380,7 +380,7 @@ def _measure(
     """
     samples = data.measured_on()
     try:
-        both = Comparison(float_model, model, legal.model.scales, layers)
+        both = Comparison(float_model, emitted.proto, emitted.scales, layers)
         found = both.measure(
             samples, lambda number, *_: clock.step(number + 1, len(samples)), layer_samples=1
         )

@@ -55,12 +55,14 @@ class EmittedModel:
         proto: the model.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
+        scales: of inputs and outputs that are int8, by name.
         broken: limits of the target that rounded weights break.
     """
 
     proto: onnx.ModelProto
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
     broken: tuple[Finding, ...] = ()
 
 
@@ -92,8 +94,8 @@ def emit(
         _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
     legal.log.extend(log)
     broken = _check_limits(legal)
-    proto = save.to_proto(legal.model, _metadata(legal, form))
-    return EmittedModel(proto, emission.stored, emission.notes, broken)
+    proto = save.to_proto(legal.model, _metadata(legal, form, emission))
+    return EmittedModel(proto, emission.stored, emission.notes, emission.scales, broken)
 
 
 def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
@@ -106,10 +108,10 @@ def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
     return tuple(broken)
 
 
-def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()

@@ -61,6 +61,7 @@ class LegalModel:
     # The graph before layers were split that have the integers of the whole; None: it is ``model``.
     unsplit: Model | None = None
     summed: frozenset[str] = frozenset()  # names of convolutions whose int8 results are added
+    opset_obstacle: str = ""  # node that keeps the model from an opset, with the reason
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of those that the device computes beside convolutions, as the first plan chose them:
@@ -84,7 +85,13 @@ class LegalModel:
         """Return a context for rules."""
         keep_float = frozenset(self.device.keep_float)
         return RuleContext(
-            self.model, self.target, self.options, self.facts, kept_float=keep_float, **evidence
+            self.model,
+            self.target,
+            self.options,
+            self.facts,
+            kept_float=keep_float,
+            opset_obstacle=self.opset_obstacle,
+            **evidence,
         )
 
     def make_plan(self) -> Plan:
@@ -240,7 +247,7 @@ def legalize(
     malformed = engine.lint_malformed(rules)
     if malformed:  # rewrites of nodes without a meaning say nothing
         tracker, after = Tracker(malformed), malformed
-        legal.source.record_costs(model, device.target, malformed)
+        source_model = legal.source.with_costs(model, device.target, malformed)
     else:
         before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
         if contradiction and not any(f.severity == Severity.ERROR for f in before):
@@ -256,11 +263,12 @@ def legalize(
         _, annotations = manager.run_phase(
             model, Phase.CANONICALIZE, device, log, annotations, credit
         )
-        legal.source.record_costs(model, device.target, tracker.open_errors())
+        source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
         _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
         if core.sweep(model):
             tracker.step(SWEEP, legal.rules())
         legal, annotations = _split(legal, annotations, credit)
+        legal = replace(legal, opset_obstacle=annotations.opset_obstacle)
         rules = legal.rules()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
@@ -277,6 +285,7 @@ def legalize(
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(
         legal,
+        source=source_model,
         expected=annotations.expected,
         source_scales=source_scales,
         blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
@@ -341,7 +350,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     contradiction = shapes.infer(model)
     validate.check_tensor_sizes(model)
     validate.check_types(model)
-    info.record_nodes(model)
+    info = info.with_nodes(model)
     device = TargetDevice(target, options, keep_float.find(model, options.keep_float, target))
     findings = Findings(options, selection.listed_in(options, name, target.name))
     return LegalModel(model, device, info, Log(options.verify), findings), contradiction
