@@ -95,14 +95,14 @@ class LegalModel:
         )
 
     def make_plan(self) -> Plan:
-        """Partition the graph as it is now."""
+        """Partition the present graph."""
         model = self.model
-        kept = keep_float.names(model, self.device.keep_float)
+        on_host = keep_float.names(model, self.device.keep_float)
         plan = make_plan(
             model,
             self.target,
             self.blocked,
-            kept=kept,
+            kept=on_host,
             operators=self.operators,
             form=self.options.format,
         )
@@ -117,20 +117,19 @@ class LegalModel:
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
         names = uniform(self.plan)
-        # one scale says what they stand for, and TFLite has one for a tensor
+        # integers of the user have one scale, and TFLite has one for a tensor
         if self.options.io == "int8" or self.options.format == "tflite":
-            ends = (*self.model.graph.inputs, *self.model.graph.outputs)
-            names += [tensor.name for tensor in ends]
+            interface = (*self.model.graph.inputs, *self.model.graph.outputs)
+            names += [tensor.name for tensor in interface]
         return names
 
     @cached_property
     def centred_tensors(self) -> list[str]:
         """Tensors whose zero point is 0: tensors of one scale, inputs and outputs of operators.
 
-        And those around a convolution without a bias, which is where zero points go.
-
-        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
-        not tensors of operators where the device takes every zero point.
+        Also inputs and outputs of convolutions without a bias, which would hold the zero points.
+        Not the inputs of a TFLite model, whose file has the zero point of a tensor, and not
+        tensors of operators if the device takes every zero point.
         """
         allows = self.target.activations.allows_zero_point
         takes_all = allows(LOWEST) and allows(HIGHEST)
@@ -165,7 +164,7 @@ class LegalModel:
 
     @property
     def symmetric_tensors(self) -> set[str]:
-        """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
+        """Tensors that keep zero point 0 of a quantized source with all of their consumers."""
         source = self.source_scales
         symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
         producers = {label for label, name in source.made.items() if name in symmetric}
@@ -197,7 +196,7 @@ class LegalModel:
         return replace(self, findings=self.findings.add(findings))
 
     def replanned(self) -> LegalModel:
-        """Return the model with the plan of its graph as it is now."""
+        """Return the model with a plan of its present graph."""
         return replace(self, plan=self.make_plan())
 
     def with_whole_layers(self) -> LegalModel:
@@ -278,9 +277,9 @@ def legalize(
         split_layers(model, device.planner, splittable(model, device))
         core.sweep(model)
         legal = replace(legal, model=model)
-        beside = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
+        elsewhere = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
-        after = sorted(convolutions + beside, key=sort_key)
+        after = sorted(convolutions + elsewhere, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(

@@ -84,7 +84,7 @@ def model_pass(
     Args:
         phase: when it runs.
         after: passes of the same phase that must have run before it.
-        infers: what it did can tell new shapes, so inference runs after it.
+        infers: its changes can make more shapes known, so inference runs after it.
         rewires: False if it changes attributes only, so that no node goes, comes or moves.
 
     Raises:

@@ -70,7 +70,7 @@ def wanted(
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of a model: all of them, and those that the options select."""
+    """Findings of a model: all, and the selected findings."""
 
     options: Options  # select, ignore, severity and fail_on
     # How many findings a baseline accepts, by code and node.
@@ -94,10 +94,10 @@ class Findings:
         """Return these findings and others."""
         return replace(self, every=(*self.every, *more))
 
-    def renew(self, code: str, found: Iterable[Finding]) -> Findings:
-        """Return the findings with those of one code that are unknown limits replaced."""
-        other = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
-        return replace(self, every=(*other, *found))
+    def renew(self, code: str, findings: Iterable[Finding]) -> Findings:
+        """Return the findings with the unknown limits of one code replaced."""
+        others = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
+        return replace(self, every=(*others, *findings))
 
 
 def _key(finding: Finding) -> baseline.Key:
@@ -126,7 +126,7 @@ def _selected(finding: Finding, options: Options) -> bool:
 
 
 def _longest(finding: Finding, selectors: Iterable[str]) -> str:
-    """The selector that says most of a finding's rule; a name says all."""
+    """Return the longest selector of a finding's rule; its name comes first."""
     if finding.name in selectors:
         return finding.name
     return max((s for s in selectors if finding.code.startswith(s)), key=len, default="")
@@ -144,7 +144,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
 
 
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
-    """One sentence that names entries of a baseline which accept nothing any more.
+    """Return a sentence that names entries of a baseline that accept nothing, if there are any.
 
     The findings are all there are, also those that nobody selected.
     """
@@ -215,13 +215,13 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
         OutputError: it cannot be written.
     """
     old = baseline.read(path) if Path(path).exists() else baseline.Baseline()
-    found, looked_at = [], set()
+    entries, models = [], set()
     for model, report in reports.items():
         place = (baseline.called(path, model), report.target.name)
-        looked_at.add(place)
+        models.add(place)
         failed = (f for f in report.findings if failing(f, fail_on))
-        found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
-    new = baseline.renewed(old, found, looked_at, Path(path).parent)
+        entries += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
+    new = baseline.renewed(old, entries, models, Path(path).parent)
     baseline.write(path, new)
     before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
     accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"
@@ -230,7 +230,7 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
 
 
 def orphaned(path: str | None) -> list[str]:
-    """A sentence for each model of a baseline that is no longer there.
+    """Return a sentence for each model of a baseline that does not exist.
 
     Raises:
         ConfigError: the baseline cannot be read.

@@ -84,7 +84,7 @@ class SourceModel:
 
 
 def tensors(listed: Iterable[Tensor]) -> tuple[str, ...]:
-    """Return the names of tensors, those of constants and of omitted ones left out."""
+    """Return the names of tensors without constants and omitted tensors."""
     return tuple(t.name for t in listed if t.name and not query.is_constant(t))
 
 
@@ -94,7 +94,7 @@ def _info(tensor: Tensor) -> TensorSpec:
 
 
 def by_label(model: Model) -> dict[str, list[Node]]:
-    """Return the nodes by the source node that they stand for first."""
+    """Return the nodes by their first source node."""
     nodes: dict[str, list[Node]] = {}
     for node in model.nodes():
         nodes.setdefault(model.label(node), []).append(node)

@@ -1,4 +1,4 @@
-"""Turn integer weights into float ones, and remember their scales.
+"""Turn integer weights into float weights, and remember their scales.
 
 A DequantizeLinear of a constant is computed. Unless --requantize is given, the layer
 that reads it gets the same integers again; weights with a zero point become symmetric.
@@ -58,11 +58,11 @@ def _layers(weights: Tensor, axis: int | None) -> Iterator[tuple[Node, int | Non
 
     Exporters of NHWC leave a Transpose, and of depthwise layers a Reshape, between them.
     """
-    for reader in query.consumers(weights):
-        if reader.op in _LAYERS and query.input_of(reader, _WEIGHT) is weights:
-            yield reader, axis
-        elif reader.op in _MOVING and reader.inputs[0] is weights:
-            yield from _layers(reader.outputs[0], _axis_behind(reader, axis))
+    for consumer in query.consumers(weights):
+        if consumer.op in _LAYERS and query.input_of(consumer, _WEIGHT) is weights:
+            yield consumer, axis
+        elif consumer.op in _MOVING and consumer.inputs[0] is weights:
+            yield from _layers(consumer.outputs[0], _axis_behind(consumer, axis))
 
 
 def _axis_behind(node: Node, axis: int | None) -> int | None:

@@ -83,8 +83,8 @@ def _move(model: Model, log: Log, node: Node) -> int:
 
 def _common_axes(node: Node) -> Axes | None:
     """Return the axes that the Squeezes before a node remove, if all remove the same."""
-    makers = [query.producer(t) for t in data_inputs(node)]
-    removed = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
+    producers = [query.producer(t) for t in data_inputs(node)]
+    removed = {squeezed_axes(m) for m in producers if m is not None and m.op == "Squeeze"}
     return removed.pop() if len(removed) == 1 else None
 
 
@@ -101,9 +101,9 @@ def _is_movable(node: Node, axes: Axes) -> bool:
 
 
 def _is_useful(node: Node, axes: Axes) -> bool:
-    maker = query.producer(node.inputs[0])
-    if node.op in _FUSED and maker is not None and is_squeeze(maker, axes):
-        conv = query.producer(maker.inputs[0])
+    producer = query.producer(node.inputs[0])
+    if node.op in _FUSED and producer is not None and is_squeeze(producer, axes):
+        conv = query.producer(producer.inputs[0])
         if conv is not None and conv.op == "Conv":
             return True
     return _reaches_unsqueeze(node, axes)
@@ -114,13 +114,13 @@ def _reaches_unsqueeze(start: Node, axes: Axes) -> bool:
     stack, visited = [start], {id(start)}
     while stack and len(visited) < MAX_SEARCHED:
         for tensor in stack.pop().outputs:
-            for reader in query.consumers(tensor):
-                if is_unsqueeze(reader, axes):
+            for consumer in query.consumers(tensor):
+                if is_unsqueeze(consumer, axes):
                     return True
-                movable = reader.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
-                if movable and id(reader) not in visited:
-                    visited.add(id(reader))
-                    stack.append(reader)
+                movable = consumer.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
+                if movable and id(consumer) not in visited:
+                    visited.add(id(consumer))
+                    stack.append(consumer)
     return False
 
 
@@ -133,7 +133,7 @@ def _unsqueezed(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
         return unsqueeze(model, node, edit.constant(model, tensor.name, full), axes)
     if array is not None or not tensor.name:
         return tensor
-    maker = query.producer(tensor)
-    if maker is not None and is_squeeze(maker, axes):
-        return maker.inputs[0]
+    producer = query.producer(tensor)
+    if producer is not None and is_squeeze(producer, axes):
+        return producer.inputs[0]
     return unsqueeze(model, node, tensor, axes)

@@ -46,8 +46,10 @@ def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
     if not wholes:
         return 0
     place = places(model)
-    ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, device, log, node, place, wholes) for node in ends if len(node.outputs))
+    last_nodes = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
+    return sum(
+        _fuse(model, device, log, node, place, wholes) for node in last_nodes if len(node.outputs)
+    )
 
 
 def _fuse(
@@ -66,7 +68,7 @@ def _fuse(
 
 
 def _is_pointwise(node: Node) -> bool:
-    """Return whether each value follows from one of each input; constants are single numbers."""
+    """Return whether a node is elementwise, with constants that are single numbers."""
     operator = operator_of(node)
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     single = all(array is not None and array.size == 1 for array in constants)

@@ -158,7 +158,7 @@ class _Draft(_Step):
                 raise
 
     def _follow_schema(self, version: int, *, is_plain: bool) -> None:
-        """Write attributes as inputs, and defaults that change, as two schemas say."""
+        """Write attributes as inputs, and changed defaults as attributes, by two schemas."""
         old, new = _schema(self.op, version - 1), _schema(self.op, version)
         names = list(new.inputs)
         is_prefix = names[: len(old.inputs)] == list(old.inputs)
@@ -191,7 +191,7 @@ class _Draft(_Step):
         self.inputs[index] = self.constant(values, floats if is_float else np.int64)
 
     def check(self, opset: int) -> None:
-        """Raise _ObstacleError if the operator of an opset does not take the node as it is."""
+        """Raise _ObstacleError if the operator of an opset does not take the node."""
         schema, where = _schema(self.op, opset), f"in opset {opset}"
         _require(not schema.deprecated, f"it is deprecated {where}")
         count = max((i + 1 for i, t in enumerate(self.inputs) if t.name), default=0)
@@ -255,7 +255,7 @@ class _Draft(_Step):
 
 
 class _Schema(NamedTuple):
-    """A version of an operator; onnx's own object makes all of its parts anew on every access."""
+    """A version of an operator; onnx's own object makes all of its parts on every access."""
 
     deprecated: bool
     most: tuple[int, int]  # inputs and outputs
@@ -363,8 +363,8 @@ def _broadcast(draft: _Draft) -> None:
     values, rank = query.value(draft.inputs[1]), query.rank(draft.inputs[0])
     if values is None or rank is None:
         raise _ObstacleError("it broadcasts along an axis, and operand or rank is not known")
-    behind = rank - int(axis) % rank - values.ndim
-    draft.inputs[1] = draft.constant(values.reshape(*values.shape, *(1,) * behind), values.dtype)
+    trailing = rank - int(axis) % rank - values.ndim
+    draft.inputs[1] = draft.constant(values.reshape(*values.shape, *(1,) * trailing), values.dtype)
 
 
 def _write_asymmetric(draft: _Draft) -> None:

@@ -104,7 +104,7 @@ def _drop(model: Model, log: Log | None, node: Node) -> int:
 
 
 def _pieces(model: Model) -> Iterator[_Piece]:
-    """Yield the pieces that lie between Transposes as they are now."""
+    """Yield the present pieces between Transposes."""
     top = {id(node) for node in model.nodes()}
     areas: dict[Perm, set[int]] = {}
     for node in model.nodes("Transpose"):
@@ -134,11 +134,11 @@ def _permutable_area(starts: Iterable[Node], top: set[int], rank: int) -> list[N
 
 
 def _producers(node: Node) -> list[Node]:
-    return [maker for t in variables(node) if (maker := query.producer(t)) is not None]
+    return [producer for t in variables(node) if (producer := query.producer(t)) is not None]
 
 
 def _consumers(node: Node) -> list[Node]:
-    return [reader for tensor in node.outputs for reader in query.consumers(tensor)]
+    return [consumer for tensor in node.outputs for consumer in query.consumers(tensor)]
 
 
 def _neighbours(node: Node) -> list[Node]:
@@ -149,7 +149,7 @@ def _between(model: Model, top: set[int], area: list[Node], perm: Perm) -> Itera
     """Yield the nodes on a way from a Transpose to its inverse, in connected pieces."""
     inside = {id(n) for n in area}
     first = [n for n in area if any(_inverse_producer(t, perm) is not None for t in variables(n))]
-    last = [n for n in area if any(perm_of(reader) == perm for reader in _consumers(n))]
+    last = [n for n in area if any(perm_of(consumer) == perm for consumer in _consumers(n))]
     after, before = (
         _reachable_ids(first, inside, _consumers),
         _reachable_ids(last, inside, _producers),
@@ -177,9 +177,9 @@ def _reachable_ids(
 
 def _inverse_producer(tensor: Tensor, perm: Perm) -> Node | None:
     """Return the Transpose that makes a tensor, if a Transpose by ``perm`` undoes it."""
-    maker = query.producer(tensor)
-    perm_of_maker = None if maker is None else perm_of(maker)
-    return maker if perm_of_maker is not None and inverse(perm_of_maker) == perm else None
+    producer = query.producer(tensor)
+    perm_of_maker = None if producer is None else perm_of(producer)
+    return producer if perm_of_maker is not None and inverse(perm_of_maker) == perm else None
 
 
 @dataclass
@@ -205,13 +205,13 @@ class _Piece:
         return {id(n) for n in self.nodes}
 
     def find_border(self) -> None:
-        """Note sources, results and the Transposes around as they are now."""
+        """Note the present sources, results and surrounding Transposes."""
         internal = {id(t): t for n in self.nodes for t in n.outputs}
         read = {id(t): t for n in self.nodes for t in variables(n)}
         self.sources = {key: t for key, t in read.items() if key not in internal}
         self.results = {key: t for key, t in internal.items() if self._leaves(t, self._inside)}
-        makers = {key: _inverse_producer(t, self.perm) for key, t in self.sources.items()}
-        self.before = {key: n for key, n in makers.items() if n is not None}
+        producers = {key: _inverse_producer(t, self.perm) for key, t in self.sources.items()}
+        self.before = {key: n for key, n in producers.items() if n is not None}
         self.after = {key: self._inverse_consumers(t) for key, t in self.results.items()}
         inside = self._inside | {id(n) for nodes in self.after.values() for n in nodes}
         self.stay = {key for key, t in self.results.items() if self._leaves(t, inside)}
@@ -236,11 +236,11 @@ class _Piece:
         return len(self.sources) - len(self.before) + len(self.stay)
 
     def _leaves(self, tensor: Tensor, inside: set[int]) -> bool:
-        readers = query.consumers(tensor)
-        return self.model.is_output(tensor) or any(id(n) not in inside for n in readers)
+        consumers = query.consumers(tensor)
+        return self.model.is_output(tensor) or any(id(n) not in inside for n in consumers)
 
     def _inverse_consumers(self, tensor: Tensor) -> list[Node]:
-        """Return the Transposes behind a result that go; of those that make an output, one."""
+        """Return the removable Transposes behind a result; one of several that make an output."""
         inverses = [n for n in query.consumers(tensor) if id(n) in self.top]
         inverses = [n for n in inverses if perm_of(n) == self.perm]
         named = [n for n in inverses if self.model.is_output(n.outputs[0])]
@@ -288,7 +288,7 @@ class _Piece:
                     node.inputs[index] = new
 
     def _transpose_result(self, node: Node, tensor: Tensor) -> Tensor:
-        """Replace an output of a node by the transposed one, and return that.
+        """Replace an output of a node by the transposed tensor, and return this.
 
         The two exchange names, unless one of them is an output of the model.
         """
