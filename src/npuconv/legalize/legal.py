@@ -24,7 +24,7 @@ from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source_model import SourceModel
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate

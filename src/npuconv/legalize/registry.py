@@ -79,7 +79,7 @@ PASSES: Registry[Pass] = Registry(
 def model_pass(
     phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False, rewires: bool = True
 ) -> Callable[[PassFunction], Pass]:
-    """Register a pass; its name is the function's, in kebab case.
+    """Register a pass of the whole model; its name is the function's, in kebab case.
 
     Args:
         phase: when it runs.
@@ -90,15 +90,7 @@ def model_pass(
     Raises:
         ValueError: a name that is taken.
     """
-
-    def register(function: PassFunction) -> Pass:
-        """Make a pass of the function."""
-        name = function.__name__.replace("_", "-")
-        item = Pass(name, phase, function, after, infers, described(function), rewires)
-        PASSES.add(name, item)
-        return item
-
-    return register
+    return node_pass(phase, after=after, infers=infers, rewires=rewires)
 
 
 def node_pass(
@@ -117,8 +109,7 @@ def node_pass(
 
     def register(function: PassFunction) -> Pass:
         """Make a pass of the function."""
-        name = function.__name__.replace("_", "-")
-        doc = described(function)
+        name, doc = function.__name__.replace("_", "-"), described(function)
         item = Pass(name, phase, function, after, infers, doc, rewires, ops, least_opset)
         PASSES.add(name, item)
         return item

@@ -58,10 +58,24 @@ def wanted(
 
     ``accepted`` is how many findings a baseline lists, by code and node.
     """
-    candidates = list(findings)
+    candidates, selected = list(findings), list[Finding]()
     binding = set(map(id, engine.binding(candidates)))
-    weighed = [f if id(f) in binding else _weigh(f, options) for f in candidates]
-    selected = [f for f in weighed if f is not None]
+    for finding in candidates:
+        if id(finding) not in binding:
+            # As in ruff, the longest selector wins, then ignore.
+            selector, ignored = (_longest(finding, s) for s in (options.select, options.ignore))
+            if options.select and not selector:
+                continue
+            if ignored and len(ignored) >= len(selector):
+                continue
+            is_unknown = finding.status == Status.UNKNOWN
+            if is_unknown and options.unknown == "pass":
+                continue
+            if level := _longest(finding, options.severity):
+                finding = replace(finding, severity=Severity(options.severity[level]))
+            elif is_unknown and options.unknown == "fail":
+                finding = replace(finding, severity=Severity.ERROR)
+        selected.append(finding)
     number = Counter(_key(f) for f in selected if _is_open(f))
     accepted_keys = {key for key, most in accepted.items() if 0 < number[key] <= most}
     marked = [replace(f, accepted=_is_open(f) and _key(f) in accepted_keys) for f in selected]
@@ -102,27 +116,6 @@ class Findings:
 
 def _key(finding: Finding) -> baseline.Key:
     return (finding.code, finding.node)
-
-
-def _weigh(finding: Finding, options: Options) -> Finding | None:
-    if not _selected(finding, options):
-        return None
-    if finding.status == Status.UNKNOWN and options.unknown == "pass":
-        return None
-    level = _longest(finding, options.severity)
-    if level:
-        return replace(finding, severity=Severity(options.severity[level]))
-    raised = finding.status == Status.UNKNOWN and options.unknown == "fail"
-    return replace(finding, severity=Severity.ERROR) if raised else finding
-
-
-def _selected(finding: Finding, options: Options) -> bool:
-    """Return whether a finding is selected: as in ruff, the longest selector wins, then ignore."""
-    selector = len(_longest(finding, options.select))
-    refused = len(_longest(finding, options.ignore))
-    if refused and refused >= selector:
-        return False
-    return bool(selector) or not options.select
 
 
 def _longest(finding: Finding, selectors: Iterable[str]) -> str:

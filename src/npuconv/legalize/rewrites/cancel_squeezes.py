@@ -38,22 +38,17 @@ def cancel_squeezes(model: Model, log: Log) -> int:
         movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)
         fired = sum(_move(model, log, node) for node in movable if len(node.outputs))
         pairs = [n for n in model.nodes("Unsqueeze", "Squeeze") if len(n.outputs)]
-        fired += sum(_cancel(model, log, node) for node in pairs)
+        for node in pairs:
+            first = query.producer(node.inputs[0]) if len(node.inputs) else None
+            if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
+                continue
+            axes = squeezed_axes(node)
+            if axes is not None and axes == squeezed_axes(first):
+                fired += cancel(model, log, first, node)
         if not fired:
             break
         total += fired
     return total
-
-
-def _cancel(model: Model, log: Log, node: Node) -> int:
-    """Remove two that undo each other; the first stays where something else reads it."""
-    first = query.producer(node.inputs[0]) if len(node.inputs) else None
-    if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
-        return 0
-    axes = squeezed_axes(node)
-    if axes is None or axes != squeezed_axes(first):
-        return 0
-    return cancel(model, log, first, node)
 
 
 def _move(model: Model, log: Log, node: Node) -> int:
