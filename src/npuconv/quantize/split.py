@@ -35,10 +35,11 @@ class SplitGraph:
 
 
 def split(graph: LegalModel, state: QuantState) -> SplitGraph:
-    """Write the layers that are beyond a limit in parts; the graph is changed in place."""
-    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
-    if not layers:
+    """Write the layers that are beyond a limit in parts."""
+    if not any(map(graph.plan.on_device, splittable(graph.model, graph.device))):
         return SplitGraph(graph, state)
+    graph = graph.copied()
+    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
     ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     whole, nodes = graph.plan, graph.model.nodes()  # holding the nodes keeps their ids from reuse
     encodings, weights = dict(state.encodings), dict(state.weights)
