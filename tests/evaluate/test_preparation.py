@@ -11,13 +11,13 @@ from PIL import Image
 
 import npuconv
 from npuconv.config import Preprocess
-from npuconv.emit.tflite import flatbuffer
 from npuconv.errors import ModelError
 from npuconv.evaluate import preparation
 from npuconv.evaluate.pairs import GUESSED
 from npuconv.evaluate.run_parts import run_parts
 from npuconv.evaluate.split import split
 from npuconv.evaluate.vectors import vectors
+from npuconv.tflite import flatbuffer
 from support.builders import Net
 
 X = (1, 3, 32, 32)

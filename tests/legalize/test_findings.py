@@ -14,7 +14,7 @@ from npuconv.rules import RULES, engine
 from npuconv.rules.context import RuleContext
 from support.asserts import apply_pass, builtin, context, read
 from support.builders import Net
-from support.loud_nets import CHANNELS, loud
+from support.outlier_nets import CHANNELS, loud
 from support.zoo import ZOO
 
 X = (1, 4, 8, 8)

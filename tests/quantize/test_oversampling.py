@@ -19,7 +19,7 @@ from npuconv.quantize.rounding import nearest, round_weights
 from npuconv.quantize.state import QuantState
 from support.asserts import read, same_numbers
 from support.builders import Net
-from support.loud_nets import LOUD, inverted
+from support.outlier_nets import LOUD, inverted
 from support.plans import Feeds, planned, quantized
 
 CHANNELS = 8

@@ -15,10 +15,10 @@ from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
 from npuconv.legalize import manager
-from npuconv.legalize.fitting.builder import WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
+from npuconv.legalize.split.builder import WrittenConv
 from npuconv.model import save
 from npuconv.rules import engine
 from npuconv.version import __version__

@@ -19,7 +19,6 @@ from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import count, spread
 from npuconv.data.workers import in_order
-from npuconv.emit.int8_operators import attributes_of
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
@@ -27,6 +26,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
+from npuconv.model.proto import attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr

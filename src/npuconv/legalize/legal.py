@@ -39,7 +39,7 @@ from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     from npuconv.legalize.annotations import Expected
-    from npuconv.legalize.fitting.builder import Builder, Mode
+    from npuconv.legalize.split.builder import Builder, Mode
 
 CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"

@@ -14,11 +14,11 @@ import numpy as np
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager
-from npuconv.legalize.fitting.builder import TensorPart, WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
+from npuconv.legalize.split.builder import TensorPart, WrittenConv
 from npuconv.model import core, shapes
 from npuconv.partition.channels import CUTTING
 from npuconv.partition.saturation import ABSORBED
