@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
+from npuconv.legalize.tools.regions import SpelledOperator, growing, places, values, write
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -39,32 +39,26 @@ _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the ot
 def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> int:
     if device.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
-    place, fused, count = places(model), set[int](), 0
+    place, fused, fired = places(model), set[int](), 0
     for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
-        if id(node) not in fused and _is_member(node):
-            count += _fuse(model, device, log, node, place, fused)
-    return count
-
-
-def _fuse(
-    model: Model, device: TargetDevice, log: Log, node: Node, place: Places, fused: set[int]
-) -> int:
-    """Write the normalization that ends in a node; add its nodes to ``fused``."""
-    for region, source in growing(node, place, _is_member, _LONGEST):
-        axes = _normalized_axes(region, source)
-        numbers = None if axes is None else _parameters(region, source, axes[1])
-        if axes is None or numbers is None:
+        if id(node) in fused or not _is_member(node):
             continue
-        (axis, shape), (scale, bias, epsilon) = axes, numbers
-        stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
-        constants = [
-            edit.constant(model, f"{stem}/{name}", array.reshape(extents))
-            for name, array in (("scale", scale), ("bias", bias))
-        ]
-        whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
-        fused.update(map(id, region))
-        return write(model, device, log, region, [source, *constants], whole)
-    return 0
+        for region, source in growing(node, place, _is_member, _LONGEST):
+            axes = _normalized_axes(region, source)
+            numbers = None if axes is None else _parameters(region, source, axes[1])
+            if axes is None or numbers is None:
+                continue
+            (axis, shape), (scale, bias, epsilon) = axes, numbers
+            stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
+            constants = [
+                edit.constant(model, f"{stem}/{name}", array.reshape(extents))
+                for name, array in (("scale", scale), ("bias", bias))
+            ]
+            whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
+            fused.update(map(id, region))
+            fired += write(model, device, log, region, [source, *constants], whole)
+            break
+    return fired
 
 
 def _is_member(node: Node) -> bool:
