@@ -9,7 +9,7 @@ import onnx
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators
+from npuconv.emit import Format, int8_operators, int32_sums
 from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
@@ -92,7 +92,7 @@ def emit(
         _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
     legal.log.extend(log)
     broken = _check_limits(legal)
-    proto = save.to_proto(legal.model, _metadata(legal, form))
+    proto = save.to_proto(legal.model, _metadata(legal, form, emission))
     return EmittedModel(proto, emission.stored, emission.notes, broken)
 
 
@@ -106,7 +106,7 @@ def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
     return tuple(broken)
 
 
-def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
@@ -122,4 +122,5 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
+        **int32_sums.record(emission.sums),
     }
