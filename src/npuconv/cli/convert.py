@@ -52,8 +52,8 @@ def convert(
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
-    from npuconv.calibration_data import with_form
     from npuconv.convert_model import convert_with
+    from npuconv.emit import with_form
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
