@@ -10,7 +10,7 @@ import onnx
 from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators
+from npuconv.emit import Format, int8_operators, int32_sums
 from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
@@ -123,4 +123,5 @@ def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, 
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
+        **int32_sums.record(emission.sums),
     }
