@@ -32,7 +32,7 @@ def evaluate(
     """
     import onnxruntime as ort
 
-    x = inputs[0]
+    x, weight = (*inputs, None)[:2]
     assert x is not None, "X is required"
     attrs = dict(attributes)
     activation, parameters = _text(attrs.pop("activation", "")), attrs.pop("activation_params", ())
@@ -40,7 +40,7 @@ def evaluate(
         raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
     if op != "ConvTranspose" and _text(attrs.get("auto_pad", "")).startswith("SAME"):
         # onnxruntime refuses SAME beside a dilation: state the pads.
-        kernel = np.shape(inputs[1])[2:] if op == "Conv" else attrs["kernel_shape"]
+        kernel = weight.shape[2:] if weight is not None else attrs["kernel_shape"]
         ones = [1] * len(kernel)
         steps = (attrs.get("strides") or ones, attrs.get("dilations") or ones)
         mode, rows = _text(attrs.pop("auto_pad")), zip(x.shape[1:-1], kernel, *steps, strict=True)
