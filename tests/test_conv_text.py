@@ -9,8 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from support.conv_graphs import OPSETS, Case, for_all
-from support.conv_text import SAME
-from support.graph_text import OPERATORS, attributes, evaluate, slide_of
+from support.conv_text import OPERATORS, SAME, attributes, evaluate, slide_of
 from support.onnx_cases import onnx_cases
 
 

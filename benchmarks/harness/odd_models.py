@@ -71,8 +71,8 @@ def _model(number: int) -> Verdict:
 
 def _network(number: int) -> Verdict:
     """Run a network; return a kind, and faults."""
-    from support.network_verdicts import faults
     from support.odd_networks import odd_network
+    from support.verdicts import faults
 
     warnings.simplefilter("ignore")
     case = odd_network(number)

@@ -92,14 +92,12 @@ class Preprocess(Strict):
 
     @property
     def said(self) -> str:
-        """Given settings in one phrase: ``imagenet, resize 256, color bgr``."""
-        given = self.model_dump(exclude_defaults=True)
-        preset = given.pop("preset", None)
-        shown = {
-            key: value if isinstance(value, tuple) else (value,) for key, value in given.items()
-        }
-        parts = (f"{key} {' '.join(map(_short, values))}" for key, values in shown.items())
-        return ", ".join((*filter(None, (preset,)), *parts))
+        """Settings that are not defaults, in one phrase: ``imagenet, resize 256, color bgr``."""
+        parts = []
+        for key, value in self.model_dump(exclude_defaults=True).items():
+            words = " ".join(map(_short, value if isinstance(value, tuple) else (value,)))
+            parts.append(words if key == "preset" else f"{key} {words}")
+        return ", ".join(parts)
 
     @model_validator(mode="before")
     @classmethod
@@ -320,9 +318,14 @@ class Options(Strict):
     def for_target(self, container: str, opset: int | None) -> Options:
         """Return the options with the form and the opset of the target, where none was given."""
         stated = {"opset": opset, "format": "tflite" if container == "tflite" else None}
-        given = self.model_fields_set
-        update = {key: value for key, value in stated.items() if value and key not in given}
+        chosen = self.model_fields_set
+        update = {key: value for key, value in stated.items() if value and key not in chosen}
         return self.model_copy(update=update) if update else self
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether layers and channels may run several times for accuracy."""
+        return self.min_sqnr is not None or bool(self.max_extra_macs)
 
     @property
     def padding(self) -> str:

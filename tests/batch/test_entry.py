@@ -102,7 +102,7 @@ def test_a_model_that_changes_meanwhile(models, write):
     path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
 
     batch = Batch(path)
-    batch.locks.digests.model(batch.jobs[0])
+    batch.locks.model_digests(batch.jobs[0])
     onnx.save(volume(), models / "models/good.onnx")
     report = batch.run()
     assert report.jobs[0].status == "failed"

@@ -13,7 +13,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 
 from batch.conftest import job, small
 from npuconv.batch.job import Outcome
-from npuconv.batch.lock import Digests, Locks, data_files, external_files
+from npuconv.batch.lock import Locks, data_files, digest, external_files
 
 DONE = "converted"
 NOT_WRITTEN = "m.npu.onnx is not what was written"
@@ -27,9 +27,9 @@ def done(folder):
     np.savez(folder / "s.npz", x=np.zeros((2, 3, 8, 8), np.float32))
     one = job("m", calibration="s.npz")
     (folder / "m.npu.onnx").write_bytes(b"result")
-    digest = Digests(folder).file(folder / "m.npu.onnx")
-    sha = Digests(folder).file(folder / "m.onnx")
-    outcome = Outcome(DONE, "fine", sha, {"m.npu.onnx": digest})
+    written = digest(folder / "m.npu.onnx")
+    sha = digest(folder / "m.onnx")
+    outcome = Outcome(DONE, "fine", sha, {"m.npu.onnx": written})
     Locks(folder, 1).write(one, outcome)
     return one, outcome
 
@@ -110,9 +110,9 @@ def test_external_data(folder):
     onnx.save(model, folder / "m.onnx")
     assert external_files(folder / "m.onnx") == [folder / "m.bin"]
     one = job("m")
-    before = Digests(folder).model(one)
+    before = Locks(folder, 1).model_digests(one)
     (folder / "m.bin").write_bytes(b"others")
-    after = Digests(folder).model(one)
+    after = Locks(folder, 1).model_digests(one)
     assert before["sha256"] == after["sha256"]
     assert before["external_sha256"] != after["external_sha256"]
 
@@ -141,10 +141,15 @@ def test_a_file_of_a_set_has_changed(folder):
     (folder / "d").mkdir()
     (folder / "d" / "a.png").write_bytes(b"1")
     one = job("m", calibration="d")
-    seen = {json.dumps(Digests(folder).data(one))}
+
+    def locked() -> str:
+        Locks(folder, 1).write(one, Outcome(DONE, "fine"))
+        return json.loads((folder / one.lock).read_text())["data"]["calibration"]["sha256"]
+
+    seen = {locked()}
     (folder / "d" / "a.png").write_bytes(b"2")
-    seen.add(json.dumps(Digests(folder).data(one)))
+    seen.add(locked())
     (folder / "d" / "a.png").rename(folder / "d" / "b.png")
-    seen.add(json.dumps(Digests(folder).data(one)))
+    seen.add(locked())
     assert len(seen) == 3
     assert Path("d").is_dir()

@@ -11,8 +11,7 @@ import pytest
 from onnx import helper
 
 from support.builders import Net, digits, images
-from support.programs import as_program
-from support.raw_models import X, build, constant, conv, tensor, weights
+from support.raw_models import X, as_program, build, constant, conv, tensor, weights
 
 # Files that are no valid model: name -> what to write, what is said of it.
 

@@ -36,7 +36,7 @@ def add_command(monkeypatch, error):
 def add_pass(monkeypatch, error):
     """Add a pass ``boom`` that raises, for one test."""
 
-    def boom(_model, _ctx):
+    def boom(_model):
         raise error
 
     list(PASSES)  # so that all others are there first

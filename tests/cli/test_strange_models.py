@@ -8,8 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from support.builders import Net
-from support.programs import as_program
-from support.raw_models import X, build, constant, conv, tensor, weights
+from support.raw_models import X, as_program, build, constant, conv, tensor, weights
 
 
 def float16():

@@ -14,7 +14,7 @@ import npuconv
 from npuconv.errors import UsageError
 from npuconv.evaluate import matching
 from support.builders import Net
-from support.loud_nets import CHANNELS, LOUD, loud, pictures
+from support.outlier_nets import CHANNELS, LOUD, loud, pictures
 
 # Layers bought with multiplications
 

@@ -10,11 +10,11 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.emit.tflite.flatbuffer import read_metadata
 from npuconv.emit.tflite.translate import ENDS, STORED, write
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.executor import Session
+from npuconv.tflite.flatbuffer import read_metadata
 from support.builders import Net, digits, images
 
 LITERT = "ai_edge_litert.interpreter"
@@ -85,8 +85,8 @@ def test_int8_inputs_and_outputs(tmp_path):
 @needs_litert
 def test_files_of_others(tmp_path):
     """A file without the record is refused with what to do; so is what is no TFLite."""
-    from npuconv.emit.tflite.flatbuffer import to_bytes
     from npuconv.emit.tflite.translate import translate
+    from npuconv.tflite.flatbuffer import to_bytes
 
     data = to_bytes(translate(pooled()).graph, "", {})
     with pytest.raises(ModelError, match="which of its axes") as caught:
@@ -101,8 +101,8 @@ def test_files_of_others(tmp_path):
 @pytest.mark.parametrize("stored", ['[["t2",[0,1],1]]', '[["t2",[0,1,2,3],9999]]', "[1]"])
 def test_a_record_of_layers_that_does_not_fit(stored):
     """The file is run without its layers."""
-    from npuconv.emit.tflite.flatbuffer import to_bytes
     from npuconv.emit.tflite.translate import translate
+    from npuconv.tflite.flatbuffer import to_bytes
 
     record = {ENDS: '[["x",[0,2,3,1]],["y",[0,2,3,1]]]', STORED: stored}
     session = TfliteSession(to_bytes(translate(pooled()).graph, "", record), "m.tflite")

@@ -13,7 +13,7 @@ from hostile import corpus
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benchmarks" / "strangers.py"
+SCRIPT = ROOT / "benchmarks" / "robustness.py"
 # Those that were wrong once, by the command that was, and are quick. By batch, which starts a
 # process for each, also one of every loader.
 ONCE_WRONG = {
@@ -44,7 +44,7 @@ ONCE_WRONG = {
 
 def run(*arguments: str) -> str:
     """The benchmark with these arguments; what it says is wrong is the message."""
-    command = [sys.executable, str(SCRIPT), "--jobs", "1", *arguments]
+    command = [sys.executable, str(SCRIPT), "hostile", "--jobs", "1", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

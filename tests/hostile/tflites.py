@@ -18,8 +18,8 @@ import onnx
 import npuconv
 from hostile.arrays import SHAPE, npy, zipped
 from hostile.case import Case, Cases, good
-from npuconv.emit.tflite.flatbuffer import Graph, to_bytes
 from npuconv.emit.tflite.translate import ENDS, LAYERS, STORED, translate
+from npuconv.tflite.flatbuffer import Graph, to_bytes
 from support.builders import digits
 
 _NAME = "int8.tflite"

@@ -9,7 +9,7 @@ from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.ops.leaky_relu import slopes_of
-from npuconv.ops.operator import OPERATORS, Operator
+from npuconv.ops.operator import OPERATORS, Arguments, Operator
 
 A, B, Y = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(0.07, 3)
 X = np.arange(-128, 128, 17)
@@ -56,7 +56,12 @@ def operator(op: str) -> Operator:
 def computed(op: str, attributes: dict, values: tuple, scales: tuple) -> list[int]:
     """Return the result of TFLite's operator."""
     arrays = [WholeArray.of(v) for v in values]
-    return operator(op).compute(attributes, arrays, scales, GEMMLOWP).values.reshape(-1).tolist()
+    return (
+        operator(op)
+        .compute(Arguments(attributes, arrays, scales, GEMMLOWP))
+        .values.reshape(-1)
+        .tolist()
+    )
 
 
 @pytest.mark.parametrize("op", RECORDED)
@@ -117,4 +122,6 @@ def test_extents_must_be_known():
             return (1, 1, None, 4)
 
     with pytest.raises(ModelError, match="height or width"):
-        operator("ReduceMean").compute({}, [Dynamic.of(Z.reshape(1, 1, 4, 4))], (A, B), GEMMLOWP)
+        operator("ReduceMean").compute(
+            Arguments({}, [Dynamic.of(Z.reshape(1, 1, 4, 4))], (A, B), GEMMLOWP)
+        )

@@ -10,7 +10,7 @@ from npuconv.partition import make_plan
 from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise
 from support.asserts import builtin, read
 from support.builders import Net
-from support.loud_nets import inverted
+from support.outlier_nets import inverted
 
 X = (1, 3, 8, 8)
 

@@ -1,7 +1,7 @@
 """Random graphs of convolutions of every kind: legal and equal afterwards, or refused rightly.
 
 66 graphs of each opset; some have a fault that no rewrite can mend. What they must compute
-is told by ``graph_text``, which knows the operator texts and not npuconv. With the
+is told by ``conv_text``, which knows the operator texts and not npuconv. With the
 environment variable ``GRAPHS`` there are so many times as many, as in ``make sweep``.
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 import npuconv
 from support.conv_graphs import FAULTS, OPSETS, Case, for_all
-from support.graph_text import attributes, evaluate
+from support.conv_text import attributes, evaluate
 
 pytestmark = pytest.mark.e2e
 

@@ -14,8 +14,8 @@ from onnx import numpy_helper
 import npuconv
 from npuconv.target.description import Description
 from support.builders import Net, images
-from support.network_verdicts import faults
 from support.odd_networks import OddNetwork, odd_network
+from support.verdicts import faults
 
 pytestmark = pytest.mark.e2e
 

@@ -25,7 +25,7 @@ from npuconv.quantize.settings import BUDGET
 from npuconv.target import Target
 from support.asserts import context, read
 from support.builders import Net
-from support.loud_nets import CHANNELS, LOUD, loud, pictures
+from support.outlier_nets import CHANNELS, LOUD, loud, pictures
 from support.plans import Quantized, planned, quantized
 
 # Channels of a graph

@@ -15,7 +15,7 @@ from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net
-from support.loud_nets import LOUD, loud, pictures
+from support.outlier_nets import LOUD, loud, pictures
 from support.plans import Feeds, prepare, random_feeds
 
 X = (1, 3, 12, 12)

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic.rescaling import FLOAT, Rescaling, TensorScale
 from npuconv.arithmetic.whole import WholeArray
-from npuconv.ops.operator import OPERATORS
+from npuconv.ops.operator import OPERATORS, Arguments
 
 SHIFT = Rescaling("shift")
 FEW = settings(max_examples=8, deadline=None)
@@ -35,7 +35,9 @@ def computed(
     """Return the int8 values of an operator on the device."""
     operator = OPERATORS.get(op)
     assert operator is not None
-    result = operator.compute(attributes, [WholeArray.of(v) for v in values], scales, how).values
+    result = operator.compute(
+        Arguments(attributes, [WholeArray.of(v) for v in values], scales, how)
+    ).values
     assert result.min(initial=0) >= -128
     assert result.max(initial=0) <= 127
     return result.astype(np.int8)

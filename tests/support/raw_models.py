@@ -1,6 +1,10 @@
-"""Models node by node, valid or not, as files of strangers hold them."""
+"""Models node by node, valid or not, and commands on them in one process."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -37,3 +41,35 @@ def conv(weight=None, x=X, y=(None,) * 4, *, kind=TensorProto.FLOAT, opset=17, *
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="c", **attrs)
     outputs, inputs = [tensor("y", y, kind)], [tensor("x", x, kind)]
     return build([node], inputs, outputs, [weight or weights(4, 3, 3, 3)], opset=opset)
+
+
+PROGRAM = """
+import sys
+from npuconv.cli import main
+for arguments in sys.argv[1:]:
+    sys.argv = ["npuconv", *arguments.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print("code", end.code, file=sys.stderr, flush=True)
+"""
+
+
+def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
+    """Return stdout of all commands; exit code and lines on stderr of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *commands],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in done.stderr.splitlines():
+        if line.startswith("code "):
+            found.append((int(line.removeprefix("code ")), lines))
+            lines = []
+        else:
+            lines.append(line)
+    return done.stdout, found

@@ -10,11 +10,11 @@ import onnx
 import pytest
 import tflite
 
-from npuconv.emit.tflite.draft import View
-from npuconv.emit.tflite.flatbuffer import Graph, Operator, to_bytes
 from npuconv.emit.tflite.translate import End, Translation, translate
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
+from npuconv.tflite.draft import View
+from npuconv.tflite.flatbuffer import Graph, Operator, to_bytes
 
 NAMES = {code: name for name, code in vars(tflite.BuiltinOperator).items() if name.isupper()}
 

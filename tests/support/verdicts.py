@@ -1,14 +1,25 @@
-"""Exit codes of check and convert on the same model with the same options."""
+"""Verdicts on random models: exit codes of check and convert, and faults of what is converted."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
 
 import npuconv
 from npuconv.errors import NpuconvError, UnsupportedModelError
+from npuconv.evaluate.run_parts import run_parts
+from npuconv.evaluate.split import split
+from npuconv.executor import Session
 from npuconv.report.builder.notices import LATER
 from support.odd_models import OddCase
+from support.odd_networks import PASSED_ON, OddNetwork
+from support.tflite_files import differing_layers
 
 BUG = 70
 
@@ -81,3 +92,93 @@ def disagreement(case: OddCase) -> tuple[End, str]:
     never = case.options.get("fail_on") == "never" and not checked.ok and checked.code == 0
     same = checked.ok == converted.ok and (checked.code == converted.code or never)
     return converted, "" if same else both
+
+
+FLOAT_DB = 70.0  # what float32 loses when products are added in another order
+LOW_DB = 20.0  # above it, int8 is what one expects of random weights
+LOST_DB = 10.0  # operators in int8 may lose this against convolutions alone
+
+
+def faults(case: OddNetwork, folder: Path) -> tuple[str, list[str]]:
+    """Convert a network in a folder, and judge all that is made of it.
+
+    Returns:
+        The kind of end, and a sentence for everything that is wrong.
+    """
+    options = case.given(folder)
+    end, text = disagreement(OddCase(case.model, options))
+    if text or not end.ok:
+        return ("different" if text else "refused"), [text] if text else []
+    made = npuconv.convert(case.model, **options).model
+    found = [] if options.get("io") == "int8" else _of_outputs(case, made, folder)
+    if not found and options["format"] == "qoperator":
+        found += _of_parts(made, options, folder)
+    if not found and options.get("io") != "int8":
+        npuconv.verify(case.model, made, samples=2, input_shape=options.get("input_shape", {}))
+    if _computes_as_litert(case) and find_spec("ai_edge_litert"):
+        _, differing = differing_layers(made, case.feeds)
+        found += [f"{name}: other integers in LiteRT" for name in differing]
+    return "converted", found
+
+
+def _computes_as_litert(case: OddNetwork) -> bool:
+    target = case.options["target"]
+    arithmetic = target["activations"].get("requantize") if isinstance(target, dict) else ""
+    same = case.options["format"] == "tflite" and arithmetic == "gemmlowp"
+    return same and case.options.get("io") != "int8"
+
+
+def _of_outputs(case: OddNetwork, made: onnx.ModelProto, folder: Path) -> list[str]:
+    wanted, given = Session(case.model).run(case.feeds), Session(made).run(case.feeds)
+    if list(wanted) != list(given):
+        return [f"outputs {list(given)} are to be {list(wanted)}"]
+    for name, values in wanted.items():
+        if given[name].shape != values.shape:
+            return [f"{name}: {given[name].shape} is to be {values.shape}"]
+        if np.isfinite(values).all() and not np.isfinite(given[name]).all():
+            return [f"{name} is not finite"]
+    reached = worst_sqnr(wanted, given)
+    if case.options["format"] == "float":
+        return [f"float: {reached:.1f} dB"] if reached < FLOAT_DB else []
+    if reached >= LOW_DB or not isinstance(case.options["target"], dict):
+        return []
+    alone = _of_convolutions_alone(case, wanted, folder)
+    return (
+        [f"{reached:.1f} dB, convolutions alone {alone:.1f}"] if alone > reached + LOST_DB else []
+    )
+
+
+def worst_sqnr(wanted: dict[str, np.ndarray], given: dict[str, np.ndarray]) -> float:
+    """Return the SQNR of the worst output, in dB; those of zeros do not count."""
+    found = []
+    for name, values in wanted.items():
+        power = float(np.square(values, dtype=np.float64).sum())
+        noise = float(np.square(given[name].astype(np.float64) - values).sum())
+        if power > 1e-12:
+            found.append(10 * np.log10(power / (noise + 1e-30)))
+    return min(found, default=np.inf)
+
+
+def _of_convolutions_alone(case: OddNetwork, wanted: dict[str, np.ndarray], folder: Path) -> float:
+    """Return the SQNR where the same device computes convolutions and passes on the rest."""
+    target = case.options["target"]
+    kept = {op: facts for op, facts in target["operators"].items() if op in ("Conv", *PASSED_ON)}
+    # What a device of tensors' scales loses in a Concat is lost with operators and without.
+    lesser = target | {"operators": kept, "unlisted_operators": "host"}
+    form = {"format": "qdq" if case.options["format"] == "tflite" else case.options["format"]}
+    options = replace(case, options=case.options | {"target": lesser} | form).given(folder)
+    try:
+        made = npuconv.convert(case.model, **options).model
+    except UnsupportedModelError:
+        return -np.inf
+    return worst_sqnr(wanted, Session(made).run(case.feeds))
+
+
+def _of_parts(made: onnx.ModelProto, options: dict[str, Any], folder: Path) -> list[str]:
+    """Parts for the device in the simulator and for the host in onnxruntime are the whole."""
+    if not any(node.op_type == "QLinearConv" for node in made.graph.node):
+        return []
+    split(made, folder / "parts", target=options["target"])
+    ran = run_parts(folder / "parts", samples=1, whole=made)
+    differing = {name: count for name, count in (ran.differing or {}).items() if count}
+    return [f"parts differ from the whole: {differing}"] if differing else []

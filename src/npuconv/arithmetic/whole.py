@@ -7,9 +7,9 @@ simulator has another subclass, with which they build the graph that computes th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,73 +30,77 @@ class Whole(ABC):
     def shape(self) -> tuple[int | None, ...]:
         """Extents; None where one is not known."""
 
+    @abstractmethod
+    def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
+        """Return the result of an operator of ONNX on whole numbers."""
+
     def known(self) -> Integers:
         """Return the numbers, for arithmetic in float: only arrays have them."""
         raise NotImplementedError("numbers of a graph are not known")
 
-    def like(self: W, values: ArrayLike) -> W:
+    def like(self, values: ArrayLike) -> Self:
         """Return known numbers as this class holds them."""
         raise NotImplementedError("numbers of a graph are not known")
 
-    @abstractmethod
-    def plus(self: W, other: W | ArrayLike) -> W:
+    def plus(self, other: Self | ArrayLike) -> Self:
         """Return the sum."""
+        return self.apply("Add", other)
 
-    @abstractmethod
-    def times(self: W, other: W | ArrayLike) -> W:
+    def times(self, other: Self | ArrayLike) -> Self:
         """Return the product."""
+        return self.apply("Mul", other)
 
-    @abstractmethod
-    def over(self: W, divisor: W | ArrayLike) -> W:
+    def over(self, divisor: Self | ArrayLike) -> Self:
         """Return the quotient, rounded towards 0."""
+        return self.apply("Div", divisor)
 
-    @abstractmethod
-    def root(self: W) -> W:
+    def root(self) -> Self:
         """Return the whole part of the square root, of numbers from 0 to ``2**52``."""
+        return self.apply("Sqrt")
 
-    @abstractmethod
-    def clipped(self: W, low: int, high: int) -> W:
+    def clipped(self, low: int, high: int) -> Self:
         """Return the nearest numbers within bounds."""
+        return self.apply("Clip", low, high)
 
-    @abstractmethod
-    def sign(self: W) -> W:
+    def sign(self) -> Self:
         """Return -1, 0 or 1."""
+        return self.apply("Sign")
 
-    @abstractmethod
-    def entries(self: W, table: ArrayLike) -> W:
+    def entries(self, table: ArrayLike) -> Self:
         """Return the entry of a table [K] that each number, 0..K-1, points at."""
+        return self.apply("Gather", table)
 
-    @abstractmethod
-    def total(self: W, axes: Sequence[int], *, keep: bool = True) -> W:
+    def total(self, axes: Sequence[int], *, keep: bool = True) -> Self:
         """Return the sum along axes."""
+        return self.apply("ReduceSum", axes=tuple(axes), keepdims=keep)
 
-    @abstractmethod
-    def largest(self: W, axis: int) -> W:
+    def largest(self, axis: int) -> Self:
         """Return the largest along an axis, which stays."""
+        return self.apply("ReduceMax", axes=(axis,), keepdims=True)
 
-    @abstractmethod
-    def between(self: W, left: ArrayLike, right: ArrayLike) -> W:
-        """Return ``left @ self @ right``, of matrices of whole numbers."""
-
-    @abstractmethod
-    def beside(self: W, others: Sequence[W], axis: int) -> W:
+    def beside(self, others: Sequence[Self], axis: int) -> Self:
         """Return this and others behind each other."""
+        return self.apply("Concat", *others, axis=axis)
 
-    @abstractmethod
-    def product(self: W, other: W) -> W:
-        """Return the matrix product."""
+    def product(self, other: Self | ArrayLike, *, reverse: bool = False) -> Self:
+        """Return the matrix product with another; with ``reverse``, of the other with this."""
+        return self.apply("MatMul", other, reverse=reverse)
 
-    @abstractmethod
-    def windows(self: W, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> W:
+    def between(self, left: ArrayLike, right: ArrayLike) -> Self:
+        """Return ``left @ self @ right``, of matrices of whole numbers."""
+        return self.product(left, reverse=True).product(right)
+
+    def windows(self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> Self:
         """Return the sums of the windows of a pool [N, C, H', W']; padding is 0."""
+        return self.apply("AveragePool", kernel_shape=kernel, strides=strides, pads=pads)
 
-    def shifted(self: W, places: ArrayLike) -> W:
+    def shifted(self, places: ArrayLike) -> Self:
         """Return ``self / 2**places``, rounded down; the places broadcast."""
         by = np.asarray(places, np.int64)
         moved = self.plus(1 << _ROOM).over(np.int64(1) << by)
         return moved.plus(-(np.int64(1) << (_ROOM - by)))
 
-    def looked_up(self: W, table: ArrayLike) -> W:
+    def looked_up(self, table: ArrayLike) -> Self:
         """Return the entry of each int8 in a table of 256; the first is that of -128."""
         return self.plus(128).entries(table)
 
@@ -108,7 +112,7 @@ class WholeArray(Whole):
     values: Integers  # any shape
 
     @classmethod
-    def of(cls, values: ArrayLike) -> WholeArray:
+    def of(cls, values: ArrayLike) -> Self:
         """Return any integers."""
         return cls(np.asarray(values).astype(np.int64))
 
@@ -121,68 +125,62 @@ class WholeArray(Whole):
         """Return the numbers."""
         return self.values
 
-    def like(self, values: ArrayLike) -> WholeArray:
+    def like(self, values: ArrayLike) -> Self:
         """Return other numbers."""
-        return WholeArray.of(values)
+        return self.of(values)
 
-    def plus(self, other: WholeArray | ArrayLike) -> WholeArray:
-        """Return the sum."""
-        return WholeArray(np.asarray(self.values + _values(other)))
+    def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
+        """Return the result of an operator of ONNX on whole numbers."""
+        arrays = [
+            x.values if isinstance(x, WholeArray) else np.asarray(x, np.int64) for x in operands
+        ]
+        return self.of(_ARRAYS[op](self.values, *arrays, **attributes))
 
-    def times(self, other: WholeArray | ArrayLike) -> WholeArray:
-        """Return the product."""
-        return WholeArray(np.asarray(self.values * _values(other)))
-
-    def over(self, divisor: WholeArray | ArrayLike) -> WholeArray:
-        """Return the quotient, rounded towards 0."""
-        by = _values(divisor)
-        return WholeArray(np.asarray(np.sign(self.values) * (np.abs(self.values) // by)))
-
-    def root(self) -> WholeArray:
-        """Return the whole part of the square root."""
-        return WholeArray.of(np.sqrt(self.values.astype(np.float64)))
-
-    def shifted(self, places: ArrayLike) -> WholeArray:
+    def shifted(self, places: ArrayLike) -> Self:
         """Return ``self / 2**places``, rounded down."""
-        return WholeArray(np.asarray(self.values >> np.asarray(places, np.int64)))
+        return self.of(self.values >> np.asarray(places, np.int64))
 
-    def clipped(self, low: int, high: int) -> WholeArray:
-        """Return the nearest numbers within bounds."""
-        return WholeArray(np.asarray(np.clip(self.values, low, high)))
 
-    def sign(self) -> WholeArray:
-        """Return -1, 0 or 1."""
-        return WholeArray(np.asarray(np.sign(self.values)))
+def window_sums(
+    values: Integers,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    fill: int = 0,
+) -> Integers:
+    """Return the sum of every window of a pool [N, C, H', W'].
 
-    def entries(self, table: ArrayLike) -> WholeArray:
-        """Return the entry of a table that each number points at."""
-        return WholeArray.of(np.asarray(table)[self.values])
+    Args:
+        values: [N, C, H, W].
+        kernel_shape: height and width.
+        strides: of height and width.
+        pads: top, left, bottom, right.
+        fill: the value of padded cells.
+    """
+    ends = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
+    padded = np.pad(values, ends, constant_values=fill)
+    sides = zip(padded.shape[2:], kernel_shape, strides, strict=True)
+    counts = [max(0, (extent - reach) // stride + 1) for extent, reach, stride in sides]
+    if 0 in counts:
+        return np.zeros((*padded.shape[:2], *counts), values.dtype)
+    cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel_shape), (2, 3))
+    return np.asarray(cut[:, :, :: strides[0], :: strides[1]].sum(axis=(-2, -1)))
 
-    def total(self, axes: Sequence[int], *, keep: bool = True) -> WholeArray:
-        """Return the sum along axes."""
-        return WholeArray(np.asarray(self.values.sum(axis=tuple(axes), keepdims=keep)))
 
-    def largest(self, axis: int) -> WholeArray:
-        """Return the largest along an axis, which stays."""
-        return WholeArray(np.asarray(self.values.max(axis=axis, keepdims=True)))
-
-    def between(self, left: ArrayLike, right: ArrayLike) -> WholeArray:
-        """Return ``left @ self @ right``."""
-        return WholeArray(np.asarray(_values(left) @ self.values @ _values(right)))
-
-    def beside(self, others: Sequence[WholeArray], axis: int) -> WholeArray:
-        """Return this and others behind each other."""
-        return WholeArray(np.concatenate([self.values, *(one.values for one in others)], axis))
-
-    def product(self, other: WholeArray) -> WholeArray:
-        """Return the matrix product."""
-        return WholeArray(np.asarray(self.values @ other.values))
-
-    def windows(
-        self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
-    ) -> WholeArray:
-        """Return the sums of the windows of a pool."""
-        return WholeArray(window_sums(self.values, kernel, strides, pads))
+_ARRAYS: dict[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Mul": np.multiply,
+    "Div": lambda x, divisor: np.sign(x) * (np.abs(x) // divisor),
+    "Sqrt": lambda x: np.sqrt(x.astype(np.float64)),
+    "Clip": np.clip,
+    "Sign": np.sign,
+    "Gather": lambda x, table: table[x],
+    "ReduceSum": lambda x, axes, keepdims: x.sum(axis=axes, keepdims=keepdims),
+    "ReduceMax": lambda x, axes, keepdims: x.max(axis=axes, keepdims=keepdims),
+    "Concat": lambda *arrays, axis: np.concatenate(arrays, axis),
+    "MatMul": lambda x, other, reverse: other @ x if reverse else x @ other,
+    "AveragePool": window_sums,
+}
 
 
 def shifted_right(whole: W, places: ArrayLike, rounding: Rounding) -> W:
@@ -226,33 +224,3 @@ def resized(x: Whole, attributes: Mapping[str, Any]) -> tuple[int, int]:
     high, wide = spatial(x, "Resize")
     _, _, by_high, by_wide = attributes["scales"]
     return int(high * float(by_high)), int(wide * float(by_wide))
-
-
-def window_sums(
-    values: Integers,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    fill: int = 0,
-) -> Integers:
-    """Return the sum of every window of a pool [N, C, H', W'].
-
-    Args:
-        values: [N, C, H, W].
-        kernel: height and width.
-        strides: of height and width.
-        pads: top, left, bottom, right.
-        fill: the value of padded cells.
-    """
-    ends = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
-    padded = np.pad(values, ends, constant_values=fill)
-    sides = zip(padded.shape[2:], kernel, strides, strict=True)
-    counts = [max(0, (extent - reach) // stride + 1) for extent, reach, stride in sides]
-    if 0 in counts:
-        return np.zeros((*padded.shape[:2], *counts), values.dtype)
-    cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel), (2, 3))
-    return np.asarray(cut[:, :, :: strides[0], :: strides[1]].sum(axis=(-2, -1)))
-
-
-def _values(operand: Any) -> Integers:
-    return operand.values if isinstance(operand, WholeArray) else np.asarray(operand, np.int64)

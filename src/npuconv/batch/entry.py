@@ -205,7 +205,7 @@ class Batch:
         path = self.root / job.output
         if not outcome.finished:
             return outcome
-        if outcome.model_sha256 != self.locks.digests.model(job)["sha256"]:
+        if outcome.model_sha256 != self.locks.model_digests(job)["sha256"]:
             text = f"{job.model}: was changed while the batch ran; run it again"
             return Outcome("failed", text)
         earlier = self.locks.read(job)

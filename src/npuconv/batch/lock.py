@@ -33,14 +33,15 @@ _WITHOUT_EFFECT = ("cache",)
 
 
 class Locks:
-    """Reader and writer of the locks of all jobs.
+    """Reader and writer of the locks of all jobs; an input that several jobs share is read once.
 
     The last digits of measured numbers depend on ``threads``, the number of every job.
     """
 
     def __init__(self, root: Path, threads: int) -> None:
         self._root, self._threads = root, threads
-        self.digests = Digests(root)
+        self._file, self._model = cache(digest), cache(self._model_digests)
+        self._set, self._target = cache(self._set_digest), cache(self._target_digest)
 
     def read(self, job: Job) -> dict[str, Any] | None:
         """Return the lock of a job; None if there is none that can be read."""
@@ -85,7 +86,7 @@ class Locks:
                 yield f"{key} changed: {before} -> {now}"
         home = (self._root / job.lock).parent
         for name, before in lock["outputs"].items():
-            now = self.digests.file(home / name)
+            now = self._file(home / name)
             if now != before:
                 yield f"{name} is {'not what was written' if now else 'gone'}"
 
@@ -109,70 +110,51 @@ class Locks:
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         files.write(self._root / job.lock, text)
 
+    def model_digests(self, job: Job) -> dict[str, str]:
+        """Return path and digests of the model file and its external data."""
+        return {"path": portable(job.model), **self._model(job.model)}
+
     def _inputs(self, job: Job) -> dict[str, Any]:
         """Return everything that the output of a job depends on."""
         options = job.options.model_dump(mode="json", exclude_defaults=True)
         for key in ("target", *NAMES_A_FILE, *_WITHOUT_EFFECT):
             options.pop(key, None)
+        files = {key: name for key in NAMES_A_FILE if (name := getattr(job.options, key))}
         return {
             "tools": tools(),
             "threads": self._threads,
-            "model": self.digests.model(job),
-            "target": self.digests.target(job),
-            "data": self.digests.data(job),
+            "model": self.model_digests(job),
+            "target": {"name": job.target, "sha256": self._target(job.options.target)},
+            "data": {
+                key: {"path": portable(name), "sha256": self._set(name)}
+                for key, name in files.items()
+            },
             "options": options,
         }
 
-
-class Digests:
-    """SHA-256 digests of the inputs of jobs; a file that several jobs share is read once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self.file = cache(_digest_of_file)
-        self._model, self._set = cache(self._digests_of_model), cache(self._digest_of_set)
-        self._target = cache(self._digest_of_target)
-
-    def model(self, job: Job) -> dict[str, str]:
-        """Return the digests of the model file and its external data."""
-        return {"path": portable(job.model), **self._model(job.model)}
-
-    def _digests_of_model(self, model: str) -> dict[str, str]:
+    def _model_digests(self, model: str) -> dict[str, str]:
         path = self._root / model
-        digests = {"sha256": self.file(path)}
+        digests = {"sha256": self._file(path)}
         if paths := external_files(path):
             digests["external_sha256"] = self._together(paths, path.parent)
         return digests
 
-    def target(self, job: Job) -> dict[str, str]:
-        """Return name and digest of the target."""
-        return {"name": job.target, "sha256": self._target(job.options.target)}
-
-    def _digest_of_target(self, name: str) -> str:
+    def _target_digest(self, name: str) -> str:
         try:
             return Target.load(locate(name, self._root)).sha256
         except NpuconvError:  # removed since the jobs were made: the job reports it
             return ""
 
-    def data(self, job: Job) -> dict[str, dict[str, str]]:
-        """Return the digests of files that options name: calibration samples, a baseline."""
-        names = {key: getattr(job.options, key) for key in NAMES_A_FILE}
-        return {
-            key: {"path": portable(name), "sha256": self._set(name)}
-            for key, name in names.items()
-            if name
-        }
-
-    def _digest_of_set(self, name: str) -> str:
+    def _set_digest(self, name: str) -> str:
         path = self._root / name
         return self._together(data_files(path), path.parent)
 
     def _together(self, paths: Iterable[Path], base: Path) -> str:
-        digests = [[os.path.relpath(path, base), self.file(path)] for path in paths]
+        digests = [[os.path.relpath(path, base), self._file(path)] for path in paths]
         return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
-def _digest_of_file(path: Path) -> str:
+def digest(path: Path) -> str:
     """Return the digest of one file; empty if it cannot be read."""
     try:
         if not _is_readable(path):

@@ -145,19 +145,18 @@ def _cause(error: BaseException) -> str:
 
 def _nearest_choice(error: click.BadParameter) -> str:
     """Return a question for the value that is spelled most like the wrong one."""
-    given = re.match("'(.*)' is not one of", error.message)
+    wrong = re.match("'(.*)' is not one of", error.message)
     kind = error.param.type if error.param else None
-    if given is None or not isinstance(kind, click.Choice):
+    if wrong is None or not isinstance(kind, click.Choice):
         return ""
-    near = difflib.get_close_matches(given[1], list(map(str, kind.choices)), 1)
+    near = difflib.get_close_matches(wrong[1], list(map(str, kind.choices)), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
     """Return a question with the likely option: of this value, a longer or the nearest name."""
     parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
-    takers = [one for one in parameters if value in getattr(one.type, "choices", ())]
-    meant = [f"{taker.opts[0]} {value}" for taker in takers]
+    meant = [f"{p.opts[0]} {value}" for p in parameters if value in getattr(p.type, "choices", ())]
     options = [name for parameter in parameters for name in parameter.opts]
     if "--report" in options and FORMATS.get(value):
         meant.append(f"--report FILE{FORMATS[value]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from npuconv import files
 from npuconv.batch.entry import Batch, Watcher
 from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
 from npuconv.cli import screen
-from npuconv.cli.guard import Input, Terminated, check_destinations, signal_exit_code
-from npuconv.cli.help import BriefOption, GroupedCommand
+from npuconv.cli.guard import Input, check_destinations, signal_exit_code
+from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, given, refuse_empty, shared_options
 from npuconv.errors import UsageError
 from npuconv.report import PRINTED, format_of, render_batch
@@ -85,13 +84,7 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.option("--ship", is_flag=True, help="send files to workers that share no folder")
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
-@click.option(
-    "--output-format",
-    type=click.Choice(PRINTED),
-    default="text",
-    help="what is printed",
-    cls=BriefOption,
-)
+@output_format_option(PRINTED)
 @click.option(
     "--report",
     "reports",
@@ -146,51 +139,36 @@ def batch(
         return _show_plan(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in _SUMMARY)
     _check_summaries(work, written, config)
-    with _handle_termination():
-        try:
-            with watching(work.jobs, quiet) as watcher:
-                found = work.run(watcher)
-        except KeyboardInterrupt as error:
-            screen.fail("interrupted; the same command goes on where it stopped")
-            return signal_exit_code(error)
+    try:
+        with watching(work.jobs, quiet) as watcher:
+            result = work.run(watcher)
+    except KeyboardInterrupt as error:
+        screen.fail("interrupted; the same command goes on where it stopped")
+        return signal_exit_code(error)
     for summary in written:
         base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
-        files.write(summary, render_batch(found, format_of(summary), base))
+        files.write(summary, render_batch(result, format_of(summary), base))
     from npuconv.report import text
 
     if output_format != "text":
-        click.echo(render_batch(found, output_format), nl=False)
+        click.echo(render_batch(result, output_format), nl=False)
     elif not quiet:
         color, width = screen.wants_color(no_color), screen.width()
-        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
-        click.echo(shown, nl=False)
-    return found.summary.exit_code
-
-
-@contextlib.contextmanager
-def _handle_termination() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C within a with statement: no job is left running."""
-
-    def interrupt(*_: object) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        lines = text.render_batch(result, color=color, verbose=verbose, width=width)
+        click.echo(lines, nl=False)
+    return result.summary.exit_code
 
 
 def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) -> None:
     """Refuse a summary that cannot be written, before jobs that may take hours."""
     results = {(work.root / file).resolve() for job in work.jobs for file in job.files}
-    made = {folder for one in work.folders for folder in (one, *one.parents)}
+    folders = {parent for folder in work.folders for parent in (folder, *folder.parents)}
     for path in written:
         place = Path(path).resolve()
         if place in results:
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
-        if place.parent not in made or place.parent.is_dir():  # else the batch makes it
+        if place.parent not in folders or place.parent.is_dir():  # else the batch makes it
             check_destinations([path], _input_files(work, config))
 
 
@@ -238,14 +216,16 @@ def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
     Raises:
         UsageError: differences have no such format.
     """
-    found = work.differences()
+    differences = work.differences()
     if _is_json("--verify-lock", output_format):
-        _print_json(work, "differences", found)
-        return 1 if found else 0
-    for name, one in ((name, one) for name, said in found.items() for one in said):
-        screen.fail(f"{name}: {one}")
-    screen.say(f"{_part(len(work.jobs) - len(found), len(work.jobs))} as locked", quiet=quiet)
-    return 1 if found else 0
+        _print_json(work, "differences", differences)
+        return 1 if differences else 0
+    for name, texts in differences.items():
+        for text in texts:
+            screen.fail(f"{name}: {text}")
+    same = len(work.jobs) - len(differences)
+    screen.say(f"{_part(same, len(work.jobs))} as locked", quiet=quiet)
+    return 1 if differences else 0
 
 
 def _part(number: int, total: int) -> str:
@@ -340,7 +320,7 @@ class Bars(Lines):
     def _count(self) -> None:
         """Count the jobs that have ended, and the shares done of those that run."""
         tasks = {task.id: task for task in self._progress.tasks}
-        running = sum(tasks[one].percentage for one in self._tasks.values()) / 100
+        running = sum(tasks[task].percentage for task in self._tasks.values()) / 100
         ended = self.done - (self._total - self._left)
         self._progress.update(self._whole, completed=ended + running)
 

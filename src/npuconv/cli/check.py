@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, guarded, input_files
-from npuconv.cli.help import BriefOption, GroupedCommand
+from npuconv.cli.help import BriefOption, GroupedCommand, output_format_option
 from npuconv.cli.models import expand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
@@ -25,13 +24,7 @@ DEFAULT_BASELINE = "npuconv-baseline.json"
 
 @click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@click.option(
-    "--output-format",
-    type=click.Choice(PRINTED),
-    default="text",
-    help="what is printed",
-    cls=BriefOption,
-)
+@output_format_option(PRINTED)
 @click.option(
     "--write-baseline",
     is_flag=True,
@@ -74,30 +67,33 @@ def check(
     finally:
         for failure in failures:  # below the bar
             screen.fail(failure.message)
-    found, many = list(by_path.values()), len(paths) > 1
-    rendered = partial(_render, found, failures, many=many)
+    results, many = list(by_path.values()), len(paths) > 1
+
+    def rendered(form: str) -> str:
+        return (
+            render_many(results, form, failures)
+            if many or not results
+            else render(results[0], form)
+        )
+
     for path in reports:
         files.write(path, rendered(format_of(path)))
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
-    elif found and not quiet:  # stderr has the unreadable models
+    elif results and not quiet:  # stderr has the unreadable models
         names = names_of(list(by_path), models)
-        if len(found) > 1:
-            show_many(found, names, verbose=verbose, no_color=no_color)
+        if len(results) > 1:
+            show_many(results, names, verbose=verbose, no_color=no_color)
         else:
-            following = "" if many else after_check(found[0], paths[0], config, flags)
-            show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
+            following = "" if many else after_check(results[0], paths[0], config, flags)
+            show(results[0], names[0], verbose=verbose, no_color=no_color, following=following)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0
     for sentence in orphaned(options.baseline):
         screen.say(sentence, quiet=quiet)
-    worst = max((report.summary.exit_code for report in found), default=0)
+    worst = max((report.summary.exit_code for report in results), default=0)
     return 2 if failures else worst
-
-
-def _render(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
-    return render_many(found, name, failures) if many or not found else render(found[0], name)
 
 
 def _check_all(

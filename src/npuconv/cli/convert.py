@@ -52,13 +52,13 @@ def convert(
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
-    from npuconv.calibration_data import with_form
     from npuconv.convert_model import convert_with
+    from npuconv.emit import with_form
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
     destination, written = _destinations(model, output, reports, options, config)
-    told = flags if output is None else {"output": output, **flags}
+    words = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
 
@@ -72,7 +72,7 @@ def convert(
             result = convert_with(model, options, options.calibration, step, timings=timings)
     except UnsupportedModelError as error:
         _write(error.report, written)
-        following = after_convert(error.report, model, str(destination), config, told)
+        following = after_convert(error.report, model, str(destination), config, words)
         _show(error.report, model, following, quiet, verbose, no_color)
         earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
         screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
@@ -84,7 +84,7 @@ def convert(
     if _is_tflite(result, destination):
         compiling = result.next_command.format(model=shlex.quote(str(destination)))
     following = compiling if result.report.calibration is None else ""
-    following = following or after_convert(result.report, model, str(destination), config, told)
+    following = following or after_convert(result.report, model, str(destination), config, words)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_inputs_and_outputs(result, destination, quiet)

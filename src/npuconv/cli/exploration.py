@@ -13,11 +13,11 @@ from npuconv.cli.models import InputShapes, Shapes
 from npuconv.config import Options, make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity, Status
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.planner import Planner, Price, SplitPlan
-from npuconv.legalize.fitting.proposal import DEFAULT
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.planner import Planner, Price, SplitPlan
+from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window
 from npuconv.target import Target, value_text
 from npuconv.target.facts import FACTS, lookup
@@ -125,9 +125,9 @@ def explore(
         if curve := _curve(device, list(layers.values()), fact, knee):
             curves.append(curve)
         progress("tightening", done, len(limits))
-    every = sum(layers.values(), Counter())
-    macs = sum(layer.macs() * number for layer, number in every.items())
-    return Exploration(target, tuple(layers), left_out, macs, every.total(), tuple(curves))
+    all_layers = sum(layers.values(), Counter())
+    macs = sum(layer.macs() * number for layer, number in all_layers.items())
+    return Exploration(target, tuple(layers), left_out, macs, all_layers.total(), tuple(curves))
 
 
 def _legalize(path: str, options: Options, input_shape: Shapes) -> LegalModel:
@@ -175,19 +175,19 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
         settings=replace(DEFAULT, most_layers=MAX_FORMS),
         exact_sums=device.activations.accumulate == "int32",
     )
-    every = sum(models, Counter[Layer]())
+    all_layers = sum(models, Counter[Layer]())
     plans: dict[Layer, SplitPlan | None] = {}
-    for layer in every:
+    for layer in all_layers:
         fits = planner.demand is not None and planner.demand.fits(layer)
         plans[layer] = planner.leaf(layer) if fits else planner.plan(layer)[0]
     added, sums, cost, plain_cost = Price(), 0, 0.0, 0.0
-    for layer, number in every.items():
+    for layer, number in all_layers.items():
         plan, leaf = plans[layer], plain.leaf(layer)
         if plan is not None:
             added = added.plus(plan.price, number).plus(leaf.price, -number)
             sums += plan.sums * number
             cost, plain_cost = cost + plan.total * number, plain_cost + leaf.total * number
-    macs = sum(layer.macs() * number for layer, number in every.items())
+    macs = sum(layer.macs() * number for layer, number in all_layers.items())
     changed = {la for la, plan in plans.items() if plan is not None and plan.proposal is not None}
     return Point(
         value=value,

@@ -11,6 +11,7 @@ from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.exploration import Curve, Exploration
 from npuconv.cli.exploration import explore as explore_limits
+from npuconv.cli.help import output_format_option
 from npuconv.cli.models import expand
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
@@ -26,7 +27,7 @@ from npuconv.target import value_text
     "--assume", multiple=True, metavar="LIMIT=VALUE", help="answer another limit meanwhile"
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@output_format_option(("text", "json"))
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
 )

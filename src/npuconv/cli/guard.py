@@ -192,8 +192,8 @@ def input_files(models: Iterable[str], options: Options, config: str | None) -> 
     yield from ((Path(path), role) for role, path in others.items() if isinstance(path, str))
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(destination: Path, source: Path) -> bool:
     try:
-        return one.exists() and other.is_file() and one.samefile(other)
+        return destination.exists() and source.is_file() and destination.samefile(source)
     except OSError:  # a name too long, a folder that may not be entered: opening it reports that
         return False

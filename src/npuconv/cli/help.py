@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -87,6 +87,17 @@ def printed_option(*formats: str, text: str = "what is printed") -> Callable[[Co
     )
 
 
+def output_format_option(formats: Sequence[str]) -> Callable[[Command], Command]:
+    """Add ``--output-format`` to a command; the first of the formats is the default."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(formats),
+        default=formats[0],
+        help="what is printed",
+        cls=BriefOption,
+    )
+
+
 def shortened(text: str, kind: click.ParamType[Any]) -> str:
     """Return the first clause of a help text, with choices and the default.
 
@@ -98,7 +109,7 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
     first = clause.partition(";")[0].strip()
     default = default.rstrip("]")
     if isinstance(kind, click.Choice) and not all(str(choice) in first for choice in kind.choices):
-        names = [f"{one} (default)" if one == default else str(one) for one in kind.choices]
+        names = [f"{name}{' (default)' * (name == default)}" for name in map(str, kind.choices)]
         return f"{first}: {', '.join(names)}"
     return f"{first}  [{default}]" if default else first
 
@@ -158,26 +169,27 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups; rare options and limits only with ``--help-all``."""
         shows_all = bool(ctx.meta.get(SHOWS_ALL))
-        for title, options in self._groups(ctx).items():
+        groups: dict[str, list[click.Parameter]] = {title: [] for title in (_OWN, *GROUPS, LIMITS)}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option):
+                groups[group_of(parameter)].append(parameter)
+        order = {name: place for names in GROUPS.values() for place, name in enumerate(names)}
+        for title in GROUPS:
+            groups[title].sort(key=lambda option: order.get(str(option.name), len(order)))
+        for title, options in groups.items():
             if not shows_all and title in self.brief_without:
                 continue
-            shown = [option for option in options if shows_all or option.name not in _RARE]
-            rows = [row for one in shown if (row := one.get_help_record(ctx)) is not None]
+            rows = [
+                row
+                for option in options
+                if shows_all or option.name not in _RARE
+                if (row := option.get_help_record(ctx)) is not None
+            ]
             if rows and not shows_all:  # so that the texts of all groups begin in one column
                 rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=_TEXT_COLUMN)
-
-    def _groups(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
-        found: dict[str, list[click.Parameter]] = {title: [] for title in (_OWN, *GROUPS, LIMITS)}
-        for one in self.get_params(ctx):
-            if isinstance(one, click.Option):
-                found[group_of(one)].append(one)
-        order = {name: at for names in GROUPS.values() for at, name in enumerate(names)}
-        for title in GROUPS:
-            found[title].sort(key=lambda one: order.get(str(one.name), len(order)))
-        return found
 
 
 def group_of(option: click.Option) -> str:

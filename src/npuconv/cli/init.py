@@ -36,8 +36,8 @@ def init(folder: str, force: bool, quiet: bool) -> None:
     path, schema = Path(folder, OWN_FILE), Path(folder, _SCHEMA)
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already", hint="--force overwrites it")
-    for one in (path, schema):
-        files.check_writable(one)
+    for destination in (path, schema):
+        files.check_writable(destination)
     with files.together():
         files.write(path, starting_config())
         files.write(schema, json.dumps(schemas.load("config"), indent=1) + "\n")

@@ -65,41 +65,42 @@ def inspect(
         return 0
     from npuconv.cli.inspection import inspect as inspect_model
 
-    found = inspect_model(models[0], shapes)
+    inspection = inspect_model(models[0], shapes)
     if form == "json":
-        click.echo(found.as_json(), nl=False)
+        click.echo(inspection.as_json(), nl=False)
     else:
-        screen.show(_sections(found, verbose=verbose), no_color=no_color)
+        screen.show(_sections(inspection, verbose=verbose), no_color=no_color)
     return 0
 
 
-def _sections(found: Inspection, *, verbose: bool) -> list[Section]:
+def _sections(inspection: Inspection, *, verbose: bool) -> list[Section]:
     """Return totals, convolutions, and every node when verbose."""
-    operators = ", ".join(f"{op} {count}" for op, count in found.operators.items())
+    operators = ", ".join(f"{op} {count}" for op, count in inspection.operators.items())
+    producer = inspection.producer or "no producer"
     notes = {
-        "model": [f"{found.path} (sha256 {found.sha256[:12]})"],
-        "opset": [f"{found.opset}, IR {found.ir_version}, {found.producer or 'no producer'}"],
-        "inputs": [_space_dimensions(text) for text in found.inputs],
-        "outputs": [_space_dimensions(text) for text in found.outputs],
-        "nodes": [f"{found.nodes:,} ({found.in_subgraphs} in subgraphs)"],
-        "parameters": [f"{found.parameters:,}"],
-        "MACs": ["unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"],
-        "activations": [_peak(found)],
+        "model": [f"{inspection.path} (sha256 {inspection.sha256[:12]})"],
+        "opset": [f"{inspection.opset}, IR {inspection.ir_version}, {producer}"],
+        "inputs": [_space_dimensions(text) for text in inspection.inputs],
+        "outputs": [_space_dimensions(text) for text in inspection.outputs],
+        "nodes": [f"{inspection.nodes:,} ({inspection.in_subgraphs} in subgraphs)"],
+        "parameters": [f"{inspection.parameters:,}"],
+        "MACs": ["unknown (dynamic shape)" if inspection.macs is None else f"{inspection.macs:,}"],
+        "activations": [_peak(inspection)],
         "operators": [operators],
-        "calibration": [found.calibration] if found.calibration else [],
+        "calibration": [inspection.calibration] if inspection.calibration else [],
     }
     sections = [Section("", [Note(label, texts) for label, texts in notes.items() if texts])]
-    if found.convolutions:
+    if inspection.convolutions:
         attributes = [
             Note(name, [", ".join(f"{value} ({count})" for value, count in counts.items())])
-            for name, counts in found.attributes.items()
+            for name, counts in inspection.attributes.items()
         ]
-        title = f"convolutions: {len(found.convolutions)}"
-        sections += [Section(title, attributes), Section("", [_convolutions(found)])]
+        title = f"convolutions: {len(inspection.convolutions)}"
+        sections += [Section(title, attributes), Section("", [_convolutions(inspection)])]
     if verbose:
         rows = [
             (step.name, step.op, _short(step.output), f"{step.parameters:,}", _number(step.macs))
-            for step in found.steps
+            for step in inspection.steps
         ]
         sections.append(Section("nodes", [Table(_STEPS, rows, (3, 4))]))
     return sections
@@ -112,21 +113,21 @@ def _space_dimensions(text: str) -> str:
     return text if fits else f"{head} {' x '.join(shape.split('x'))}"
 
 
-def _peak(found: Inspection) -> str:
-    if found.peak_bytes is None:
+def _peak(inspection: Inspection) -> str:
+    if inspection.peak_bytes is None:
         return "unknown (dynamic shape)"
-    text = f"at most {size(found.peak_bytes)} at a time"
-    if found.peak_int8_bytes != found.peak_bytes:
-        text += f", {size(found.peak_int8_bytes)} in int8"
-    return f"{text}, while {found.peak_node} runs"
+    text = f"at most {size(inspection.peak_bytes)} at a time"
+    if inspection.peak_int8_bytes != inspection.peak_bytes:
+        text += f", {size(inspection.peak_int8_bytes)} in int8"
+    return f"{text}, while {inspection.peak_node} runs"
 
 
-def _convolutions(found: Inspection) -> Table:
+def _convolutions(inspection: Inspection) -> Table:
     """Return a row for each, without the attributes that are the same for all."""
-    same = {name for name, counts in found.attributes.items() if len(counts) == 1}
+    same = {name for name, counts in inspection.attributes.items() if len(counts) == 1}
     columns = {head: name for head, name in _COLUMNS.items() if name not in same}
     rows = []
-    for convolution in found.convolutions:
+    for convolution in inspection.convolutions:
         cells = [str(getattr(convolution, name)) for name in columns.values()]
         cells = [
             _short(cell) if name == "input" else cell
@@ -146,25 +147,25 @@ def _short(shape: str) -> str:
     return "x".join(d if d.isdigit() or len(d) <= _MAX_SYMBOL else "?" for d in dims)
 
 
-def _diff_sections(found: Comparison) -> list[Section]:
+def _diff_sections(comparison: Comparison) -> list[Section]:
     """Return both models side by side: totals, operators, convolutions."""
-    totals = zip(*map(_diff_totals, (found.before, found.after)), strict=True)
+    totals = zip(*map(_diff_totals, (comparison.before, comparison.after)), strict=True)
     rows = [(label, before, after) for (label, before), (_, after) in totals]
     operators = [
         (op, str(n.before), str(n.after), f"{n.after - n.before:+d}" if n.after != n.before else "")
-        for op, n in found.operators.items()
+        for op, n in comparison.operators.items()
     ]
     sections = [
         Section("", [Table(("", "before", "after"), rows)]),
         Section("operators", [Table(("operator", "before", "after", "change"), operators)]),
     ]
-    different = [convolution for convolution in found.convolutions if convolution.differs]
+    different = [convolution for convolution in comparison.convolutions if convolution.differs]
     if different:
-        title = f"convolutions: {len(different)} of {len(found.convolutions)} differ"
+        title = f"convolutions: {len(different)} of {len(comparison.convolutions)} differ"
         table = Table(("name", "what", "before", "after"), _diff_convolutions(different))
         sections.append(Section(title, [table]))
-    elif found.convolutions:
-        sections.append(Section(f"convolutions: all {len(found.convolutions)} are alike"))
+    elif comparison.convolutions:
+        sections.append(Section(f"convolutions: all {len(comparison.convolutions)} are alike"))
     return sections
 
 

@@ -55,22 +55,24 @@ def run(
         files.check_writable(output)
     data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
-        found = run_parts(directory, data, samples=samples, whole=compare, progress=bar, **keywords)
+        result = run_parts(
+            directory, data, samples=samples, whole=compare, progress=bar, **keywords
+        )
     if output is not None:
-        files.write(output, npz(found.outputs))
+        files.write(output, npz(result.outputs))
     if not quiet:
-        _print_run(found)
-    return 1 if any((found.differing or {}).values()) else 0
+        _print_run(result)
+    return 1 if any((result.differing or {}).values()) else 0
 
 
-def _print_run(found: Ran) -> None:
-    click.echo(f"on {count(found.samples, 'sample')}: {visible(found.source)}")
-    for name, array in found.outputs.items():
+def _print_run(result: Ran) -> None:
+    click.echo(f"on {count(result.samples, 'sample')}: {visible(result.source)}")
+    for name, array in result.outputs.items():
         shape = "x".join(map(str, array.shape))
         click.echo(visible(f"  {name}  {array.dtype} {shape}"))
-    if found.differing is None:
+    if result.differing is None:
         return
-    wrong = {name: number for name, number in found.differing.items() if number}
+    wrong = {name: number for name, number in result.differing.items() if number}
     for name, number in wrong.items():
         click.echo(visible(f"differs from the whole model: {name}: {count(number, 'value')}"))
     if not wrong:

@@ -50,20 +50,20 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
     """
     from npuconv.evaluate.split import split as write
 
-    found = write(model, output, target=target, emit=emit)
+    result = write(model, output, target=target, emit=emit)
     if not quiet:
-        manifest = found.manifest
+        manifest = result.manifest
         device = [part for part in manifest.parts if part.side == "device"]
         host = len(manifest.parts) - len(device)
         click.echo(
             f"{count(len(device), 'part')} for the device, {host} for the host, "
             f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
-            f"in {visible(str(found.directory))}"
+            f"in {visible(str(result.directory))}"
         )
         for part in manifest.parts:
-            read, made = (_names(tensors) for tensors in (part.inputs, part.outputs))
-            click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {read} -> {made}")
-        click.echo(f"next: npuconv run {visible(str(found.directory))} --data SAMPLES")
+            inputs, outputs = (_names(tensors) for tensors in (part.inputs, part.outputs))
+            click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {inputs} -> {outputs}")
+        click.echo(f"next: npuconv run {visible(str(result.directory))} --data SAMPLES")
     return 0
 
 

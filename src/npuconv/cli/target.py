@@ -38,13 +38,13 @@ def show(name: str, form: str) -> None:
 
     A line for each; only a terminal breaks those which are longer than it is wide.
     """
-    found = Target.load(name)
+    description = Target.load(name)
     if form == "yaml":
-        click.echo(found.yaml, nl=False)
+        click.echo(description.yaml, nl=False)
     elif form == "json":
-        click.echo(view.as_json(found), nl=False)
+        click.echo(view.as_json(description), nl=False)
     else:
-        text, width = view.as_text(found), screen.terminal()
+        text, width = view.as_text(description), screen.terminal()
         if width is not None:
             text = "".join(f"{screen.broken(row, width)}\n" for row in text.splitlines())
         click.echo(text, nl=False)

@@ -58,20 +58,20 @@ def vectors(
 
     data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
-        found = write(
+        result = write(
             model, output, data, layers=layers, samples=samples, target=target,
             progress=bar, **keywords,
         )  # fmt: skip
     if quiet:
         return 0
-    operators = found.manifest.get("operators", ())
+    operators = result.manifest.get("operators", ())
     also = f" and {count(len(operators), 'operator')}" if operators else ""
-    written = f"{count(len(found.manifest['layers']), 'layer')}{also}"
-    click.echo(f"{written} written to {found.directory}")
-    if source := found.manifest["source"]:
-        click.echo(f"on {count(found.manifest['samples'], 'sample')}: {visible(source)}")
-    for name, number in found.mismatches.items():
+    written = f"{count(len(result.manifest['layers']), 'layer')}{also}"
+    click.echo(f"{written} written to {result.directory}")
+    if source := result.manifest["source"]:
+        click.echo(f"on {count(result.manifest['samples'], 'sample')}: {visible(source)}")
+    for name, number in result.mismatches.items():
         click.echo(f"onnxruntime differs: {visible(name)}: {count(number, 'integer')}")
-    if not found.mismatches:
+    if not result.mismatches:
         click.echo("onnxruntime makes the same integers")
     return 0

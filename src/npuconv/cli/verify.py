@@ -11,7 +11,7 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.help import GroupedCommand
+from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.json import dumps
@@ -19,6 +19,7 @@ from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count, equal, part_of, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
+_SUFFIXES = (".json", ".html", ".csv", ".txt")  # of reports
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
@@ -39,9 +40,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
-@click.option(
-    "--output-format", type=click.Choice(["text", "json"]), default="text", help="what is printed"
-)
+@output_format_option(("text", "json"))
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -74,67 +73,52 @@ def verify(
     from npuconv.evaluate.entry import verify as compare
 
     if report is not None:
-        if not report.endswith(tuple(_WRITERS)):
-            hint = f"use {', '.join(_WRITERS)}"
+        if not report.endswith(_SUFFIXES):
+            hint = f"use {', '.join(_SUFFIXES)}"
             raise UsageError(f"{report}: no report format of verify", hint=hint)
         files.check_writable(report)
     data, keywords = collect_samples(chosen_config(config, quiet=quiet), flags)
     with screen.progress(quiet) as bar:
-        found = compare(
+        result = compare(
             float_model, int8_model, data, labels=labels, samples=samples,
             min_sqnr=min_sqnr, progress=bar, **keywords,
         )  # fmt: skip
     screen.say_if_saturating(float_model, int8_model, quiet=quiet)
     if report is not None:
-        files.write(report, _WRITERS[PurePath(report).suffix](found))
+        files.write(report, _render(result, PurePath(report).suffix))
     if not quiet and output_format == "json":
-        click.echo(_as_json(found), nl=False)
+        click.echo(_render(result, ".json"), nl=False)
     elif not quiet:
-        screen.show(_sections(found, verbose=verbose), no_color=no_color)
-    return 0 if found.passed else 1
+        screen.show(_sections(result, verbose=verbose), no_color=no_color)
+    return 0 if result.passed else 1
 
 
-def _as_json(found: VerifyReport) -> str:
-    return dumps(found.model_dump(mode="json"))
+def _render(report: VerifyReport, suffix: str) -> str:
+    from npuconv.report import terminal, verified
+
+    if suffix == ".json":
+        return dumps(report.model_dump(mode="json"))
+    if suffix == ".txt":
+        return terminal.render(_sections(report, verbose=True), width=100)
+    return verified.render(report) if suffix == ".html" else verified.render_csv(report)
 
 
-def _as_text(found: VerifyReport) -> str:
-    from npuconv.report import terminal
-
-    return terminal.render(_sections(found, verbose=True), width=100)
-
-
-def _as_html(found: VerifyReport) -> str:
-    from npuconv.report.verified import render
-
-    return render(found)
-
-
-def _as_csv(found: VerifyReport) -> str:
-    from npuconv.report.verified import render_csv
-
-    return render_csv(found)
-
-
-_WRITERS = {".json": _as_json, ".html": _as_html, ".csv": _as_csv, ".txt": _as_text}
-
-
-def _sections(found: VerifyReport, *, verbose: bool) -> list[Section]:
+def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
     """Return the models and the whole, then outputs and layers, the worst first."""
-    sqnr, cosine, largest = _numbers(found.total)
+    sqnr, cosine, largest = _numbers(report.total)
     notes = {
-        "float": [f"{found.float_model.path} (sha256 {found.float_model.sha256[:12]})"],
-        "int8": [f"{found.int8_model.path} (sha256 {found.int8_model.sha256[:12]})"],
-        "on": [f"{count(found.samples, 'sample')}: {found.source}"],
+        "float": [f"{report.float_model.path} (sha256 {report.float_model.sha256[:12]})"],
+        "int8": [f"{report.int8_model.path} (sha256 {report.int8_model.sha256[:12]})"],
+        "on": [f"{count(report.samples, 'sample')}: {report.source}"],
         "SQNR": [f"{sqnr}, cosine {cosine}, largest error {largest}"],
         "right": [
             f"on {labelled.samples} labelled samples: float {percent(labelled.float_top1)}, "
             f"int8 {percent(labelled.int8_top1)} (output {labelled.output})"
-            for labelled in filter(None, [found.labelled])
+            for labelled in filter(None, [report.labelled])
         ],
-        "warning:": found.warnings,
+        "warning:": report.warnings,
     }
-    outputs = sorted(found.outputs, key=lambda output: output.rank)
+    outputs = sorted(report.outputs, key=lambda output: output.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for output in shown_outputs for row in _rows(output)]
     head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
@@ -146,23 +130,23 @@ def _sections(found: VerifyReport, *, verbose: bool) -> list[Section]:
         Section("", [Note(label, texts) for label, texts in notes.items() if texts]),
         Section(title, [Table(head, rows, range(1, len(head)))]),
     ]
-    layers = sorted(found.layers, key=lambda layer: layer.rank)
-    shown = layers if verbose else layers[:_MAX_ROWS]
+    layers = sorted(report.layers, key=lambda layer: layer.rank)
+    worst = layers if verbose else layers[:_MAX_ROWS]
     if layers:
-        of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
-        title = f"layers, worst first, errors of earlier ones included ({of})"
-        rows = [(layer.name, *_numbers(layer)) for layer in shown]
+        number = f"{len(worst)} of {len(layers)}, on {report.layer_samples} samples"
+        title = f"layers, worst first, errors of earlier ones included ({number})"
+        rows = [(layer.name, *_numbers(layer)) for layer in worst]
         table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
         sections.append(Section(title, [table]))
-    if found.unmatched:
-        names = f" ({', '.join(found.unmatched)})" if verbose else ""
+    if report.unmatched:
+        names = f" ({', '.join(report.unmatched)})" if verbose else ""
         text = (
-            f"not compared: {count(len(found.unmatched), 'layer')}{names}, whose tensors a rewrite "
-            "removed; the model that `npuconv convert --format float` writes has them"
+            f"not compared: {count(len(report.unmatched), 'layer')}{names}, whose tensors a "
+            "rewrite removed; the model that `npuconv convert --format float` writes has them"
         )
         sections.append(Section("", [text]))
-    if not found.passed:
-        sections.append(Section(f"missed: less than {found.min_sqnr_db:g} dB", style="red"))
+    if not report.passed:
+        sections.append(Section(f"missed: less than {report.min_sqnr_db:g} dB", style="red"))
     return sections
 
 
@@ -175,8 +159,8 @@ def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
         yield f"  part {part.name}", *_numbers(part), "-"
 
 
-def _numbers(one: Errors) -> tuple[str, str, str]:
-    exact = "exact" if one.cosine is not None else "-"
-    sqnr = exact if one.sqnr_db is None else f"{one.sqnr_db:.1f} dB"
-    cosine = "-" if one.cosine is None else f"{one.cosine:.4f}"
-    return sqnr, cosine, "-" if one.max_abs_error is None else f"{one.max_abs_error:.3g}"
+def _numbers(errors: Errors) -> tuple[str, str, str]:
+    exact = "exact" if errors.cosine is not None else "-"
+    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
+    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
+    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"

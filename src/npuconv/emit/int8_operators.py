@@ -14,23 +14,18 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
-from npuconv.ops.operator import OPERATORS, Operator
+from npuconv.model.proto import attributes_of
+from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, Step, table
 from npuconv.target import Target
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
 PREFIX = "QLinear"
 _LONGEST = 32  # operators and values of one function
-
-
-def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    """Return the attributes of a node, texts decoded."""
-    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Int8Operator:
             return values[0].looked_up(table(self.steps, *self.scales))
         operator = self.operator
         assert operator is not None, "several operators are a table"
-        return operator.compute(self.attributes, values, self.scales, how)
+        return operator.compute(Arguments(self.attributes, values, self.scales, how))
 
 
 class Int8Graph:

@@ -13,9 +13,9 @@ import onnx
 from onnx import helper
 from pydantic import Field, TypeAdapter, ValidationError
 
-from npuconv.emit.tflite import flatbuffer
 from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
+from npuconv.tflite import flatbuffer
 
 _MAX_RANK = 8  # of a tensor of TFLite
 _Order = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_RANK)]

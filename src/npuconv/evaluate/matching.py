@@ -20,10 +20,10 @@ from onnx import numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from npuconv.arithmetic.encoding import dequantize
-from npuconv.emit.int8_operators import attributes_of
 from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
 from npuconv.model.core import Model
+from npuconv.model.proto import attributes_of
 from npuconv.partition import Plan
 from npuconv.quantize.oversampling import Oversampled
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shifts
 from npuconv.errors import ModelError
-from npuconv.evaluate.vectors import DeviceLayer
+from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.schemas.split import LayerEntry, Manifest, Packed
 from npuconv.target.description import Requantize
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 def pack(
-    layers: Sequence[DeviceLayer], owner: Mapping[str, str], how: Requantize
+    layers: Sequence[IntegerConv], owner: Mapping[str, str], how: Requantize
 ) -> tuple[list[LayerEntry], bytes]:
     """Pack weights, biases, factors, multipliers and shifts of all layers.
 
@@ -42,7 +42,6 @@ def pack(
                 dtype=array.dtype.name, shape=array.shape, offset=len(data), bytes=array.nbytes
             )
             data += array.astype(array.dtype.newbyteorder("<")).tobytes()
-        scales, zeros = layer.scales, layer.zeros
         row = LayerEntry(
             name=layer.name,
             part=owner[layer.result],
@@ -54,17 +53,17 @@ def pack(
             dilations=tuple(layer.dilations),
             pads=tuple(layer.pads),
             layout="nhwc" if layer.channels_last else "nchw",
-            input_scale=decimals(scales["x_scale"]),
-            input_zero_point=decimals(zeros["x_zero_point"]),
-            output_scale=decimals(scales["y_scale"]),
-            output_zero_point=decimals(zeros["y_zero_point"]),
+            input_scale=decimals(layer.x_scale),
+            input_zero_point=decimals(layer.x_zero),
+            output_scale=decimals(layer.y_scale),
+            output_zero_point=decimals(layer.y_zero),
             arrays=places,
         )
         rows.append(row)
     return rows, bytes(data)
 
 
-def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
+def arrays(layer: IntegerConv, how: Requantize) -> dict[str, Array]:
     """Return the integers of a layer: weight [M, C/group, kernel], the others [M].
 
     ``factor`` is what an accumulator is multiplied by, float32; ``multiplier / 2**shift`` is
@@ -72,9 +71,9 @@ def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
     bits where it multiplies in float. A factor that is not positive has multiplier 0.
     """
     weight, factors, bias = layer.weight, layer.factors, layer.bias
-    zero = layer.zeros["w_zero_point"]
+    zero = layer.w_zero
     if how.kind == "gemmlowp":
-        pair = gemmlowp.multipliers(*layer.scales.values())
+        pair = gemmlowp.multipliers(layer.x_scale, layer.w_scale, layer.y_scale)
         multiplier, shift = pair.multiplier, gemmlowp.MULTIPLIER_BITS - pair.exponent
     else:
         bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
@@ -123,7 +122,7 @@ typedef struct {
 
 def c_header(
     manifest: Manifest,
-    layers: Sequence[DeviceLayer],
+    layers: Sequence[IntegerConv],
     types: Mapping[str, onnx.TypeProto.Tensor],
     how: Requantize,
 ) -> str:
@@ -135,7 +134,7 @@ def c_header(
     for layer in layers:
         if layer.weight.ndim - 2 > MAX_AXES:
             raise ModelError(f"layer {layer.name!r} has more than {MAX_AXES} spatial axes")
-        if np.any(layer.zeros["w_zero_point"]) or layer.weight.dtype != np.int8:
+        if np.any(layer.w_zero) or layer.weight.dtype != np.int8:
             raise ModelError(
                 f"layer {layer.name!r}: its weights are not symmetric int8, "
                 "which the header assumes",
@@ -176,7 +175,7 @@ def _array(kind: str, name: str, values: Sequence[object]) -> str:
 
 def _row(
     number: int,
-    layer: DeviceLayer,
+    layer: IntegerConv,
     entry: LayerEntry,
     types: Mapping[str, onnx.TypeProto.Tensor],
 ) -> str:

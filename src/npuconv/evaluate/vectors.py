@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from npuconv.config import make_options
 from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
 from npuconv.emit.accumulated import with_layers
-from npuconv.emit.int8_operators import Int8Operator, attributes_of, listed_operators
+from npuconv.emit.int8_operators import Int8Operator, listed_operators
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
@@ -34,6 +34,7 @@ from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 from npuconv.version import __version__
@@ -97,7 +98,7 @@ def vectors(
         # Safe on any system, such as ``003_features_dw.npz``.
         stem = re.sub(r"[^\w.-]+", "_", step.name, flags=re.ASCII).strip("._")[:80]
         name = f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
-        if isinstance(step, DeviceLayer):
+        if isinstance(step, IntegerConv):
             rows["layers"].append(_write_layer(step, folder / name, values, how))
         else:
             rows["operators"].append(_write_operator(step, folder / name, values, how))
@@ -121,7 +122,7 @@ def vectors(
     return Vectors({**manifest, **{kind: rows[kind] for kind in kinds}}, folder)
 
 
-def _select(opened: Opened, chip: Target, pattern: str) -> list[DeviceLayer | Int8Operator]:
+def _select(opened: Opened, chip: Target, pattern: str) -> list[IntegerConv | Int8Operator]:
     """Return the convolutions, then the operators of the device, whose names match the pattern."""
     convolutions = list(device_layers(opened.proto))
     if not convolutions:
@@ -149,7 +150,7 @@ def target_of(opened: Opened, name: str | None) -> Target:
 
 
 def _run(
-    opened: Opened, steps: Sequence[DeviceLayer | Int8Operator], samples: Samples
+    opened: Opened, steps: Sequence[IntegerConv | Int8Operator], samples: Samples
 ) -> dict[str, Array]:
     """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
@@ -178,11 +179,14 @@ def _run(
 
 
 def _write_layer(
-    layer: DeviceLayer, file: Path, values: Mapping[str, Array], how: Requantize
+    layer: IntegerConv, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     x = values[layer.source]
-    y = layer.run(x, how)
-    arrays = {"x": x, "w": layer.weight, "y": y, **layer.scales, **layer.zeros}
+    y = run_convolution(layer, x, how)
+    scales = {"x_scale": layer.x_scale, "w_scale": layer.w_scale, "y_scale": layer.y_scale}
+    zeros = {"x_zero_point": layer.x_zero, "w_zero_point": layer.w_zero}
+    zeros["y_zero_point"] = layer.y_zero
+    arrays = {"x": x, "w": layer.weight, "y": y, **scales, **zeros}
     arrays["factor"] = layer.factors
     if layer.bias is not None:
         arrays["bias"] = layer.bias
@@ -190,7 +194,7 @@ def _write_layer(
         multipliers = shifts(layer, how)
         arrays |= {"multiplier": multipliers.multiplier, "shift": multipliers.shift}
     if how.kind == "gemmlowp":
-        pair = gemmlowp.multipliers(*layer.scales.values())
+        pair = gemmlowp.multipliers(layer.x_scale, layer.w_scale, layer.y_scale)
         arrays |= {"multiplier": pair.multiplier, "exponent": pair.exponent}
     data = npz(arrays)
     files.write(file, data)
@@ -209,8 +213,8 @@ def _write_layer(
             "layout": "nhwc" if layer.channels_last else "nchw",
         },
         "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
-        "scales": {key: _numbers(a) for key, a in layer.scales.items()},
-        "zero_points": {key: _numbers(a) for key, a in layer.zeros.items()},
+        "scales": {key: _numbers(a) for key, a in scales.items()},
+        "zero_points": {key: _numbers(a) for key, a in zeros.items()},
         "mismatches": int((y != values[layer.result]).sum()),
     }
 
@@ -250,85 +254,45 @@ def _numbers(values: Array) -> Any:
     return listed[0] if values.ndim == 0 else listed
 
 
-@dataclass(frozen=True)
-class DeviceLayer:
-    """One QLinearConv."""
+def run_convolution(layer: IntegerConv, x: Array, how: Requantize) -> Array:
+    """Return the output of the device for an input, both in the layout of the model.
 
-    name: str
-    source: str  # tensor that it reads
-    result: str  # tensor that it makes
-    weight: Array  # int8 [M, C/group, kernel...]
-    bias: Array | None  # int32 [M], or None
-    strides: Sequence[int]  # one for each spatial axis
-    dilations: Sequence[int]  # one for each spatial axis
-    pads: Sequence[int]  # all begins, then all ends, as in ONNX
-    group: int  # 1, or a divisor of the input channels
-    scales: dict[str, Array]  # ``x_scale``, ``w_scale``, ``y_scale``, float32
-    zeros: dict[str, Array]  # ``x_zero_point``, ``w_zero_point``, ``y_zero_point``
-    channels_last: bool  # how both tensors lie
+    Padding is the stored integer 0 whatever the zero point is.
 
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """Tensors that it reads and makes, without constants."""
-        return self.source, self.result
-
-    @property
-    def factors(self) -> Array:
-        """Factors that the accumulators are multiplied by, float32 [M]."""
-        factors = device.float_factors(*self.scales.values())
-        return np.array(np.broadcast_to(factors, len(self.weight)))
-
-    def run(self, x: Array, how: Requantize) -> Array:
-        """Return the output of the device for an input, both in the layout of the model.
-
-        Padding is the stored integer 0 whatever the zero point is.
-
-        Raises:
-            ModelError: onnxruntime does not run the simulation.
-        """
-        axes = self.weight.ndim - 2
-        ends = [(self.pads[k], self.pads[k + axes]) for k in range(axes)]
-        padded = np.pad(np.moveaxis(x, -1, 1) if self.channels_last else x, [(0, 0)] * 2 + ends)
-        parts = dict(zip(
-            ("x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero"),
-            (
-                self.scales["x_scale"], self.zeros["x_zero_point"], self.weight,
-                self.scales["w_scale"], self.zeros["w_zero_point"],
-                self.scales["y_scale"], self.zeros["y_zero_point"],
-            ),
-            strict=True,
-        ))  # fmt: skip
-        parts |= {} if self.bias is None else {"bias": self.bias}
-        node = helper.make_node(
-            "QLinearConv",
-            ["x", *parts],
-            ["y"],
-            strides=self.strides,
-            dilations=self.dilations,
-            group=self.group,
-        )
-        types = [
-            helper.np_dtype_to_tensor_dtype(array.dtype)
-            for array in (padded, self.zeros["y_zero_point"])
-        ]
-        graph = helper.make_graph(
-            [node],
-            "layer",
-            [helper.make_tensor_value_info("x", types[0], padded.shape)],
-            [helper.make_tensor_value_info("y", types[1], None)],
-            [numpy_helper.from_array(array, name) for name, array in parts.items()],
-        )
-        opset = helper.make_opsetid("", 17)
-        model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-        helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
-        try:
-            y = executor.Session(as_float(model)).run({"x": padded}, ["y"])["y"]
-        except executor.RuntimeRefusedError as error:
-            raise ModelError(f"{self.name}: onnxruntime does not run it: {error}") from None
-        return np.moveaxis(y, 1, -1) if self.channels_last else y
+    Raises:
+        ModelError: onnxruntime does not run the simulation.
+    """
+    ends = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
+    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + ends)
+    names = ("x_scale", "x_zero", "weight", "w_scale", "w_zero", "y_scale", "y_zero", "bias")
+    parts = {name: array for name in names if (array := getattr(layer, name)) is not None}
+    node = helper.make_node(
+        "QLinearConv",
+        ["x", *parts],
+        ["y"],
+        strides=layer.strides,
+        dilations=layer.dilations,
+        group=layer.group,
+    )
+    types = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in (padded, layer.y_zero)]
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [helper.make_tensor_value_info("x", types[0], padded.shape)],
+        [helper.make_tensor_value_info("y", types[1], None)],
+        [numpy_helper.from_array(array, name) for name, array in parts.items()],
+    )
+    opset = helper.make_opsetid("", 17)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
+    try:
+        y = executor.Session(as_float(model)).run({"x": padded}, ["y"])["y"]
+    except executor.RuntimeRefusedError as error:
+        raise ModelError(f"{layer.name}: onnxruntime does not run it: {error}") from None
+    return np.moveaxis(y, 1, -1) if layer.channels_last else y
 
 
-def shifts(layer: DeviceLayer, how: Requantize) -> device.Shifts:
+def shifts(layer: IntegerConv, how: Requantize) -> device.Shifts:
     """Return the multipliers and shifts of a layer.
 
     Raises:
@@ -337,7 +301,7 @@ def shifts(layer: DeviceLayer, how: Requantize) -> device.Shifts:
     return device.shifts(layer.factors, bits=how.multiplier_bits, max_shift=how.max_shift)
 
 
-def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
+def device_layers(model: onnx.ModelProto) -> Iterator[IntegerConv]:
     """Yield every QLinearConv with constant parameters, in the order of the model.
 
     A convolution in parts that are added in int32 is one, too.
@@ -347,31 +311,16 @@ def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
     """
     model = with_layers(model)
     constants = {t.name: t for t in model.graph.initializer}
+
+    def constant(name: str) -> Array | None:
+        return numpy_helper.to_array(constants[name]) if name in constants else None
+
     for number, node in enumerate(model.graph.node):
-        constant = all(name in constants or not name for name in node.input[1:])
-        if node.op_type != "QLinearConv" or not constant:
+        if node.op_type != "QLinearConv":
             continue
-        values: list[Any] = [
-            numpy_helper.to_array(constants[n]) if n else None for n in node.input[1:]
-        ]
-        x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, *bias = values
-        attrs, axes = attributes_of(node), weight.ndim - 2
-        if attrs.get("auto_pad", "") in SAME:
+        layer = IntegerConv.read(node, constant)
+        if layer is None:
+            continue
+        if layer.attributes.get("auto_pad", "") in SAME:
             raise ModelError("a QLinearConv has auto_pad; the device takes explicit pads only")
-        layer = (
-            weight,
-            bias[0] if bias else None,
-            list(attrs.get("strides", [1] * axes)),
-            list(attrs.get("dilations", [1] * axes)),
-            list(attrs.get("pads", [0] * 2 * axes)),
-            int(attrs.get("group", 1)),
-        )
-        yield DeviceLayer(
-            node.name or f"QLinearConv_{number}",
-            node.input[0],
-            node.output[0],
-            *layer,
-            {"x_scale": x_scale, "w_scale": w_scale, "y_scale": y_scale},
-            {"x_zero_point": x_zero, "w_zero_point": w_zero, "y_zero_point": y_zero},
-            bool(attrs.get("channels_last", 0)),
-        )
+        yield replace(layer, name=layer.name or f"QLinearConv_{number}")

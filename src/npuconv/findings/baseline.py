@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
@@ -109,30 +110,27 @@ def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
 
 
 def renewed(
-    old: Baseline, found: Iterable[Entry], looked_at: Collection[tuple[str, str]], folder: Path
+    old: Baseline, findings: Iterable[Entry], checked: Collection[tuple[str, str]], folder: Path
 ) -> Baseline:
-    """Return the baseline after a run: what was looked at is replaced, the rest stays.
+    """Return the baseline after a run, whose findings replace those of the checked models.
 
     Entries of models that are no longer in ``folder``, that of the file, are dropped.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}
-    kept = [e for e in old.findings if e.place not in looked_at and (folder / e.model).is_file()]
-    new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in found)
-    every: dict[tuple[str, ...], Entry] = {}
-    for one in (*kept, *new):
-        same = every.setdefault((*one.place, *one.key), one)
-        if same is not one:
-            every[*one.place, *one.key] = same.model_copy(update={"count": same.count + 1})
-    return Baseline(findings=tuple(every[key] for key in sorted(every)))
+    others = [e for e in old.findings if e.place not in checked and (folder / e.model).is_file()]
+    new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in findings)
+    entries: dict[tuple[str, ...], Entry] = {}
+    for entry in (*others, *new):
+        same = entries.setdefault((*entry.place, *entry.key), entry)
+        if same is not entry:
+            entries[*entry.place, *entry.key] = same.model_copy(update={"count": same.count + 1})
+    return Baseline(findings=tuple(entries[key] for key in sorted(entries)))
 
 
 def orphans(baseline: Baseline, folder: Path) -> dict[str, int]:
-    """Models with entries that are no longer there, and how many entries each has."""
-    gone: dict[str, int] = {}
-    for one in baseline.findings:
-        if not (folder / one.model).is_file():
-            gone[one.model] = gone.get(one.model, 0) + 1
-    return gone
+    """Return the models that no longer exist, with the number of their entries."""
+    missing = (e.model for e in baseline.findings if not (folder / e.model).is_file())
+    return dict(Counter(missing))
 
 
 def write(path: str | Path, baseline: Baseline) -> None:
@@ -141,13 +139,13 @@ def write(path: str | Path, baseline: Baseline) -> None:
     Raises:
         OutputError: the destination cannot be written.
     """
-    lines = ",\n    ".join(_line(one) for one in baseline.findings)
+    lines = ",\n    ".join(_line(entry) for entry in baseline.findings)
     body = f"[\n    {lines}\n  ]" if lines else "[]"
     files.write(path, f'{{\n  "version": {baseline.version},\n  "findings": {body}\n}}\n')
 
 
-def _line(one: Entry) -> str:
-    """Return an entry as JSON on one line; what does not show is written as an escape."""
-    data = one.model_dump(exclude_defaults=True) | {"node": one.node}
+def _line(entry: Entry) -> str:
+    """Return an entry as JSON on one line; invisible characters are written as escapes."""
+    data = entry.model_dump(exclude_defaults=True) | {"node": entry.node}
     text = json.dumps(data, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(data)

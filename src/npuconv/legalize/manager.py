@@ -96,15 +96,28 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
-        result = item.function(
-            model, **{name: inputs[name] for name in item.inputs if name in inputs}
-        )
+        given = {name: inputs[name] for name in item.inputs if name in inputs}
+        result = _call(model, item, given)
         if result[0] if isinstance(result, tuple) else result:
             _settle(model, item, entries.rewrites)
     for record in entries.rewrites:
         record.cost_after, record.made = cost(record.made), []
     log.extend(entries)
     return result
+
+
+def _call(model: Model, item: Pass, inputs: dict[str, Any]) -> Any:
+    """Return the result of a pass; a pass of nodes is called with each of them."""
+    if not item.ops:
+        return item.function(model, **inputs)
+    fired = 0
+    for node in model.nodes(*item.ops) if model.opset >= item.least_opset else ():
+        if len(node.outputs):
+            result = item.function(model, node=node, **inputs)
+            if "annotations" in inputs:
+                result, inputs["annotations"] = result
+            fired += result
+    return (fired, inputs["annotations"]) if "annotations" in inputs else fired
 
 
 def _settle(model: Model, item: Pass, records: Sequence[RewriteRecord]) -> None:

@@ -1,6 +1,7 @@
 """Rewrites of the graph: one pass per module, registered by its decorator.
 
-A pass is a function of the model and of what it asks for by the names of its parameters:
+A pass is a function of the model, or of the model and one node of certain operators
+(``node_pass``), and of what it asks for by the names of its parameters:
 ``device`` (target and options), ``log`` (rewrites and refusals), and ``annotations`` in float
 phases or ``emission`` in int8 phases. It returns how often it fired, and, if it adds to the
 annotations or the emission, the new value: ``(fired, annotations)``. It changes the graph
@@ -57,11 +58,14 @@ class Pass:
     infers: bool
     doc: str
     rewires: bool = True
+    ops: tuple[str, ...] = ()  # operators whose nodes it is called with; none: with the model
+    least_opset: int = 0
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the parameters after the model."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
+        """Names of the parameters beside the model and the node."""
+        names = inspect.signature(self.function).parameters
+        return tuple(name for name in names if name not in ("model", "node"))
 
 
 PASSES: Registry[Pass] = Registry(
@@ -91,6 +95,31 @@ def model_pass(
         """Make a pass of the function."""
         name = function.__name__.replace("_", "-")
         item = Pass(name, phase, function, after, infers, described(function), rewires)
+        PASSES.add(name, item)
+        return item
+
+    return register
+
+
+def node_pass(
+    phase: Phase,
+    *ops: str,
+    after: tuple[str, ...] = (),
+    infers: bool = False,
+    rewires: bool = True,
+    least_opset: int = 0,
+) -> Callable[[PassFunction], Pass]:
+    """Register a rewrite of single nodes as a pass; for the arguments see ``model_pass``.
+
+    It is called with every node of the standard operators ``ops``, if the model has at least that
+    opset; nodes that the pass itself has removed are left out.
+    """
+
+    def register(function: PassFunction) -> Pass:
+        """Make a pass of the function."""
+        name = function.__name__.replace("_", "-")
+        doc = described(function)
+        item = Pass(name, phase, function, after, infers, doc, rewires, ops, least_opset)
         PASSES.add(name, item)
         return item
 

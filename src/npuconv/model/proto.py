@@ -39,6 +39,12 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
             yield from reads(inner)
 
 
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node, texts decoded."""
+    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
+
+
 def all_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield every name of a tensor in a graph and its subgraphs."""
     yield from (t.name for t in graph.initializer)

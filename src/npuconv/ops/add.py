@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.operator import (
+    Arguments,
+    Kernel,
+    Operator,
+    W,
+    always,
+    register,
+    values_of,
+)
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
@@ -24,11 +30,11 @@ def is_binary(node: Node) -> bool:
 def _kernel(sign: int) -> Kernel:
     """Return ``round((a - za) * sa / sy + sign * (b - zb) * sb / sy) + zy``."""
 
-    def add(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
-        (a, b), (a_at, b_at, y_at) = values, scales
+    def add(node: Arguments[W]) -> W:
+        (a, b), (a_at, b_at, y_at) = node.values, node.scales
         first = a_at.centred(a), ratio(a_at.scale, over=y_at.scale)
         second = b_at.centred(b).times(sign), ratio(b_at.scale, over=y_at.scale)
-        return y_at.stored(how.rescaled(first, second))
+        return y_at.stored(node.rescaling.rescaled(first, second))
 
     return add
 
@@ -36,17 +42,17 @@ def _kernel(sign: int) -> Kernel:
 def _tflite_kernel(sign: int) -> Kernel:
     """Return TFLite's: both in one scale, with 20 bits below its steps; the sum once more."""
 
-    def add(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any) -> W:
-        a_at, b_at, y_at = scales
+    def add(node: Arguments[W]) -> W:
+        a_at, b_at, y_at = node.scales
         twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
         terms = []
-        for x, at in zip(values, (a_at, b_at), strict=True):
+        for x, at in zip(node.values, (a_at, b_at), strict=True):
             fine = at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(1 << _SUM_BITS)
             factor = np.float64(np.float32(at.scale)) / twice
-            terms.append(x.looked_up(how.rescaled((fine, factor)).values))
+            terms.append(x.looked_up(node.rescaling.rescaled((fine, factor)).values))
         total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])
         step = np.float64(np.float32(y_at.scale)) * (1 << _SUM_BITS)
-        return y_at.stored(how.rescaled((total, twice / step)))
+        return y_at.stored(node.rescaling.rescaled((total, twice / step)))
 
     return add
 
@@ -61,24 +67,31 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Add",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.add(a, b),
         kernel=_kernel(1),
+        adjoint=_adjoint,
         integer_form="QLinearAdd",
         in_tflite=always,
         tflite_kernel=_tflite_kernel(1),
+        to_tflite=binary("ADD", "AddOptions"),
     ),
     Operator(
         name="Sub",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.subtract(a, b),
         kernel=_kernel(-1),
+        adjoint=_adjoint,
         in_tflite=always,
         tflite_kernel=_tflite_kernel(-1),
+        to_tflite=binary("SUB", "SubOptions"),
     ),
-    Operator(name="Sum", data=None, adjoint=_adjoint),
+    Operator(
+        name="Sum",
+        data=None,
+        adjoint=_adjoint,
+        to_tflite=binary("ADD", "AddOptions"),
+    ),
 )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import onnx
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import Integers, W, Whole, spatial, window_sums
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import Integers, Whole, spatial, window_sums
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
+from npuconv.tflite.draft import CHANNELS_LAST, Draft
+from npuconv.tflite.windows import named_padding, padded, pads_of, pool_options
 
 
 def _is_defined(node: Node) -> bool:
@@ -41,23 +44,19 @@ def _cells(x: Whole, attributes: Attributes) -> Integers:
     )
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy``, n the cells that a window counts."""
-    (x,), (x_at, y_at) = values, scales
-    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, attributes), 1)
-    sums = x_at.centred(x).windows(*_window(attributes))
-    return y_at.stored(how.rescaled((sums, factors)))
+    (x,), (x_at, y_at) = node.values, node.scales
+    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, node.attributes), 1)
+    sums = x_at.centred(x).windows(*_window(node.attributes))
+    return y_at.stored(node.rescaling.rescaled((sums, factors)))
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Mean of the stored values, half a step away from zero; padding counts as the number 0."""
-    (x,), x_at = values, scales[0]
-    cells = _cells(x, attributes)
-    total = x_at.centred(x).windows(*_window(attributes)).plus(cells * x_at.zero)
+    (x,), x_at = node.values, node.scales[0]
+    cells = _cells(x, node.attributes)
+    total = x_at.centred(x).windows(*_window(node.attributes)).plus(cells * x_at.zero)
     return total.plus(total.sign().times(cells // 2)).over(cells).clipped(LOWEST, HIGHEST)
 
 
@@ -74,15 +73,49 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("ConvTranspose", at.dy, tape.constant(share), **attributes)}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append an AVERAGE_POOL_2D, which never counts its padding.
+
+    Padding that TFLite has no name for is padded before with 0 and counted; where ONNX does not
+    count it, a MUL makes up for it.
+    """
+    attrs = attributes_of(node)
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
+    pads, counted = pads_of(attrs), bool(attrs.get("count_include_pad", 0))
+    stored = draft.graph.tensors[source]
+    named = named_padding(stored.shape[1:3], kernel, strides, pads)
+    # TFLite must not know that counted cells are padding.
+    explicit = counted and any(pads)
+    source, padding = padded(draft, source, kernel, strides, pads, explicit=explicit)
+    options = pool_options(kernel, strides, padding)
+    output = draft.store(node.output[0], CHANNELS_LAST)
+    if named or counted:
+        draft.emit("AVERAGE_POOL_2D", [source], [output], "Pool2DOptions", **options)
+        return
+    pooled = draft.step("AVERAGE_POOL_2D", [source], output, table="Pool2DOptions", **options)
+    counts = []  # values of each window that are no padding, by row and by column
+    windows = zip(stored.shape[1:3], kernel, strides, strict=True)
+    for axis, (extent, size, stride) in enumerate(windows):
+        real = np.pad(np.ones(extent), (pads[axis], pads[axis + 2]))
+        starts = range(0, len(real) - size + 1, stride)
+        counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
+    area = float(kernel[0]) * float(kernel[1])
+    shares = (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+    number = draft.number(f"{node.name}/shares", shares)
+    draft.emit("MUL", [pooled, number], [output], "MulOptions")
+
+
 register(
     Operator(
         name="AveragePool",
-        adjoint=_adjoint,
         is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearAveragePool",
         in_tflite=_in_tflite,
         tflite_kernel=_tflite_kernel,
         tflite_scale="input",
+        to_tflite=_to_tflite,
     )
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-from npuconv.arithmetic.whole import W
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
-from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
+from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import enumerator
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -29,14 +30,13 @@ def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == len(node.inputs)
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
-    *sources, y_at = scales
+def _kernel(node: Arguments[W]) -> W:
+    *sources, y_at = node.scales
     first, *others = (
-        how.requantized(x, x_at, y_at) for x, x_at in zip(values, sources, strict=True)
+        node.rescaling.requantized(x, x_at, y_at)
+        for x, x_at in zip(node.values, sources, strict=True)
     )
-    return first.beside(others, int(attributes.get("axis", 1)))
+    return first.beside(others, int(node.attributes.get("axis", 1)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -47,17 +47,31 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return gradients
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a CONCATENATION in the order of its first input."""
+    result = node.output[0]
+    rank = len(draft.shape(result))
+    order = draft.order(node.input, rank)
+    sources = [draft.read(name, order) for name in node.input]
+    output = draft.store(result, order, draft.quantization(sources[0]))
+    axis = order.index(int(attributes_of(node)["axis"]) % rank)
+    none = enumerator("ActivationFunctionType", "NONE")
+    options = {"Axis": axis, "FusedActivationFunction": none}
+    draft.emit("CONCATENATION", sources, [output], "ConcatenationOptions", **options)
+
+
 register(
     Operator(
         name="Concat",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         data=None,
         passes=always,
         moves=always,
         follow=_follow,
-        is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearConcat",
         in_tflite=always,
+        to_tflite=_to_tflite,
     )
 )

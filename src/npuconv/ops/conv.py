@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 
+from npuconv.errors import ModelError
+from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import Gradients, Tape, Visit, cells_behind
+from npuconv.tflite.draft import CHANNELS_LAST, Draft
+from npuconv.tflite.flatbuffer import Array, enumerator
+from npuconv.tflite.windows import padded, pads_of
+
+OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
+ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of weights: OHWI, 1HWO
 
 
 def _conv_adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -34,7 +43,49 @@ def _transposed_adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Conv", at.dy, at.inputs[1], **_window_of(at))}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a convolution that stays float.
+
+    Raises:
+        ModelError: weights that are not constant, or not of two axes.
+    """
+    weight = draft.constant(node.input[1])
+    bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if weight is None or weight.ndim != 4:
+        raise ModelError("TFLite has convolutions of two axes only")
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    source, code, options = pad_and_describe(draft, node, source, weight, "NONE")
+    values = np.ascontiguousarray(weight.transpose(ORDERS[code]))
+    offsets = np.zeros(len(weight), np.float32) if bias is None else bias
+    constants = [draft.number(node.input[1], values), draft.number(f"{node.name}/bias", offsets)]
+    output = draft.store(node.output[0], CHANNELS_LAST)
+    draft.emit(code, [source, *constants], [output], OPTIONS[code], **options)
+
+
+def pad_and_describe(
+    draft: Draft, node: onnx.NodeProto, source: int, weight: Array, activation: str
+) -> tuple[int, str, dict[str, int]]:
+    """Return the input, padded if TFLite needs a PAD, the operator and its options."""
+    attrs = attributes_of(node)
+    strides, dilations = attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1))
+    window = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    source, padding = padded(draft, source, window, strides, pads_of(attrs))
+    options = {
+        "Padding": padding,
+        "StrideH": int(strides[0]),
+        "StrideW": int(strides[1]),
+        "FusedActivationFunction": enumerator("ActivationFunctionType", activation),
+        "DilationHFactor": int(dilations[0]),
+        "DilationWFactor": int(dilations[1]),
+    }
+    channels, group = draft.shape(node.input[0])[1], int(attrs.get("group", 1))
+    if group == channels and group > 1:
+        options["DepthMultiplier"] = len(weight) // channels
+        return source, "DEPTHWISE_CONV_2D", options
+    return source, "CONV_2D", options
+
+
 register(
-    Operator(name="Conv", adjoint=_conv_adjoint),
+    Operator(name="Conv", adjoint=_conv_adjoint, to_tflite=_to_tflite),
     Operator(name="ConvTranspose", adjoint=_transposed_adjoint),
 )

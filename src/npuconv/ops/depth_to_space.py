@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
+
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import CHANNELS_LAST, Draft
 
 
 def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -37,9 +42,45 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.reshape(tape.add("Transpose", apart, perm=perm), at.shape())}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a DEPTH_TO_SPACE; for the mode CRD after a GATHER of channels into the order DCR."""
+    attrs = attributes_of(node)
+    block = int(attrs["blocksize"])
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    quantization = draft.quantization(source)
+    channels = draft.shape(node.input[0])[1]
+    if attrs.get("mode", "DCR") == "CRD" and channels > block * block:
+        numbers = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
+        stored = draft.graph.tensors[source]
+        output = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, quantization)
+        draft.take(source, output, 3, numbers)
+        source = output
+    output = draft.store(node.output[0], CHANNELS_LAST, quantization)
+    draft.emit("DEPTH_TO_SPACE", [source], [output], "DepthToSpaceOptions", BlockSize=block)
+
+
+def _space_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    block = int(attributes_of(node)["blocksize"])
+    draft.emit("SPACE_TO_DEPTH", [source], [output], "SpaceToDepthOptions", BlockSize=block)
+
+
 register(
     Operator(
-        name="DepthToSpace", adjoint=_adjoint, passes=always, moves=always, follow=_from_depth
+        name="DepthToSpace",
+        passes=always,
+        moves=always,
+        follow=_from_depth,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
     ),
-    Operator(name="SpaceToDepth", passes=always, moves=always, follow=_to_depth),
+    Operator(
+        name="SpaceToDepth",
+        passes=always,
+        moves=always,
+        follow=_to_depth,
+        to_tflite=_space_to_tflite,
+    ),
 )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import ratio
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 
 def _is_defined(node: Node) -> bool:
@@ -20,21 +18,19 @@ def _is_defined(node: Node) -> bool:
     return divisor is not None and bool((divisor != 0).all())
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round((x - zx) * sx / (divisor * sy)) + zy``.
 
     Raises:
         ModelError: a divisor is 0 or not finite.
     """
-    (x,), (x_at, y_at) = values, scales
-    divisor = np.asarray(attributes["divisor"], np.float64)
+    (x,), (x_at, y_at) = node.values, node.scales
+    divisor = np.asarray(node.attributes["divisor"], np.float64)
     if not (np.isfinite(divisor) & (divisor != 0)).all():
         raise ModelError("a constant divisor is 0 or not finite")
     signed = x_at.centred(x).times(np.sign(divisor).astype(np.int64))
     factors = float(ratio(x_at.scale, over=y_at.scale)) / np.abs(divisor)
-    return y_at.stored(how.rescaled((signed, factors)))
+    return y_at.stored(node.rescaling.rescaled((signed, factors)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -45,12 +41,13 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Div",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         data=None,
         parameters={1: "divisor"},
-        takes=lambda attributes: "divisor" in attributes,
-        is_defined=_is_defined,
         function=lambda a, b, **_: np.divide(a, b),
+        takes=lambda attributes: "divisor" in attributes,
         kernel=_kernel,
+        adjoint=_adjoint,
+        to_tflite=binary("DIV", "DivOptions"),
     )
 )

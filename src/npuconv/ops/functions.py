@@ -6,18 +6,27 @@ TFLite computes Sigmoid and Tanh in float32 for each int8, rounded half away fro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Kernel, Operator, always, register, values_of
+from npuconv.ops.operator import (
+    Arguments,
+    Kernel,
+    Operator,
+    W,
+    always,
+    register,
+    values_of,
+)
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
+from npuconv.tflite.elementwise import unary
 
 Doubles = NDArray[np.float64]
 
@@ -39,15 +48,14 @@ def _erf(x: Doubles, **_: Any) -> Doubles:
 
 
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
-    def kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any) -> W:
-        del how
-        x_at, y_at = scales
+    def kernel(node: Arguments[W]) -> W:
+        x_at, y_at = node.scales
         whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
         real = np.float32(x_at.scale) * whole.values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)
         steps = (function(real) * inverse).astype(np.float64)
         rounded = WholeArray.of(np.sign(steps) * np.floor(np.abs(steps) + 0.5))
-        return values[0].looked_up(y_at.stored(rounded).values)
+        return node.values[0].looked_up(y_at.stored(rounded).values)
 
     return kernel
 
@@ -85,44 +93,66 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Sqrt": lambda x, **_: np.sqrt(x),
     "Reciprocal": lambda x, **_: 1 / x,
 }
+_IN_TFLITE = {
+    "Abs": unary("ABS"),
+    "Elu": unary("ELU"),
+    "Exp": unary("EXP", "ExpOptions"),
+    "Gelu": unary("GELU", "GeluOptions"),
+    "Sqrt": unary("SQRT"),
+}
 for name, function in _FUNCTIONS.items():
     register(
         Operator(
             name=name,
-            adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
             is_defined=is_of_one_value,
-            is_table=True,
             function=function,
+            is_table=True,
             kernel=lookup(name),
+            adjoint=pointwise(_SLOPES[name]) if name in _SLOPES else None,
+            to_tflite=_IN_TFLITE.get(name),
         )
     )
 register(
     Operator(
         name="Sigmoid",
+        is_defined=is_of_one_value,
+        function=lambda x, **_: 1 / (1 + np.exp(-x)),
+        is_table=True,
+        kernel=lookup("Sigmoid"),
         adjoint=pointwise(
             lambda tape, at: tape.add("Mul", at.y, tape.add("Sub", tape.constant(1.0), at.y))
         ),
-        is_defined=is_of_one_value,
-        is_table=True,
-        function=lambda x, **_: 1 / (1 + np.exp(-x)),
-        kernel=lookup("Sigmoid"),
         integer_form="QLinearSigmoid",
         in_tflite=always,
         tflite_kernel=_in_float32(lambda x: np.float32(1) / (np.float32(1) + np.exp(-x))),
         tflite_scale=TensorScale(1 / 256, -128),
+        to_tflite=unary("LOGISTIC"),
     ),
     Operator(
         name="Tanh",
+        is_defined=is_of_one_value,
+        function=lambda x, **_: np.tanh(x),
+        is_table=True,
+        kernel=lookup("Tanh"),
         adjoint=pointwise(
             lambda tape, at: tape.add("Sub", tape.constant(1.0), tape.add("Mul", at.y, at.y))
         ),
-        is_defined=is_of_one_value,
-        is_table=True,
-        function=lambda x, **_: np.tanh(x),
-        kernel=lookup("Tanh"),
         in_tflite=always,
         tflite_kernel=_in_float32(np.tanh),
         tflite_scale=TensorScale(1 / 128, 0),
+        to_tflite=unary("TANH"),
     ),
-    Operator(name="Neg", adjoint=pointwise(lambda tape, _: tape.constant(-1.0))),
+    # On the host, in float.
+    Operator(
+        name="Neg",
+        adjoint=pointwise(lambda tape, _: tape.constant(-1.0)),
+        to_tflite=unary("NEG", "NegOptions"),
+    ),
+    Operator(name="Log", to_tflite=unary("LOG")),
+    Operator(name="Floor", to_tflite=unary("FLOOR")),
+    Operator(name="Ceil", to_tflite=unary("CEIL")),
+    Operator(name="Round", to_tflite=unary("ROUND")),
+    Operator(name="Sin", to_tflite=unary("SIN")),
+    Operator(name="Cos", to_tflite=unary("COS", "CosOptions")),
+    Operator(name="Sign", to_tflite=unary("SIGN", "SignOptions")),
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
+from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft, same
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -46,8 +50,42 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.total(parts)}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a GATHER or GATHER_ND; ONNX counts negative indices from the end."""
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
+    if attrs.get("batch_dims", 0):
+        raise ModelError("TFLite has no GatherND with batch_dims")
+    order = (
+        draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
+    )
+    source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
+    extents = np.asarray(shape[: draft.shape(node.input[1])[-1]] if several else shape[axis])
+    indices = draft.constant(node.input[1])
+    if indices is not None:
+        places = draft.number("indices", (indices % extents).astype(np.int32))
+    else:
+        signed = draft.read(node.input[1])
+        extents = extents.astype(draft.graph.tensors[signed].dtype)
+        inputs = [signed, draft.number("extents", extents)]
+        places = draft.step("FLOOR_MOD", inputs, signed, table="FloorModOptions")
+    output = draft.store(result, order if rank == len(shape) and not several else same(rank))
+    draft.graph.tensors[output].quantization = draft.quantization(source)
+    if several:
+        draft.emit("GATHER_ND", [source, places], [output], "GatherNdOptions")
+    else:
+        draft.emit("GATHER", [source, places], [output], "GatherOptions", Axis=order.index(axis))
+
+
 register(
-    Operator(name="Gather", adjoint=_adjoint, passes=always, moves=always, follow=_follow),
+    Operator(
+        name="Gather",
+        passes=always,
+        moves=always,
+        follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
+    ),
     Operator(name="GatherElements", moves=always),
-    Operator(name="GatherND", moves=always),
+    Operator(name="GatherND", moves=always, to_tflite=_to_tflite),
 )

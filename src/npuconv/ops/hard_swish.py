@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import onnx
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, TensorScale
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tables import lookup
 from npuconv.ops.tape import Tape, Visit, pointwise
+from npuconv.tflite.elementwise import unary
 
 
-def _tflite_kernel(
-    _: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Numbers of 16 bits: the input times 128, and ``min(max(x / 3, -1), 1)``."""
-    del how
-    x_at, y_at = scales
+    x_at, y_at = node.scales
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
     slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
@@ -37,7 +32,7 @@ def _tflite_kernel(
     ramp = gemmlowp.divided(ramp, max(-places, 0)).plus(1 << 15).shifted(1)
     product = _short(ramp.times(_short_product(wide, result)).over(1 << 15))
     whole = gemmlowp.divided(product, max(-int(result.exponent), 0))
-    return values[0].looked_up(y_at.stored(whole).values)
+    return node.values[0].looked_up(y_at.stored(whole).values)
 
 
 def _short(whole: WholeArray) -> WholeArray:
@@ -61,12 +56,13 @@ def _slope(tape: Tape, at: Visit) -> str:
 register(
     Operator(
         name="HardSwish",
-        adjoint=pointwise(_slope),
         is_defined=is_of_one_value,
-        is_table=True,
         function=lambda x, **_: x * np.clip(x / 6 + 0.5, 0, 1),
+        is_table=True,
         kernel=lookup("HardSwish"),
+        adjoint=pointwise(_slope),
         in_tflite=always,
         tflite_kernel=_tflite_kernel,
+        to_tflite=unary("HARD_SWISH", "HardSwishOptions"),
     )
 )

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-from npuconv.arithmetic.whole import W, shifted_right
+from npuconv.arithmetic.whole import shifted_right
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
@@ -59,13 +59,11 @@ def _is_defined(node: Node) -> bool:
     return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
-    (x,), (x_at, y_at), wanted = values, scales, Normalization.of(attributes)
-    if how.kind == "shift":
-        return y_at.stored(_by_shift(x, wanted, scales, how))
+    (x,), (x_at, y_at), wanted = node.values, node.scales, Normalization.of(node.attributes)
+    if node.rescaling.kind == "shift":
+        return y_at.stored(_by_shift(x, wanted, node.scales, node.rescaling))
     whole = x_at.centred(x).known()
     axes = tuple(wanted.axes(whole.ndim))
     count = int(np.prod([whole.shape[axis] for axis in axes]))
@@ -132,10 +130,10 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="LayerNormalization",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         parameters={1: "scale", 2: "bias"},
         takes=lambda attributes: "scale" in attributes,
-        is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
     )
 )

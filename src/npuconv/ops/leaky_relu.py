@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W, WholeArray
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import WholeArray
+from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 _LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
 
@@ -38,29 +41,27 @@ def _leaky(x: Any, slope: Any) -> Any:
     return np.where(x < 0, x * slope, x)
 
 
-def _prelu_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _prelu_kernel(node: Arguments[W]) -> W:
     """Look each channel (axis 1) up in the table of its slope."""
-    slopes = np.asarray(attributes["alpha"]).reshape(-1)
-    entries = [table([Step("PRelu", (SOURCE, float(slope)))], *scales) for slope in slopes]
+    slopes = np.asarray(node.attributes["alpha"]).reshape(-1)
+    entries = [table([Step("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes]
     if len(entries) == 1:
-        return values[0].looked_up(entries[0])
-    channels = zip(entries, np.moveaxis(values[0].known(), 1, 0), strict=True)
-    return values[0].like(np.stack([look_up(row, channel) for row, channel in channels], axis=1))
+        return node.values[0].looked_up(entries[0])
+    channels = zip(entries, np.moveaxis(node.values[0].known(), 1, 0), strict=True)
+    return node.values[0].like(
+        np.stack([look_up(row, channel) for row, channel in channels], axis=1)
+    )
 
 
-def _tflite_leaky(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _tflite_leaky(node: Arguments[W]) -> W:
     """Two multipliers: one above the zero point, one below, with a slope that is not negative."""
-    x_at, y_at = scales
-    slope = float(np.asarray(attributes.get("alpha", 0.01)).item())
+    x_at, y_at = node.scales
+    slope = float(np.asarray(node.attributes.get("alpha", 0.01)).item())
     whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
-    above = how.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
-    below = how.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
+    above = node.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
+    below = node.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
-    return values[0].looked_up(y_at.stored(bent).values)
+    return node.values[0].looked_up(y_at.stored(bent).values)
 
 
 def is_leaky(values: ArrayLike) -> bool:
@@ -75,18 +76,16 @@ def slopes_of(values: ArrayLike) -> tuple[NDArray[np.int8], np.float32]:
     return np.rint(real / scale).astype(np.int8), scale
 
 
-def _tflite_prelu(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _tflite_prelu(node: Arguments[W]) -> W:
     """Two multipliers as well; below the zero point of the product with the slope in int8."""
-    (x,), (x_at, y_at) = values, scales
-    if is_leaky(attributes["alpha"]):
-        return _tflite_leaky(attributes, values, scales, how)
-    stored, scale = slopes_of(attributes["alpha"])
+    (x,), (x_at, y_at) = node.values, node.scales
+    if is_leaky(node.attributes["alpha"]):
+        return _tflite_leaky(node)
+    stored, scale = slopes_of(node.attributes["alpha"])
     whole, reach = x_at.centred(x), HIGHEST - LOWEST
-    above = how.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
+    above = node.rescaling.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
     product = whole.clipped(-reach, 0).times(stored.astype(np.int64))
-    below = how.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
+    below = node.rescaling.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
     return y_at.stored(above.plus(below))
 
 
@@ -97,28 +96,52 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
 
 
+def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a LEAKY_RELU."""
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    alpha = float(attributes_of(node).get("alpha", 0.01))
+    output = draft.store(node.output[0], order)
+    draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
+
+
+def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a PRELU, whose slopes have all axes but the first."""
+    rank = len(draft.shape(node.input[0]))
+    order = draft.order([node.input[0]], rank)
+    source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
+    if slopes is None:
+        raise ModelError("slopes are not constant")
+    wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
+    stored = wide[0] if order[0] == 0 and rank > 1 else wide
+    number = draft.number(node.input[1], stored, draft.scales.get(node.input[1]))
+    draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
+
+
 register(
     Operator(
         name="LeakyRelu",
-        adjoint=_adjoint,
         is_defined=is_of_one_value,
-        is_table=True,
         function=lambda x, alpha=0.01, **_: _leaky(x, alpha),
+        is_table=True,
         kernel=lookup("LeakyRelu"),
+        adjoint=_adjoint,
         integer_form="QLinearLeakyRelu",
         in_tflite=_rises,
         tflite_kernel=_tflite_leaky,
+        to_tflite=_leaky_to_tflite,
     ),
     Operator(
         name="PRelu",
-        adjoint=_adjoint,
-        parameters={1: "alpha"},
-        takes=lambda attributes: "alpha" in attributes,
         is_defined=_has_slopes,
-        is_table=True,
+        parameters={1: "alpha"},
         function=lambda x, slope, **_: _leaky(x, slope),
+        is_table=True,
+        takes=lambda attributes: "alpha" in attributes,
         kernel=_prelu_kernel,
+        adjoint=_adjoint,
         in_tflite=always,
         tflite_kernel=_tflite_prelu,
+        to_tflite=_prelu_to_tflite,
     ),
 )

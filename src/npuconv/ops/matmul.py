@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import ratio
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, always, register, values_of
+from npuconv.ops.gemm import dense
+from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast
+from npuconv.tflite.draft import Draft, same
 
 
 def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == 2
 
 
-def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy``."""
-    (a, b), (a_at, b_at, y_at) = values, scales
-    factor = how.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
-    return y_at.stored(how.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
+    (a, b), (a_at, b_at, y_at) = node.values, node.scales
+    factor = node.rescaling.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
+    return y_at.stored(node.rescaling.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -37,14 +39,27 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return gradients
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a FULLY_CONNECTED where the right factor is a constant matrix, else BATCH_MATMUL."""
+    right = draft.constant(node.input[1])
+    if right is not None and right.ndim == 2:
+        dense(draft, node, right.T, np.zeros(right.shape[1], np.float32))
+        return
+    rank = len(draft.shape(node.output[0]))
+    sources = [draft.read(name, same(rank), rank) for name in node.input]
+    output = draft.store(node.output[0], same(rank))
+    draft.emit("BATCH_MATMUL", sources, [output], "BatchMatMulOptions", AdjX=False, AdjY=False)
+
+
 register(
     Operator(
         name="MatMul",
-        adjoint=_adjoint,
-        data=None,
         is_defined=_is_defined,
+        data=None,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearMatMul",
         in_tflite=always,
+        to_tflite=_to_tflite,
     )
 )

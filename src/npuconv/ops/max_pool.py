@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
 
+from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed, same
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import PREFIX, Gradients, Tape, Visit
+from npuconv.tflite.draft import CHANNELS_LAST, Draft
+from npuconv.tflite.windows import padded, pads_of, pool_options
 
 
 def _passes(node: Node) -> bool:
@@ -51,12 +56,30 @@ def _every(tape: Tape, source: str, starts: Sequence[int], steps: Sequence[int])
     return tape.add("Slice", source, *(tape.integers(list(row)) for row in rows))
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a MAX_POOL_2D, whose padding is never the largest."""
+    attrs = attributes_of(node)
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    stored = draft.graph.tensors[source]
+    if any(d != 1 for d in attrs.get("dilations", (1, 1))):
+        raise ModelError("TFLite has no MaxPool with dilation")
+    dtype = stored.dtype
+    lowest = np.iinfo(dtype).min if dtype.kind == "i" else np.finfo(dtype).min
+    kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
+    fill = np.asarray(lowest, dtype)
+    source, padding = padded(draft, source, kernel, strides, pads_of(attrs), fill)
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    options = pool_options(kernel, strides, padding)
+    draft.emit("MAX_POOL_2D", [source], [output], "Pool2DOptions", **options)
+
+
 register(
     Operator(
         name="MaxPool",
-        adjoint=_adjoint,
         passes=_passes,
         moves=lambda node: sum(map(bool, node.output)) == 1,
         follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
     )
 )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import ratio
 from npuconv.ops.add import is_binary
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 
-def _kernel(_: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round((a - za) * (b - zb) * sa * sb / sy) + zy``."""
-    (a, b), (a_at, b_at, y_at) = values, scales
+    (a, b), (a_at, b_at, y_at) = node.values, node.scales
     factor = ratio(a_at.scale, b_at.scale, over=y_at.scale)
-    return y_at.stored(how.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
+    return y_at.stored(node.rescaling.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -27,12 +25,13 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 register(
     Operator(
         name="Mul",
-        adjoint=_adjoint,
-        data=None,
         is_defined=is_binary,
+        data=None,
         function=lambda a, b, **_: np.multiply(a, b),
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearMul",
         in_tflite=always,
+        to_tflite=binary("MUL", "MulOptions"),
     )
 )

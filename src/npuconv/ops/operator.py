@@ -7,8 +7,8 @@ look nothing up start fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
@@ -19,13 +19,26 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-    from npuconv.arithmetic.whole import W
+    from npuconv.arithmetic.whole import Whole
     from npuconv.ops.tape import Adjoint
+    from npuconv.tflite.draft import Draft
 
 Attributes = Mapping[str, Any]
 Predicate = Callable[[Node], bool]
-# From attributes, int8 values, scales of these and of the result to int8 values.
-Kernel = Callable[[Attributes, Sequence[Any], Sequence["TensorScale"], "Rescaling"], Any]
+W = TypeVar("W", bound="Whole")
+
+
+@dataclass(frozen=True)
+class Arguments(Generic[W]):
+    """Arguments of a kernel."""
+
+    attributes: Attributes  # of the node, parameters among them
+    values: Sequence[W]  # int8 values of the inputs
+    scales: Sequence[TensorScale]  # of these, and of the result
+    rescaling: Rescaling  # requantization of the device
+
+
+Kernel = Callable[[Arguments[Any]], Any]  # to int8 values
 
 
 def always(_: Any) -> bool:
@@ -38,6 +51,8 @@ class Operator:
     """One operator of ONNX."""
 
     name: str
+    is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
+
     # Inputs that hold values, by place; None: all. Others are shapes, axes, indices, parameters.
     data: tuple[int, ...] | None = (0,)
     # Inputs that are constants of the type of the values: bounds, a fill.
@@ -50,19 +65,20 @@ class Operator:
     moves: Callable[[onnx.NodeProto], bool] | None = None  # the same of a written node
     follow: Follower = mixed  # slots of channels of the outputs
 
+    # Arithmetic.
+    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
+    is_table: bool = False  # whether the device looks the function up in a table
+    takes: Callable[[Attributes], bool] = always  # whether the kernel computes with attributes
+    kernel: Kernel | None = None  # int8 values, by any requantization
     adjoint: Adjoint | None = None  # nodes that compute the gradients of the inputs
 
-    # Arithmetic in int8.
-    takes: Callable[[Attributes], bool] = always  # whether a kernel computes with attributes
-    is_defined: Predicate | None = None  # whether int8 semantics are defined for a node
-    is_table: bool = False  # whether the result is a function of one value
-    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
-    kernel: Kernel | None = None
+    # Written forms.
     integer_form: str = ""  # name of onnxruntime's operator on int8
     in_tflite: Predicate | None = None  # whether TFLite holds a node in int8
     tflite_kernel: Kernel | None = None  # if it differs in more than the requantization
     # Scale of the result in TFLite, if it is not free: a fixed one, or that of the input.
     tflite_scale: TensorScale | Literal["input"] | None = None
+    to_tflite: Callable[[Draft, onnx.NodeProto], None] | None = None  # append a node to a draft
 
     def values(self, node: Node) -> list[Tensor]:
         """Return the inputs of a node that hold values, constants among them."""
@@ -80,29 +96,18 @@ class Operator:
             return scales[0]
         return self.tflite_scale or scales[-1]
 
-    def compute(
-        self,
-        attributes: Attributes,
-        values: Sequence[W],
-        scales: Sequence[TensorScale],
-        how: Rescaling,
-    ) -> W:
+    def compute(self, node: Arguments[W]) -> W:
         """Return the int8 values of the device.
 
         In TFLite, a QUANTIZE follows where the scale of the result is not that of the model.
-
-        Args:
-            attributes: of the node, parameters among them.
-            values: int8 values of the inputs.
-            scales: of these, and of the result.
-            how: the requantization of the device.
         """
-        kernel, made = self.kernel, scales[-1]
-        if how.kind == "gemmlowp":
-            kernel, made = self.tflite_kernel or kernel, self.made_at(scales)
+        kernel, wanted = self.kernel, node.scales[-1]
+        encoding = wanted
+        if node.rescaling.kind == "gemmlowp":
+            kernel, encoding = self.tflite_kernel or kernel, self.made_at(node.scales)
         assert kernel is not None, f"{self.name} has a kernel"
-        result: W = kernel(attributes, values, [*scales[:-1], made], how)
-        return how.requantized(result, made, scales[-1])
+        result: W = kernel(replace(node, scales=[*node.scales[:-1], encoding]))
+        return node.rescaling.requantized(result, encoding, wanted)
 
 
 OPERATORS: Registry[Operator] = Registry("npuconv.ops")

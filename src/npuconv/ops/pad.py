@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
+
+from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, extent, mixed, resized
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.quantize_linear import pads_later
 from npuconv.ops.tape import Gradients, Tape, Visit, sliced
+from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import enumerator
+from npuconv.tflite.windows import ends_of, pad
 
 
 def _passes(node: Node) -> bool:
@@ -42,8 +51,40 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: sliced(tape, at.dy, spans)}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a PAD, a PADV2 where the value is not 0, or a MIRROR_PAD."""
+    if pads_later(draft, node):
+        return
+    result = node.output[0]
+    rank = len(draft.shape(result))
+    order = draft.order([node.input[0]], rank)
+    source = draft.read(node.input[0], order)
+    ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
+    output = draft.store(result, order, draft.quantization(source))
+    mode = attributes_of(node).get("mode", "constant")
+    if mode == "reflect":
+        kind = enumerator("MirrorPadMode", "REFLECT")
+        places = draft.number("paddings", ends)
+        draft.emit("MIRROR_PAD", [source, places], [output], "MirrorPadOptions", Mode=kind)
+        return
+    if mode != "constant" or (ends < 0).any():
+        raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
+    fill = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if fill is None:
+        fill = np.zeros((), draft.graph.tensors[source].dtype)
+    quantization = draft.quantization(source)
+    zero = 0 if quantization is None else quantization.zero
+    pad(draft, source, output, ends, None if fill.item() == zero else fill)
+
+
 register(
     Operator(
-        name="Pad", adjoint=_adjoint, bounds=(2,), passes=_passes, moves=always, follow=_follow
+        name="Pad",
+        bounds=(2,),
+        passes=_passes,
+        moves=always,
+        follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
     )
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
+from npuconv.tflite.elementwise import binary
 
 
 def _adjoint(tape: Tape, at: Visit) -> Gradients:
@@ -16,5 +17,11 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 
 
 register(
-    Operator(name="Pow", adjoint=_adjoint, data=None, function=lambda a, b, **_: np.power(a, b))
+    Operator(
+        name="Pow",
+        data=None,
+        function=lambda a, b, **_: np.power(a, b),
+        adjoint=_adjoint,
+        to_tflite=binary("POW", "PowOptions"),
+    )
 )

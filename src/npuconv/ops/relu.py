@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import same
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import pass_selected, pointwise
+from npuconv.tflite.draft import Draft, View
+from npuconv.tflite.elementwise import unary
 
 
 def _has_constant_bounds(node: Node) -> bool:
@@ -18,22 +21,55 @@ def _has_constant_bounds(node: Node) -> bool:
     )
 
 
+def bounds(draft: Draft, node: onnx.NodeProto) -> tuple[float, float]:
+    """Return the constant bounds of a Clip; infinite where it has none."""
+    limits = [-np.inf, np.inf]
+    for place, name in enumerate(node.input[1:3]):
+        values = draft.constant(name) if name else None
+        if values is not None:
+            limits[place] = float(values.item())
+    return limits[0], limits[1]
+
+
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RELU, a RELU6, or MAXIMUM and MINIMUM."""
+    low, high = bounds(draft, node)
+    name, result = node.input[0], node.output[0]
+    order = draft.order([name], len(draft.shape(result)))
+    source = draft.read(name, order)
+    stored = draft.graph.tensors[source]
+    if stored.quantization is None and low == 0 and high in (6, np.inf):
+        output = draft.store(result, order)
+        draft.emit("RELU6" if high == 6 else "RELU", [source], [output])
+        return
+    limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
+    lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+    steps = [("MAXIMUM", low)] if low > lowest else []
+    steps += [("MINIMUM", high)] if high < highest else []
+    for code, bound in steps:
+        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
+        source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
+    draft.alias(result, View(source, order))
+
+
 register(
     Operator(
         name="Relu",
-        adjoint=pointwise(lambda tape, at: tape.add("Sign", at.y)),
         passes=always,
         moves=always,
         follow=same,
         function=lambda x, **_: np.maximum(x, 0),
+        adjoint=pointwise(lambda tape, at: tape.add("Sign", at.y)),
+        to_tflite=unary("RELU"),
     ),
     Operator(
         name="Clip",
-        adjoint=pass_selected,
         bounds=(1, 2),
         passes=_has_constant_bounds,
         moves=always,
         follow=same,
         function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
+        adjoint=pass_selected,
+        to_tflite=_to_tflite,
     ),
 )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import onnx
+
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import pass_reshaped
+from npuconv.tflite.draft import Draft, View, same
 
 Dims = Sequence[int | str | None]
 
@@ -58,7 +61,25 @@ def _equal(a: tuple[int, list[str]] | None, b: tuple[int, list[str]] | None) -> 
     return a is not None and a == b
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RESHAPE of values that lie as ONNX has them."""
+    result = node.output[0]
+    source = draft.flat(node.input[0])
+    if draft.graph.tensors[source].shape == draft.shape(result):
+        draft.alias(result, View(source, same(len(draft.shape(result)))))
+        return
+    output = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
+    draft.reshape(source, output)
+
+
 for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
     register(
-        Operator(name=name, adjoint=pass_reshaped, passes=always, moves=always, follow=_follow)
+        Operator(
+            name=name,
+            passes=always,
+            moves=always,
+            follow=_follow,
+            adjoint=pass_reshaped,
+            to_tflite=_to_tflite,
+        )
     )

@@ -8,17 +8,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, Rescaling, TensorScale, ratio
-from npuconv.arithmetic.whole import Integers, W, Whole, resized, spatial
+from npuconv.arithmetic.rescaling import HIGHEST, LOWEST, ratio
+from npuconv.arithmetic.whole import Integers, Whole, resized, spatial
 from npuconv.errors import ModelError
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops import channels
-from npuconv.ops.operator import Attributes, Operator, register
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, same
+from npuconv.tflite.flatbuffer import Array
 
 if TYPE_CHECKING:
     import onnx
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 Doubles = NDArray[np.float64]
 _WEIGHT_STEPS = 2**11  # of 1, in the weights of a device that shifts
 _WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
+_PLANE = ((1, 2), (2, 3))  # axes of height and width: stored, and those of ONNX
+_SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 _BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 _LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 
@@ -127,32 +133,29 @@ def _sides(x: Whole, attributes: Attributes) -> list[tuple[int, int, str]]:
     return [(before, after, mode) for before, after in extents]
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
 
     Of a device that shifts, the weights are multiples of ``2**-11``: twice 11 bits and 8 of the
     values leave 2**32 for a factor below 2**31.
     """
-    (x,), (x_at, y_at) = values, scales
-    rows, columns = (interpolation(*side) for side in _sides(x, attributes))
+    (x,), (x_at, y_at) = node.values, node.scales
+    rows, columns = (interpolation(*side) for side in _sides(x, node.attributes))
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
-    if how.kind == "float":
+    if node.rescaling.kind == "float":
         steps = np.rint(rows @ centred.known().astype(np.float64) @ columns.T * factor)
         return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
-    return y_at.stored(how.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2)))
+    return y_at.stored(
+        node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
+    )
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], _: Sequence[TensorScale], how: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Weights of 10 bits along both axes, half a step away from zero."""
-    del how
-    (x,) = values
-    rows, columns = (_tflite_weights(*side) for side in _sides(x, attributes))
+    (x,) = node.values
+    rows, columns = (_tflite_weights(*side) for side in _sides(x, node.attributes))
     mixed = x.between(rows, columns.T)
     return gemmlowp.divided(mixed, 2 * _WEIGHT_BITS).clipped(LOWEST, HIGHEST)
 
@@ -186,19 +189,107 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Mul", mean, tape.constant(float(math.prod(factors))))}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append the operator of TFLite that resizes so; else a GATHER or a product for each axis.
+
+    Raises:
+        ModelError: of other axes than height and width, or by a region.
+    """
+    attrs = attributes_of(node)
+    before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
+    if len(before) != 4 or before[:2] != after[:2]:
+        raise ModelError("TFLite resizes height and width only")
+    if attrs.get("mode", "nearest") != "nearest":
+        _interpolate(draft, node)
+        return
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    places = [_nearest(draft, node, axis) for _, axis in _PLANE]
+    plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _PLANE]
+    if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
+        _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, output)
+        return
+    stored = draft.graph.tensors[source]
+    shape = (stored.shape[0], after[2], *stored.shape[2:])
+    rows = draft.add(f"{stored.name}/rows", shape, stored.dtype, None, stored.quantization)
+    draft.take(source, rows, 1, places[0])
+    draft.take(rows, output, 2, places[1])
+
+
+def _to_size(
+    draft: Draft, code: str, table: str, source: int, output: int, **options: bool
+) -> None:
+    size = draft.number("size", np.asarray(draft.graph.tensors[output].shape[1:3], np.int32))
+    draft.emit(code, [source, size], [output], table, **options)
+
+
+def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RESIZE_BILINEAR, or products with the weights of rows and of columns.
+
+    RESIZE_BILINEAR takes the scale from the extents, and knows neither cubic nor antialias.
+    """
+    name, result, attrs = node.input[0], node.output[0], attributes_of(node)
+    before, after = draft.shape(name), draft.shape(result)
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    ends = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _PLANE]
+    rows, columns = (interpolation(*end, attrs) for end in ends)
+    plain = [interpolation(*end[:3]) for end in ends]
+    bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
+    if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
+        source = draft.read(name, CHANNELS_LAST)
+        output = draft.store(result, CHANNELS_LAST, draft.quantization(source))
+        options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
+        _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, output, **options)
+        return
+    left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
+    part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
+    output, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), output)):
+        draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
+
+
+def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
+    """Return the places that nearest values come from along an axis, int64."""
+    attrs = attributes_of(node)
+    before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
+    rounding: dict[str, Any] = {
+        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+    mode = attrs.get("coordinate_transformation_mode", "half_pixel")
+    scale = _scale(draft, node, before, after, axis)
+    places = coordinates(before[axis], after[axis], mode, scale)
+    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](places)
+    return np.clip(nearest, 0, before[axis] - 1).astype(np.int64)
+
+
+def _scale(
+    draft: Draft, node: onnx.NodeProto, before: Sequence[int], after: Sequence[int], axis: int
+) -> float:
+    """Return the factor of an axis: the scale of the node, or the ratio of the extents."""
+    scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    listed = list(attributes_of(node).get("axes", range(4)))
+    if scales is None or not scales.size:
+        return after[axis] / before[axis]
+    return float(scales[listed.index(axis)]) if axis in listed else 1.0
+
+
 register(
     Operator(
         name="Resize",
-        adjoint=_adjoint,
+        is_defined=_is_defined,
         parameters={2: "scales", 3: "sizes"},
         passes=_passes,
         moves=_moves,
         follow=channels.resized,
         takes=_takes,
-        is_defined=_is_defined,
         kernel=_kernel,
+        adjoint=_adjoint,
         in_tflite=_in_tflite,
         tflite_kernel=_tflite_kernel,
         tflite_scale="input",
+        to_tflite=_to_tflite,
     )
 )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+import onnx
+
+from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -45,4 +50,49 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Pad", at.dy, tape.integers(pads.ravel()))}
 
 
-register(Operator(name="Slice", adjoint=_adjoint, passes=always, moves=always, follow=_follow))
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SLICE, or a STRIDED_SLICE where steps are not 1."""
+    name, result = node.input[0], node.output[0]
+    shape, rank = draft.shape(name), len(draft.shape(name))
+    values = [draft.constant(n) if n else None for n in (*node.input[1:5], "", "")][:4]
+    if values[0] is None or values[1] is None:
+        raise ModelError("starts or ends are not constant")
+    axes = np.arange(len(values[0])) if values[2] is None else values[2] % rank
+    steps = np.ones(len(values[0]), int) if values[3] is None else values[3]
+    parts = [slice(None)] * rank
+    for start, end, axis, step in zip(values[0], values[1], axes, steps, strict=True):
+        last = None if step < 0 and end < -shape[axis] else int(end)
+        parts[axis] = slice(int(start), last, int(step))
+    order = draft.order([name], rank)
+    source = draft.read(name, order)
+    output = draft.store(result, order, draft.quantization(source))
+    ranges = [range(shape[axis])[parts[axis]] for axis in order]
+    cut(draft, source, output, ranges)
+
+
+def cut(draft: Draft, source: int, output: int, ranges: Sequence[range]) -> None:
+    """Append a SLICE or STRIDED_SLICE, with a range of each stored axis."""
+    starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
+    if all(r.step == 1 for r in ranges):
+        sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
+        draft.emit("SLICE", [source, starts, sizes], [output], "SliceOptions")
+        return
+    # Only the mask can express an end before the first element.
+    mask = sum(1 << k for k, r in enumerate(ranges) if r.stop < 0)
+    stops = draft.number("end", np.asarray([max(r.stop, 0) for r in ranges], np.int32))
+    steps = draft.number("strides", np.asarray([r.step for r in ranges], np.int32))
+    options = {"BeginMask": 0, "EndMask": mask}
+    inputs = [source, starts, stops, steps]
+    draft.emit("STRIDED_SLICE", inputs, [output], "StridedSliceOptions", **options)
+
+
+register(
+    Operator(
+        name="Slice",
+        passes=always,
+        moves=always,
+        follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
+    )
+)

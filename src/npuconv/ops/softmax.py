@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
+import onnx
 
-from npuconv.arithmetic.rescaling import Rescaling, TensorScale
-from npuconv.arithmetic.whole import W
+from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.operator import Attributes, Operator, always, register
+from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 _TABLE_STEPS = 2**24  # of 1, in the exponentials of a device that shifts
 _SHARE_BITS = 31  # of an exponential of TFLite
@@ -26,18 +25,16 @@ def _in_tflite(node: Node) -> bool:
     return rank is not None and int(axis) % rank == rank - 1
 
 
-def _kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], how: Rescaling
-) -> W:
+def _kernel(node: Arguments[W]) -> W:
     """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
 
     Of a device that shifts, exponentials are multiples of ``2**-24`` and ``1 / sy`` of ``2**-8``.
     """
-    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
     behind = x.times(-1).plus(x.largest(axis))
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))
-    if how.kind == "float":
+    if node.rescaling.kind == "float":
         real = table[behind.known()]
         return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
     steps = behind.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
@@ -46,15 +43,13 @@ def _kernel(
     return y_at.stored(product.times(2).plus(whole).over(whole.times(2)))
 
 
-def _tflite_kernel(
-    attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-) -> W:
+def _tflite_kernel(node: Arguments[W]) -> W:
     """Exponentials from a table, over their sum, half a step upwards.
 
     The kernel has float32 numbers here. Multiples of ``2**-31`` differ from them only where a
     result lies within their last bits of a tie.
     """
-    (x,), (x_at, y_at), axis = values, scales, int(attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
     real = np.exp(-np.float32(x_at.scale) * np.arange(256, dtype=np.float32)).astype(np.float64)
     table = np.rint(np.ldexp(real, _SHARE_BITS)).astype(np.int64)
     shares = x.times(-1).plus(x.largest(axis)).entries(table)
@@ -69,15 +64,32 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
 
 
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SOFTMAX or LOG_SOFTMAX, which run along the last axis that is stored."""
+    rank = len(draft.shape(node.input[0]))
+    axis = int(attributes_of(node).get("axis", -1)) % rank
+    order = draft.order([node.input[0]], rank)
+    if order[-1] != axis:
+        order = (*(k for k in order if k != axis), axis)
+    source = draft.read(node.input[0], order)
+    output = draft.store(node.output[0], order)
+    if node.op_type == "Softmax":
+        draft.emit("SOFTMAX", [source], [output], "SoftmaxOptions", Beta=1.0)
+    else:
+        draft.emit("LOG_SOFTMAX", [source], [output], "LogSoftmaxOptions")
+
+
 register(
     Operator(
         name="Softmax",
-        adjoint=_adjoint,
         is_defined=always,
         kernel=_kernel,
+        adjoint=_adjoint,
         integer_form="QLinearSoftmax",
         in_tflite=_in_tflite,
         tflite_kernel=_tflite_kernel,
         tflite_scale=_TFLITE_SCALE,
-    )
+        to_tflite=_to_tflite,
+    ),
+    Operator(name="LogSoftmax", to_tflite=_to_tflite),
 )

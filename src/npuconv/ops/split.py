@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, extent, mixed
 from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.slice import cut
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -32,4 +36,29 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Concat", *parts, axis=at.attributes.get("axis", 0))}
 
 
-register(Operator(name="Split", adjoint=_adjoint, passes=always, moves=always, follow=_follow))
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SLICE for every output."""
+    name = node.input[0]
+    shape = draft.shape(name)
+    axis = int(attributes_of(node).get("axis", 0)) % len(shape)
+    order = draft.order([name], len(shape))
+    source, start = draft.read(name, order), 0
+    for result in node.output:
+        stop = start + draft.shape(result)[axis]
+        output = draft.store(result, order, draft.quantization(source))
+        full = [range(shape[k]) for k in order]
+        full[order.index(axis)] = range(start, stop)
+        cut(draft, source, output, full)
+        start = stop
+
+
+register(
+    Operator(
+        name="Split",
+        passes=always,
+        moves=always,
+        follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
+    )
+)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.device import saturated
 from npuconv.arithmetic.rescaling import TensorScale
-from npuconv.arithmetic.whole import W
 from npuconv.errors import ModelError
-from npuconv.ops.operator import OPERATORS, Attributes, Kernel
+from npuconv.ops.operator import OPERATORS, Arguments, Attributes, Kernel, W
 
 Stored = NDArray[np.int8]
 Doubles = NDArray[np.float64]
@@ -93,9 +92,7 @@ def look_up(entries: Stored, x: Stored) -> Stored:
 def lookup(op: str) -> Kernel:
     """Return the kernel of an operator that is a table."""
 
-    def look_up_values(
-        attributes: Attributes, values: Sequence[W], scales: Sequence[TensorScale], _: Any
-    ) -> W:
-        return values[0].looked_up(table([Step(op, attributes=attributes)], *scales))
+    def look_up_values(node: Arguments[W]) -> W:
+        return node.values[0].looked_up(table([Step(op, attributes=node.attributes)], *node.scales))
 
     return look_up_values

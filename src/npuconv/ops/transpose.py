@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from npuconv.model import query
+from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft, View, same
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -26,4 +29,23 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Transpose", at.dy, perm=np.argsort(perm).tolist())}
 
 
-register(Operator(name="Transpose", adjoint=_adjoint, passes=always, moves=always, follow=_follow))
+def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Let the result be another view of the stored tensor."""
+    name, result = node.input[0], node.output[0]
+    rank = len(draft.shape(name))
+    perm = list(attributes_of(node).get("perm", reversed(range(rank))))
+    draft.read(name, draft.order([name], rank))
+    view = draft.view(name) or View(draft.read(name), same(rank))
+    draft.alias(result, View(view.index, tuple(perm.index(axis) for axis in view.order)))
+
+
+register(
+    Operator(
+        name="Transpose",
+        passes=always,
+        moves=always,
+        follow=_follow,
+        adjoint=_adjoint,
+        to_tflite=_to_tflite,
+    )
+)

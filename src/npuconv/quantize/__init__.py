@@ -13,5 +13,5 @@ values:
 
 Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints`` (ranges),
 ``hessian`` (weights), ``split`` (parts of layers beyond a limit), ``allocation`` and
-``oversampling`` (copies), ``fake_quant``, ``gradients`` and ``adjoints`` (simulation).
+``oversampling`` (copies), ``fake_quant``, ``gradients`` (simulation).
 """

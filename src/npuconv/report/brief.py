@@ -55,7 +55,7 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
     screen = ""
     for number in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
         document = [
-            Section(_clip(headline(report), width), style=style(report)),
+            Section(_clip(headline(report), width), style=groups.verdict_style(report)),
             Section(
                 "", [Note(label, [_clip(text, width, 13)]) for label, text in rows(report, name)]
             ),
@@ -90,7 +90,7 @@ def render_many(
     for report, name in zip(reports, names, strict=True):
         if _fails(report):
             verdict = _clip(f"{name}: {headline(report)}", width)
-            document.append(Section(verdict, style=style(report)))
+            document.append(Section(verdict, style=groups.verdict_style(report)))
             document += _issue_sections(report, _MAX_FINDINGS, width)
     text = terminal.render(document, color=color, width=width)
     return f"{text}\n{last_line(reports, color=color, width=width)}"
@@ -105,7 +105,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         width: columns of the terminal.
     """
     if len(reports) == 1:
-        line, worst = headline(reports[0]), style(reports[0])
+        line, worst = headline(reports[0]), groups.verdict_style(reports[0])
     else:
         failed = sum(map(_fails, reports))
         warned = sum(not _fails(report) and report.is_doubtful for report in reports)
@@ -131,9 +131,9 @@ def issues(report: Report) -> tuple[Issue, ...]:
 
 
 def _group_issue(group: RuleFindings) -> Issue:
-    entry = group.entries[0]
-    node = entry.first.node
-    message = f"{node}: {entry.text}" if node else entry.text
+    findings, text = group.messages[0]
+    node = findings[0].node
+    message = f"{node}: {text}" if node else text
     fix = next(iter(group.fixes), "")
     title = f"{group.code} {group.name}"
     return Issue(group.label, title, message, node, len(group.findings) - 1, fix)
@@ -141,13 +141,6 @@ def _group_issue(group: RuleFindings) -> Issue:
 
 def _fails(report: Report) -> bool:
     return not report.ok or report.summary.exit_code != 0
-
-
-def style(report: Report) -> str:
-    """Return the colour of the verdict: yellow for what is converted with warnings."""
-    if _fails(report):
-        return "red"
-    return "yellow" if report.is_doubtful else groups.VERDICT_STYLE[report.summary.verdict]
 
 
 def headline(report: Report) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
-from npuconv.report.groups import Message, RuleFindings, standing, verdict
+from npuconv.report.groups import RuleFindings, standing, verdict
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
@@ -54,20 +54,17 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
 
 
 def _rule(group: RuleFindings, path: str) -> str:
-    entries = group.entries
-    lines = [_entry(entry) for entry in entries[:_MAX_ENTRIES]]
-    if len(entries) > _MAX_ENTRIES:
-        lines.append(f"... and {len(entries) - _MAX_ENTRIES} more")
+    lines = []
+    for findings, text in group.messages[:_MAX_ENTRIES]:
+        names = [finding.node or "the model" for finding in findings]
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        lines.append(f"{', '.join(names[:_MAX_NAMES])}{more}: {text}")
+    if len(group.messages) > _MAX_ENTRIES:
+        lines.append(f"... and {len(group.messages) - _MAX_ENTRIES} more")
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
     lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
     level = _LEVELS.get(group.label, "notice")
     return _annotation(level, path, f"{group.code} {group.name}", lines)
-
-
-def _entry(entry: Message) -> str:
-    names = [finding.node or "the model" for finding in entry.findings]
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(names[:_MAX_NAMES])}{more}: {entry.text}"
 
 
 def _annotation(level: str, path: str, title: str, lines: Sequence[str]) -> str:

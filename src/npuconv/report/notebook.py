@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from npuconv.report import brief
+from npuconv.report import brief, groups
 from npuconv.report.escape import visible
 from npuconv.schemas.report import Report
 
@@ -14,7 +14,7 @@ _MAX_ISSUES = 5
 
 def render(report: Report) -> str:
     """Return HTML without scripts or styles of its own, for a part of a page."""
-    color = _COLOR[brief.style(report)]
+    color = _COLOR[groups.verdict_style(report)]
     rows = "".join(
         f'<tr><th style="text-align:left">{_safe(label)}</th>'
         f'<td style="text-align:left">{_safe(text)}</td></tr>'

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
-from npuconv.report.groups import RuleFindings
+from npuconv.report.groups import PassRewrites, RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, PartialSums
 from npuconv.schemas.report import Device, Report
@@ -97,12 +97,12 @@ def _group(group: RuleFindings) -> Section:
 
 
 def _items(group: RuleFindings) -> Iterator[Item]:
-    for entry in group.entries:
-        first, text = entry.first, entry.text
+    for findings, text in group.messages:
+        first = findings[0]
         if first.status is Status.REWRITTEN:
             into = f" into {first.rewritten_into}" if first.rewritten_into else ""
             text += f"; rewritten by {first.rewritten_by or 'the converter'}{into}"
-        yield Item([finding.node for finding in entry.findings], [text], first.op_type)
+        yield Item([finding.node for finding in findings], [text], first.op_type)
 
 
 def _accepted(report: Report) -> Section:
@@ -116,9 +116,10 @@ def _accepted(report: Report) -> Section:
 def _plan(report: Report, *, each: bool) -> Section:
     items = []
     for group in groups.plan(report, each=each):
-        costs = [f"MACs {group.macs}, weights {group.weights}"] if group.works else []
+        costs = ["MACs {}, weights {}".format(*group.costs)] if group.costs else []
         forms = [form for choice in group.choices for form in choice]
-        items.append(Item([row.node for row in group.rows], [group.text, *costs, *forms]))
+        texts = [f"{group.was} -> {group.becomes}", *costs, *forms]
+        items.append(Item([row.node for row in group.rows], texts))
     return Section(f"Plan: {count(len(report.plan), 'node')} rewritten", items)
 
 
@@ -136,10 +137,14 @@ def passes(report: Report) -> Table:
     """Return the passes with their numbers of changes, and the differences that were measured."""
     head = ("pass", "changes", "largest difference", "measured against")
     rows = [
-        (group.name, str(len(group.rewrites)), group.difference, group.references)
+        (group.name, str(len(group.rewrites)), group.difference, _references(group))
         for group in groups.by_pass(report)
     ]
     return Table(head, rows, (1,))
+
+
+def _references(group: PassRewrites) -> str:
+    return ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
 
 
 def refusals(report: Report) -> Table:

@@ -98,14 +98,13 @@ def render_batch(
 def _document(report: Report) -> list[Section]:
     """Return what is not judged, the verdict with the warnings, then all sections."""
     summary = report.summary
-    style = "yellow" if report.is_doubtful else groups.VERDICT_STYLE[summary.verdict]
     verdict = f"{groups.verdict(report)}: {report.model.path} on {report.target.name}"
     return [
         Section("", [Note("not judged:", summary.not_judged)] if summary.not_judged else []),
         Section(
             f"{verdict}: {summary.headline}",
             [Note("warning:", summary.warnings)] if summary.warnings else [],
-            style=style,
+            style=groups.verdict_style(report),
         ),
         *sections(report, each=True),
     ]

@@ -61,9 +61,9 @@ class Requantize(Strict):
 
     @model_validator(mode="after")
     def _only_shift_has_bits(self) -> Requantize:
-        given = self.model_fields_set - {"kind"}
-        if self.kind != "shift" and given:
-            raise ValueError(f"{sorted(given)[0]!r} belongs to kind: shift")
+        keys = self.model_fields_set - {"kind"}
+        if self.kind != "shift" and keys:
+            raise ValueError(f"{min(keys)!r} belongs to kind: shift")
         return self
 
     def __str__(self) -> str:
@@ -279,12 +279,12 @@ class Description(Strict):
 
     def operator(self, op_type: str, domain: str = "") -> Operator | None:
         """Return the demands on an operator; None if the target does not list it."""
-        found = self.operators.get(op_type)
-        if found is None or canonical_domain(found.domain) != canonical_domain(domain):
+        operator = self.operators.get(op_type)
+        if operator is None or canonical_domain(operator.domain) != canonical_domain(domain):
             return None
         whole = self._whole  # once: pydantic looks long for what is private
         if op_type not in whole:
-            whole[op_type] = found.beside(self.all_operators)
+            whole[op_type] = operator.beside(self.all_operators)
         return whole[op_type]
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
@@ -297,15 +297,15 @@ class Description(Strict):
 
     def assumptions(self) -> list[tuple[str, str]]:
         """Return path and value of all that is assumed, though no document states it."""
-        found = [
+        assumptions = [
             (f"{block}.{key}", value_text(getattr(part, key)))
             for block, part in self.blocks()
             for key in part.assumed
         ]
         if not self.bias.known:
-            found.append(("bias.dtype", self.bias.assume))
+            assumptions.append(("bias.dtype", self.bias.assume))
         unknown = self.unknown_limits()
-        return found + [(path, limit.assumed) for path, limit in unknown if limit.assume]
+        return assumptions + [(path, limit.assumed) for path, limit in unknown if limit.assume]
 
     def blocks(self) -> list[tuple[str, Block]]:
         """Return the three number formats by name."""

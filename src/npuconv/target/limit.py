@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from operator import ge, le
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from npuconv.target.facts import FACTS, Fact, Facts, FactValue, lookup
+from npuconv.target.facts import FACTS, Facts, FactValue, lookup
+from npuconv.yamlio import suggest
 
 Value = StrictBool | StrictInt | StrictStr
 PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")
@@ -95,10 +97,10 @@ class Limit(Cited):
 
     @model_validator(mode="after")
     def _one_predicate(self) -> Limit:
-        given = [name for name in PREDICATES if getattr(self, name) is not None]
-        if len(given) != 1:
+        names = [name for name in PREDICATES if getattr(self, name) is not None]
+        if len(names) != 1:
             raise ValueError(
-                f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(given) or 'none'}"
+                f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(names) or 'none'}"
             )
         if self.assume and self.known:
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
@@ -133,22 +135,33 @@ class Limit(Cited):
         """
         if value is None or not self.known:
             return None
-        found = [resolve(each, facts) for each in self.values]
-        if self.predicate == "one_of":
-            return _any(_equal(value, each) for each in found)
-        if self.predicate == "range":
-            return _all((_compare("min", value, found[0]), _compare("max", value, found[1])))
-        return _compare(self.predicate, value, found[0])
+        bounds = [resolve(bound, facts) for bound in self.values]
+        if self.predicate in ("equals", "one_of"):
+            # True == 1 in Python, but a bias that is present is not the number one
+            same = (value == b and isinstance(value, bool) == isinstance(b, bool) for b in bounds)
+            return True if any(same) else None if None in bounds else False
+        number = int(value)
+        if self.predicate == "power_of_two":
+            return number > 0 and number & (number - 1) == 0
+        tests = zip(_TESTS[self.predicate], bounds, strict=True)
+        answers = [None if bound is None else test(number, int(bound)) for test, bound in tests]
+        return False if False in answers else None if None in answers else True
 
     def text(self, facts: Facts | None = None) -> str:
         """Return the limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
-        shown = [_shown(value, facts or {}) for value in self.values]
-        if self.predicate == "one_of":
-            return _listed(shown)
-        form = _FORMS.get(self.predicate, "{}")
-        return form.format(*shown)
+        words = [_shown(value, facts or {}) for value in self.values]
+        if self.predicate != "one_of":
+            return _FORMS.get(self.predicate, "{}").format(*words)
+        return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "nothing"
 
 
+def _is_multiple(number: int, divisor: int) -> bool | None:
+    return number % divisor == 0 if divisor else None
+
+
+_TESTS: dict[str, tuple[Callable[[int, int], bool | None], ...]] = {
+    "range": (ge, le), "min": (ge,), "max": (le,), "multiple_of": (_is_multiple,),
+}  # fmt: skip
 _FORMS = {
     "range": "{}..{}",
     "min": "at least {}",
@@ -176,47 +189,12 @@ def resolve(value: FactValue, facts: Facts) -> FactValue | None:
     return lookup(facts, value) if isinstance(value, str) and value in FACTS else value
 
 
-def _compare(predicate: str, value: FactValue, bound: FactValue | None) -> bool | None:
-    if bound is None:
-        return None
-    if predicate == "equals":
-        return _equal(value, bound)
-    number, other = int(value), int(bound)
-    if predicate == "power_of_two":
-        return number > 0 and number & (number - 1) == 0
-    if predicate == "multiple_of":
-        return number % other == 0 if other else None
-    return number >= other if predicate == "min" else number <= other
-
-
-def _equal(value: FactValue, bound: FactValue | None) -> bool | None:
-    if bound is None:
-        return None
-    # True == 1 in Python, but a bias that is present is not the number one
-    return value == bound and isinstance(value, bool) == isinstance(bound, bool)
-
-
-def _any(answers: Any) -> bool | None:
-    found = set(answers)
-    return True if True in found else None if None in found else False
-
-
-def _all(answers: tuple[bool | None, ...]) -> bool | None:
-    return False if False in answers else None if None in answers else True
-
-
 def _shown(value: FactValue, facts: Facts) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     known = resolve(value, facts)
     is_fact = isinstance(value, str) and value in FACTS
     return f"{value} (={known})" if is_fact and known is not None else str(value)
-
-
-def _listed(words: list[str]) -> str:
-    if len(words) < 2:
-        return words[0] if words else "nothing"
-    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 # what the CEL engine knows besides its operators; `frob(x)` compiles and fails only when run
@@ -253,8 +231,8 @@ class Relation(Cited):
         """Return the text: ``stride_h == 1 when dilation_h > 1 (dilation_h=2, stride_h=2)``."""
         sentence = f"{self.then} when {self.if_}" if self.if_ else self.then
         known = {name: lookup(facts or {}, name) for name in self.facts}
-        shown = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
-        return f"{sentence} ({shown})" if shown else sentence
+        values = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+        return f"{sentence} ({values})" if values else sentence
 
     @property
     def facts(self) -> list[str]:
@@ -301,9 +279,22 @@ def check_cel(source: str) -> None:
         program = compile_cel(source)
     except ValueError as cause:
         raise _syntax_fault(str(cause)) from None
-    _check_names(source, program)
+    names: list[tuple[str, str, Collection[str]]] = [
+        ("fact", name, FACTS)
+        for name in program.variables()
+        if not re.search(_MACRO.format(re.escape(name)), source)
+    ]
+    functions = [name for name in program.functions() if name.isidentifier() and name[0] != "_"]
+    names += [("function", name, _FUNCTIONS) for name in functions]
+    for kind, name, known in names:
+        if name not in known and name not in _FUNCTIONS:
+            place = re.search(rf"\b{re.escape(name)}\b", source)
+            hint = suggest(name, sorted(known))
+            raise CelError(f"unknown {kind} {name!r}", place.start() if place else 0, hint)
+    samples = {"int": 1, "str": "", "bool": True}
+    facts = {name: (*fact.choices, samples[fact.kind])[0] for name, fact in FACTS.items()}
     try:
-        result = program.execute({name: _sample(fact) for name, fact in FACTS.items()})
+        result = program.execute(facts)
     except TypeError:
         raise CelError("compares or combines values of different types") from None
     except (ZeroDivisionError, ValueError, RuntimeError, OverflowError):
@@ -312,35 +303,13 @@ def check_cel(source: str) -> None:
         raise CelError("must be true or false, such as 'stride_h == 1'")
 
 
-def _check_names(source: str, program: Any) -> None:
-    for name in program.variables():
-        bound = re.search(_MACRO.format(re.escape(name)), source)
-        if name not in FACTS and not bound and name not in _FUNCTIONS:
-            raise _name_fault("fact", name, source, sorted(FACTS))
-    for name in program.functions():
-        if name.isidentifier() and name[0] != "_" and name not in _FUNCTIONS:
-            raise _name_fault("function", name, source, sorted(_FUNCTIONS))
-
-
-def _name_fault(what: str, name: str, source: str, options: list[str]) -> CelError:
-    found = re.search(rf"\b{re.escape(name)}\b", source)
-    close = difflib.get_close_matches(name, options, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else ""
-    return CelError(f"unknown {what} {name!r}", found.start() if found else 0, hint)
-
-
 def _syntax_fault(text: str) -> CelError:
-    found = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)", text)
-    if not found:
+    match = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)", text)
+    if not match:
         return CelError(f"not a CEL expression: {text.splitlines()[0]}")
-    line, column, reason = found.groups()
+    line, column, reason = match.groups()
     reason = reason.partition(" expecting {")[0]
     return CelError(f"not a CEL expression: {reason}", int(column) - 1 if line == "1" else 0)
-
-
-def _sample(fact: Fact) -> int | str | bool:
-    samples: dict[str, int | str | bool] = {"int": 1, "str": "", "bool": True}
-    return fact.choices[0] if fact.choices else samples[fact.kind]
 
 
 def _run(program: Any, facts: Facts) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.emit.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, to_bytes
+from npuconv.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, to_bytes
 from support.tflite_files import read
 
 

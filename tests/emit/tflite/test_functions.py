@@ -8,9 +8,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.emit.tflite.functions import expand
-from npuconv.emit.tflite.translate import HANDLERS, translate
+from npuconv.emit.tflite.translate import translate
 from npuconv.executor import Session
+from npuconv.ops.operator import OPERATORS
 from support.tflite_files import operators, reference_kernels, stored
+
+HELD = {operator.name for operator in OPERATORS if operator.to_tflite}
 
 C = np.linspace(0.5, 2, 4, dtype=np.float32)
 W = np.linspace(-1, 2, 6, dtype=np.float32)
@@ -69,9 +72,9 @@ def expanded(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy whose nodes are operators that TFLite holds, in an opset that has these."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    sources = expand(copy, HANDLERS)
+    sources = expand(copy, HELD)
     assert set(sources.values()) == {"node"}
-    assert {node.op_type for node in copy.graph.node} <= set(HANDLERS)
+    assert {node.op_type for node in copy.graph.node} <= set(HELD)
     assert {node.name for node in copy.graph.node} == set(sources)
     copy.opset_import[0].version = max(copy.opset_import[0].version, 18)
     return copy
@@ -118,7 +121,7 @@ def test_what_stays(op):
     """No function, one that overflows, what TFLite holds as it is, and what will be a constant."""
     model = net(op)
     before = model.SerializeToString()
-    assert expand(model, HANDLERS) == {}
+    assert expand(model, HELD) == {}
     assert model.SerializeToString() == before
 
 

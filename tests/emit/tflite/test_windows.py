@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.emit.tflite.windows import named_padding
+from npuconv.tflite.windows import named_padding
 
 
 @pytest.mark.parametrize(

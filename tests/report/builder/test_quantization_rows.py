@@ -26,7 +26,7 @@ from npuconv.report.builder.quantization_rows import (
 )
 from npuconv.schemas.quality import KeptScales
 from support.builders import Net, images
-from support.loud_nets import CHANNELS, loud
+from support.outlier_nets import CHANNELS, loud
 from support.quantized_nets import Quantized, operators
 
 

@@ -14,9 +14,9 @@ import onnx
 from onnx import defs, helper, inliner, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from npuconv.emit.tflite.draft import Draft
 from npuconv.errors import ModelError
 from npuconv.model.skeleton import MAX_SHAPE_VALUES
+from npuconv.tflite.draft import Draft
 
 STANDARD = ("", "ai.onnx")
 # Operators on shapes: TFLite need not hold them, because extents are known here.

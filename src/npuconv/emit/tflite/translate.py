@@ -16,47 +16,16 @@ import onnx
 from onnx import helper
 
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
-from npuconv.emit.tflite import conversions, convolution, floats, movement
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
-from npuconv.emit.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
 from npuconv.ops.leaky_relu import is_leaky, slopes_of
+from npuconv.ops.operator import OPERATORS
+from npuconv.ops.quantize_linear import nominal
 from npuconv.rules.context import FormObstacle
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.version import __version__
 
-Handler = Callable[[Draft, onnx.NodeProto], None]
-HANDLERS: dict[str, Handler] = {
-    "QLinearConv": convolution.convolve,
-    "Conv": convolution.convolve_floats,
-    "QuantizeLinear": conversions.quantize,
-    "DequantizeLinear": conversions.dequantize,
-    "Transpose": movement.transpose,
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), movement.reshape),
-    **dict.fromkeys(("Identity", "Dropout"), movement.identity),
-    "Concat": movement.concat,
-    "MaxPool": movement.max_pool,
-    "Pad": movement.pad,
-    "Clip": movement.clip,
-    **dict.fromkeys(("Gather", "GatherND"), movement.gather),
-    "Slice": movement.slice_,
-    "Split": movement.split,
-    "DepthToSpace": movement.depth_to_space,
-    "SpaceToDepth": movement.space_to_depth,
-    "Resize": movement.resize,
-    **dict.fromkeys(floats.BINARY, floats.binary),
-    **dict.fromkeys(floats.UNARY, floats.unary),
-    **dict.fromkeys(floats.REDUCTIONS, floats.reduction),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), floats.global_pool),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), floats.softmax),
-    "AveragePool": floats.average_pool,
-    "LeakyRelu": floats.leaky_relu,
-    "PRelu": floats.prelu,
-    "Gemm": floats.gemm,
-    "MatMul": floats.matmul,
-    **dict.fromkeys(("Cast", "CastLike"), floats.cast),
-    "Expand": floats.expand,
-}
 ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
 LAYERS = "npuconv.layers"  # of the metadata: tensors of the layers, by their names in ONNX
 STORED = "npuconv.stored"  # of the metadata: names, orders and numbers of these tensors
@@ -115,10 +84,11 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     if obstacles := _open_extents(model):
         return None, obstacles
     model = _with_shapes(model)
-    sources = expand(model, HANDLERS)
+    held = {operator.name for operator in OPERATORS if operator.to_tflite is not None}
+    sources = expand(model, held)
     draft, int8 = Draft(model), int8_operators(model)
     log = _Log(draft, sources)
-    nodes = [node for node in model.graph.node if not log.attempt(fold, node, HANDLERS)]
+    nodes = [node for node in model.graph.node if not log.attempt(fold, node, held)]
     for operator in int8.by_result.values():
         for name, at in zip((*operator.sources, operator.result), operator.scales, strict=True):
             draft.scales[name] = Quantization.of(at.scale, at.zero)
@@ -177,12 +147,13 @@ class _Log:
 
 def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> None:
     """Translate a node, or the int8 operator that it computes."""
-    operator = node if int8 is None else _int8_node(draft, int8)
-    if node.domain not in STANDARD or operator.op_type not in HANDLERS:
+    written = node if int8 is None else _int8_node(draft, int8)
+    description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
+    if description is None or description.to_tflite is None:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
-    HANDLERS[operator.op_type](draft, operator)
-    if int8 is not None and operator.output[0] != int8.result:
-        _requantize(draft, operator.output[0], int8.result)
+    description.to_tflite(draft, written)
+    if int8 is not None and written.output[0] != int8.result:
+        _requantize(draft, written.output[0], int8.result)
 
 
 def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -220,8 +191,8 @@ def _add_input(draft: Draft, name: str) -> View:
     rank = len(draft.shape(name))
     turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
     order = CHANNELS_LAST if rank == 4 and not turned else same(rank)
-    nominal = conversions.nominal(draft, name)
-    quantization = None if nominal is None else Quantization.of(*nominal)
+    encoding = nominal(draft, name)
+    quantization = None if encoding is None else Quantization.of(*encoding)
     return View(draft.store(name, order, quantization), order)
 
 

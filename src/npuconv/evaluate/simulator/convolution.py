@@ -3,125 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
-from npuconv.arithmetic.device import float_factors
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, full_range
 from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
+from npuconv.ops.qlinear_conv import IntegerConv
 
 MAX_EXACT = 2**24  # float32 holds every integer up to this
-_CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bias
-
-
-@dataclass(frozen=True)
-class _IntegerLayer:
-    """A QLinearConv, its constants read."""
-
-    weight: NDArray[np.int64]  # the zero point subtracted
-    bias: NDArray[np.int64]
-    has_bias: bool
-    factors: NDArray[np.float32]
-    multipliers: gemmlowp.Multipliers | None  # where the device has these
-    x_zero: int
-    y_zero: Array
-    x_dtype: int
-    y_dtype: int
-    attrs: dict[str, Any]
-
-    @property
-    def column(self) -> tuple[int, ...]:
-        """Shape of one number for each output channel."""
-        return (-1, *[1] * (self.weight.ndim - 2))
 
 
 def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Convolve floats that hold integers, multiply by the factor, round, saturate."""
-    layer = _read(carriers, node)
-    if layer is None:
+    layer = IntegerConv.read(node, carriers.constant)
+    if layer is None or layer.x_scale.size != 1 or layer.y_scale.size != 1:
         return False
-    stored = carriers.stored(node.input[0]) or full_range(layer.x_dtype)
+    arrays = (layer.x_zero, layer.weight, layer.y_zero)
+    x_dtype, w_dtype, y_dtype = (int(helper.np_dtype_to_tensor_dtype(a.dtype)) for a in arrays)
+    if not {x_dtype, w_dtype, y_dtype} <= set(EIGHT_BITS):
+        return False
+    stored, x_zero = carriers.stored(layer.source) or full_range(x_dtype), int(layer.x_zero.item())
     # Padding is 0.
-    low, high = min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
-    parts = _exact_parts(layer, low, high)
-    result = node.output[0]
-    last = bool(layer.attrs.pop("channels_last", 0))
-    source = carriers.carrier(node.input[0])
-    if last:
+    low, high = min(stored.low - x_zero, 0), max(stored.high - x_zero, 0)
+    source, result = carriers.carrier(layer.source), layer.result
+    if layer.channels_last:
         source = carriers.step("Transpose", [source], f"{result}/first", perm=TO_FIRST)
-    if layer.x_zero:
-        zero = carriers.shared(np.float32(layer.x_zero))
+    if x_zero:
+        zero = carriers.shared(np.float32(x_zero))
         source = carriers.step("Sub", [source, zero], f"{result}/centred")
-    total = _accumulate(carriers, layer, source, result, parts)
-    rounded = _REQUANTIZE[carriers.rescaling.kind](carriers, layer, total, result)
-    if last:
+    total = _accumulate(carriers, layer, source, (low, high))
+    if carriers.rescaling.kind == "float":
+        factor = carriers.add(f"{result}/factor", layer.factors.reshape(_column(layer)))
+        scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
+        rounded = carriers.step("Round", [scaled], f"{result}/rounded")
+    else:
+        integers = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
+        whole = WholeNode(carriers, integers, result)
+        if carriers.rescaling.kind == "gemmlowp":
+            pair = gemmlowp.multipliers(*layer.scales)
+            columns = (part.reshape(_column(layer)) for part in (pair.multiplier, pair.exponent))
+            whole = gemmlowp.scaled(whole, gemmlowp.Multipliers(*columns))
+        else:
+            whole = carriers.rescaling.rescaled((whole, layer.factors.reshape(_column(layer))))
+        rounded = carriers.step("Cast", [whole.name], f"{result}/rounded", to=TensorProto.FLOAT)
+    if layer.channels_last:
         rounded = carriers.step("Transpose", [rounded], f"{result}/last", perm=TO_LAST)
-    store(carriers, rounded, result, layer.y_zero, layer.y_dtype)
+    store(carriers, rounded, result, layer.y_zero.reshape(()), y_dtype)
     return True
 
 
-def _by_float(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
-    """Multiply by the factor, round half to even."""
-    factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
-    scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
-    return carriers.step("Round", [scaled], f"{result}/rounded")
-
-
-def _by_gemmlowp(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
-    """Multiply by an integer, round twice."""
-    factors = layer.multipliers
-    assert factors is not None, "the device has multipliers"
-    columns = (part.reshape(layer.column) for part in (factors.multiplier, factors.exponent))
-    whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
-    last = gemmlowp.scaled(WholeNode(carriers, whole, result), gemmlowp.Multipliers(*columns)).name
-    return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
-
-
-def _by_shift(carriers: FloatCarriers, layer: _IntegerLayer, total: str, result: str) -> str:
-    """Multiply by an integer, shift right."""
-    whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
-    factor = layer.factors.reshape(layer.column)
-    last = carriers.rescaling.rescaled((WholeNode(carriers, whole, result), factor)).name
-    return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
-
-
-_REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp, "shift": _by_shift}
-
-
-def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _IntegerLayer | None:
-    """Return the layer; None where a parameter is not constant, or not in 8 bits."""
-    values = [carriers.constant(node.input[i]) for i in _CONSTANTS]
-    has_bias = len(node.input) > 8 and bool(node.input[8])
-    bias = carriers.constant(node.input[8]) if has_bias else None
-    constants = [value for value in values if value is not None]
-    if len(constants) < len(values) or (has_bias and bias is None):
-        return None
-    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = constants
-    dtypes = [int(helper.np_dtype_to_tensor_dtype(a.dtype)) for a in (x_zero, weight, y_zero)]
-    if not set(dtypes) <= set(EIGHT_BITS) or x_scale.size != 1 or y_scale.size != 1:
-        return None
-    channels = weight.shape[0]
-    scales = (x_scale, np.broadcast_to(w_scale, channels), y_scale)
-    gemmlowp_device = carriers.rescaling.kind == "gemmlowp"
-    point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
-    offsets = np.zeros(channels) if bias is None else bias
-    return _IntegerLayer(
-        weight.astype(np.int64) - point,
-        offsets.astype(np.int64),
-        has_bias,
-        float_factors(*scales),
-        gemmlowp.multipliers(*scales) if gemmlowp_device else None,
-        int(x_zero.item()),
-        y_zero.reshape(()),
-        dtypes[0],
-        dtypes[2],
-        {a.name: helper.get_attribute_value(a) for a in node.attribute},
-    )
+def _column(layer: IntegerConv) -> tuple[int, ...]:
+    """Return the shape of one number for each output channel."""
+    return (-1, *[1] * layer.axes)
 
 
 @dataclass(frozen=True)
@@ -132,7 +68,7 @@ class _Summand:
     channels: tuple[int, int] | None = None  # first and last input channel; None: all
 
 
-def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[_Summand]:
+def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list[_Summand]:
     """Return the summands of a layer: input channels, or else weights with zeros between them.
 
     Every partial sum lies between that of all negative and that of all positive products.
@@ -140,14 +76,14 @@ def _exact_parts(layer: _IntegerLayer, low: int, high: int) -> list[_Summand]:
     Returns:
         Nothing if float32 can add up all products and the bias at once.
     """
-    weight, spatial = layer.weight, tuple(range(2, layer.weight.ndim))
+    spatial = tuple(range(2, weight.ndim))
     up, down = np.maximum(weight * high, weight * low), -np.minimum(weight * high, weight * low)
     every = tuple(range(1, weight.ndim))
-    highest = up.sum(every) + np.maximum(layer.bias, 0)
-    lowest = down.sum(every) + np.maximum(-layer.bias, 0)
+    highest = up.sum(every) + np.maximum(layer.offsets, 0)
+    lowest = down.sum(every) + np.maximum(-layer.offsets, 0)
     if max(highest.max(), lowest.max()) <= MAX_EXACT:
         return []
-    is_dense = layer.attrs.get("group", 1) == 1
+    is_dense = layer.group == 1
     if is_dense and (ranges := _ranges(up.sum(spatial), down.sum(spatial))):
         return [_Summand(weight[:, start:stop], (start, stop)) for start, stop in ranges]
     summands = []
@@ -175,18 +111,19 @@ def _ranges(up: Array, down: Array) -> list[tuple[int, int]]:
 
 
 def _accumulate(
-    carriers: FloatCarriers,
-    layer: _IntegerLayer,
-    source: str,
-    result: str,
-    parts: list[_Summand],
+    carriers: FloatCarriers, layer: IntegerConv, source: str, limits: tuple[int, int]
 ) -> str:
     """Return the accumulator as float32, with the bias."""
+    result, attributes = layer.result, dict(layer.attributes)
+    attributes.pop("channels_last", None)
+    zeros = layer.w_zero.astype(np.int64).reshape(-1, *[1] * (layer.axes + 1))
+    weight = layer.weight.astype(np.int64) - zeros
+    parts = _exact_parts(layer, weight, *limits)
     if not parts:
-        inputs = [source, carriers.add(f"{result}/weight", layer.weight.astype(np.float32))]
-        if layer.has_bias:
+        inputs = [source, carriers.add(f"{result}/weight", weight.astype(np.float32))]
+        if layer.bias is not None:
             inputs.append(carriers.add(f"{result}/bias", layer.bias.astype(np.float32)))
-        total = carriers.step("Conv", inputs, f"{result}/sum", **layer.attrs)
+        total = carriers.step("Conv", inputs, f"{result}/sum", **attributes)
         # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
         clipped = carriers.fresh(f"{result}/accumulator")
         clip(carriers, total, -MAX_EXACT, MAX_EXACT, clipped)
@@ -198,10 +135,10 @@ def _accumulate(
             numbers = [np.asarray([n], np.int64) for n in (*part.channels, 1)]
             bounds = [carriers.add("simulator/channel", number) for number in numbers]
             channels = carriers.step("Slice", [source, *bounds], f"{source}/part")
-        weight = carriers.add(f"{result}/weight", part.weight.astype(np.float32))
-        products = carriers.step("Conv", [channels, weight], f"{result}/part", **layer.attrs)
+        values = carriers.add(f"{result}/weight", part.weight.astype(np.float32))
+        products = carriers.step("Conv", [channels, values], f"{result}/part", **attributes)
         sums.append(carriers.step("Cast", [products], f"{result}/int32", to=TensorProto.INT32))
-    total = carriers.add(f"{result}/bias", layer.bias.astype(np.int32).reshape(layer.column))
+    total = carriers.add(f"{result}/bias", layer.offsets.astype(np.int32).reshape(_column(layer)))
     for summand in sums:
         total = carriers.step("Add", [summand, total], f"{result}/sum")
     return carriers.step("Cast", [total], f"{result}/accumulator", to=TensorProto.FLOAT)

@@ -6,9 +6,9 @@ QuantizeLinear and DequantizeLinear, step by step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -27,8 +27,7 @@ from npuconv.evaluate.simulator.float_carriers import (
 )
 from npuconv.ops.operator import OPERATORS
 
-_AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
-_MAX_AXES_ARE_INPUT = 18  # the same of ReduceMax
+_AXES_ARE_INPUT = {"ReduceSum": 13, "ReduceMax": 18}  # opset from which axes are an input
 _NEEDS_EXTENTS = ("AveragePool", "GlobalAveragePool", "ReduceMean", "Resize")
 
 
@@ -46,89 +45,41 @@ class WholeNode(Whole):
         """Extents of the input of an operator."""
         return self.extents
 
-    def _number(self, values: WholeNode | ArrayLike) -> str:
+    def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
+        """Append an operator on int64, or in float between casts where ONNX has it so."""
+        opset = self.carriers.opset
+        if op in ("Sqrt", "MatMul"):  # in float64, which is exact below 2**53
+            names = [self._in_double(x) for x in (self, *operands)]
+            real = self._step(op, names[::-1] if attributes.get("reverse") else names)
+            return self._step("Cast", [real.name], to=TensorProto.INT64)
+        if op == "AveragePool":  # sums of windows: their float32 means, times their size
+            high, wide = attributes["kernel_shape"]
+            real = self._step("Cast", [self.name], to=TensorProto.FLOAT)
+            means = self._step(op, [real.name], count_include_pad=1, **attributes)
+            sums = self._step("Mul", [means.name, self.carriers.shared(np.float32(high * wide))])
+            return self._step("Cast", [self._step("Round", [sums.name]).name], to=TensorProto.INT64)
+        names = [self.name, *map(self._number, operands)]
+        if op == "Gather":
+            names.reverse()
+        if op in _AXES_ARE_INPUT:
+            attributes["keepdims"] = int(attributes["keepdims"])
+            if opset >= _AXES_ARE_INPUT[op]:
+                names.append(self._number(attributes.pop("axes")))
+        return self._step(op, names, **attributes)
+
+    def _step(self, op: str, names: list[str], **attributes: Any) -> Self:
+        name = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attributes)
+        return replace(self, name=name, extents=())
+
+    def _number(self, values: Self | ArrayLike) -> str:
         if isinstance(values, WholeNode):
             return values.name
         return self.carriers.add(f"{self.stem}/number", np.asarray(values, np.int64))
 
-    def _node(self, op: str, names: list[str], **attrs: Any) -> WholeNode:
-        name = self.carriers.step(op, names, f"{self.stem}/{op.lower()}", **attrs)
-        return WholeNode(self.carriers, name, self.stem)
-
-    def _step(self, op: str, *inputs: WholeNode | ArrayLike, **attrs: Any) -> WholeNode:
-        return self._node(op, [self.name, *map(self._number, inputs)], **attrs)
-
-    def _cast(self, dtype: int) -> WholeNode:
-        return self._step("Cast", to=dtype)
-
-    def plus(self, other: WholeNode | ArrayLike) -> WholeNode:
-        """Return the sum."""
-        return self._step("Add", other)
-
-    def times(self, other: WholeNode | ArrayLike) -> WholeNode:
-        """Return the product."""
-        return self._step("Mul", other)
-
-    def over(self, divisor: WholeNode | ArrayLike) -> WholeNode:
-        """Return the quotient, rounded towards 0, as Div of integers is."""
-        return self._step("Div", divisor)
-
-    def root(self) -> WholeNode:
-        """Return the whole part of the square root, in float64."""
-        return self._cast(TensorProto.DOUBLE)._step("Sqrt")._cast(TensorProto.INT64)
-
-    def clipped(self, low: int, high: int) -> WholeNode:
-        """Return the nearest numbers within bounds."""
-        return self._step("Clip", low, high)
-
-    def sign(self) -> WholeNode:
-        """Return -1, 0 or 1."""
-        return self._step("Sign")
-
-    def entries(self, table: ArrayLike) -> WholeNode:
-        """Return the entry of a table that each number points at."""
-        return self._node("Gather", [self._number(table), self.name])
-
-    def total(self, axes: Sequence[int], *, keep: bool = True) -> WholeNode:
-        """Return the sum along axes, which the opset may want as an input."""
-        if self.carriers.opset >= _AXES_ARE_INPUT:
-            return self._step("ReduceSum", list(axes), keepdims=int(keep))
-        return self._step("ReduceSum", axes=list(axes), keepdims=int(keep))
-
-    def largest(self, axis: int) -> WholeNode:
-        """Return the largest along an axis, which stays."""
-        if self.carriers.opset >= _MAX_AXES_ARE_INPUT:
-            return self._step("ReduceMax", [axis], keepdims=1)
-        return self._step("ReduceMax", axes=[axis], keepdims=1)
-
-    def between(self, left: ArrayLike, right: ArrayLike) -> WholeNode:
-        """Return ``left @ self @ right``, in float64, which is exact below 2**53."""
-        wide = self._node("Cast", [self.name], to=TensorProto.DOUBLE)
-        before, after = (
-            self.carriers.add(f"{self.stem}/matrix", np.asarray(m, np.float64))
-            for m in (left, right)
-        )
-        rows = self._node("MatMul", [before, wide.name])
-        return self._node("MatMul", [rows.name, after])._cast(TensorProto.INT64)
-
-    def beside(self, others: Sequence[WholeNode], axis: int) -> WholeNode:
-        """Return this and others behind each other."""
-        return self._step("Concat", *others, axis=axis)
-
-    def product(self, other: WholeNode) -> WholeNode:
-        """Return the matrix product, in float64."""
-        left, right = (factor._cast(TensorProto.DOUBLE) for factor in (self, other))
-        return left._step("MatMul", right)._cast(TensorProto.INT64)
-
-    def windows(
-        self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
-    ) -> WholeNode:
-        """Return the sums of the windows of a pool: their float32 means, times their size."""
-        attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads, "count_include_pad": 1}
-        means = self._cast(TensorProto.FLOAT)._step("AveragePool", **attrs)
-        area = self.carriers.shared(np.float32(kernel[0] * kernel[1]))
-        sums = self._node("Mul", [means.name, area])._step("Round")
-        return sums._cast(TensorProto.INT64)
+    def _in_double(self, values: Self | ArrayLike) -> str:
+        if isinstance(values, WholeNode):
+            return self._step("Cast", [values.name], to=TensorProto.DOUBLE).name
+        return self.carriers.add(f"{self.stem}/matrix", np.asarray(values, np.float64))
 
 
 class Operators:

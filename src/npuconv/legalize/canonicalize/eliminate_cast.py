@@ -6,25 +6,19 @@ Exporters leave them behind; each stands between two operators that could fuse.
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import cancel, eliminate
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
-def eliminate_cast(model: Model, log: Log) -> int:
-    fired = sum(
-        eliminate(model, log, node, f"Cast to {node.inputs[0].dtype}")
-        for node in model.nodes("Cast")
-        if _becomes(node, node.inputs[0])
-    )
-    casts = [node for node in model.nodes("Cast") if len(node.outputs)]
-    return fired + sum(_cancel(model, log, node) for node in casts)
-
-
-def _cancel(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.CANONICALIZE, "Cast", after=("raise-opset", "widen-convolutions"))
+def eliminate_cast(model: Model, log: Log, node: Node) -> int:
+    if _becomes(node, node.inputs[0]) and eliminate(
+        model, log, node, f"Cast to {node.inputs[0].dtype}"
+    ):
+        return 1
     first = query.producer(node.inputs[0])
     if first is None or first.op != "Cast" or not query.is_standard(first):
         return 0

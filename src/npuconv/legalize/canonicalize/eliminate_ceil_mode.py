@@ -12,7 +12,7 @@ window that would start in the padding. Needs the extents.
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import (
     SAME,
@@ -32,12 +32,8 @@ _Axis = tuple[int, int, int, int, tuple[int, int]]  # extent, kernel, stride, di
 _Axes = list[_Axis]
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def eliminate_ceil_mode(model: Model, log: Log) -> int:
-    return sum(_eliminate(model, log, node) for node in model.nodes(*query.POOLS))
-
-
-def _eliminate(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.CANONICALIZE, *query.POOLS, after=("raise-opset",), infers=True)
+def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
     win = window(node)
     axes = None if win is None else _axes(win)
     if axes is None or not query.attribute(node, "ceil_mode", 0):

@@ -6,19 +6,15 @@ A Dropout in training mode, or one whose mask is read, stays: it is not the iden
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants",))
-def eliminate_dropout(model: Model, log: Log) -> int:
-    return sum(_eliminate(model, log, node) for node in model.nodes("Dropout"))
-
-
-def _eliminate(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.CANONICALIZE, "Dropout", after=("fold-constants",))
+def eliminate_dropout(model: Model, log: Log, node: Node) -> int:
     training = query.input_of(node, 2)
     if training is not None and query.scalar_input(node, 2) != 0:
         log.refuse(model, node, "training_mode is set, or not constant")

@@ -7,15 +7,14 @@ stays: both names belong to the user.
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 _OF_SEVERAL = ("Concat", "Max", "Mean", "Min", "Sum")  # with a single input they are the identity
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
-def eliminate_identity(model: Model, log: Log) -> int:
-    alone = (node for node in model.nodes(*_OF_SEVERAL) if len(node.inputs) == 1)
-    nodes = (*model.nodes("Identity"), *alone)
-    return sum(eliminate(model, log, node, node.op) for node in nodes)
+@node_pass(Phase.CANONICALIZE, "Identity", *_OF_SEVERAL, after=("raise-opset",))
+def eliminate_identity(model: Model, log: Log, node: Node) -> int:
+    return eliminate(model, log, node, node.op) if len(node.inputs) == 1 else 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -23,21 +23,41 @@ if TYPE_CHECKING:
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
-@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
-def expand_integer_operators(model: Model, log: Log) -> int:
+@node_pass(Phase.CANONICALIZE, *_FLOAT, after=("name-nodes",), infers=True)
+def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
     from npuconv.legalize.tools import quantized
 
-    fired = 0
-    for node in model.nodes(*_FLOAT):
-        if not quantized.is_known(node):
-            continue
-        match = _match(model, node)
-        if isinstance(match, str):
-            log.refuse(model, node, match)
-            continue
-        _expand(model, log, node, match)
-        fired += 1
-    return fired
+    match = _match(model, node)
+    if isinstance(match, str):
+        log.refuse(model, node, match)
+        return 0
+    op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
+    producers = filter(None, map(query.producer, match.mul.inputs))
+    nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
+    with log.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
+        source = match.quantizer.inputs[0]
+        if not dynamic:
+            scale, zero = (query.input_of(match.quantizer, k) for k in (1, 2))
+            source = quantized.dequantized(model, node, node.inputs[0], scale, zero)
+        rank = query.rank(node.inputs[1])
+        axis = 0 if op == "Conv" else None if rank is None else rank - 1
+        scale = edit.constant(model, f"{node.inputs[1].name}/scale", match.weights)
+        zero = query.input_of(node, 3)
+        weight = quantized.dequantized(model, node, node.inputs[1], scale, zero, axis)
+        result = match.mul.outputs[0]
+        product = edit.insert(
+            model,
+            op,
+            [source, weight],
+            origin=nodes,
+            shape=query.shape(result),
+            attrs=dict(node.attrs),
+        )
+        maker = query.producer(product)
+        assert maker is not None, "insert gave it one"
+        edit.keep_name(maker, node)
+        edit.hand_over(product, result)
+    return 1
 
 
 @dataclass(frozen=True)
@@ -110,34 +130,3 @@ def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | st
         return "the Mul behind it has a factor for each element"
     flat = np.asarray(weights, np.float32).reshape(-1)
     return _Match(mul, quantizer, flat.reshape(()) if flat.size == 1 else flat)
-
-
-def _expand(model: Model, log: Log, node: Node, match: _Match) -> None:
-    from npuconv.legalize.tools import quantized
-
-    op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
-    producers = filter(None, map(query.producer, match.mul.inputs))
-    nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
-    with log.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
-        source = match.quantizer.inputs[0]
-        if not dynamic:
-            scale, zero = (query.input_of(match.quantizer, k) for k in (1, 2))
-            source = quantized.dequantized(model, node, node.inputs[0], scale, zero)
-        rank = query.rank(node.inputs[1])
-        axis = 0 if op == "Conv" else None if rank is None else rank - 1
-        scale = edit.constant(model, f"{node.inputs[1].name}/scale", match.weights)
-        zero = query.input_of(node, 3)
-        weight = quantized.dequantized(model, node, node.inputs[1], scale, zero, axis)
-        result = match.mul.outputs[0]
-        product = edit.insert(
-            model,
-            op,
-            [source, weight],
-            origin=nodes,
-            shape=query.shape(result),
-            attrs=dict(node.attrs),
-        )
-        maker = query.producer(product)
-        assert maker is not None, "insert gave it one"
-        edit.keep_name(maker, node)
-        edit.hand_over(product, result)

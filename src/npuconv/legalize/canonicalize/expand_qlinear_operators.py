@@ -31,7 +31,22 @@ def expand_qlinear_operators(model: Model, log: Log) -> int:
         if reason:
             log.refuse(model, node, reason)
             continue
-        _expand(model, log, node)
+        op, read = _EXPAND[node.op]
+        dropped = ("channels_last", "opset", *(("alpha",) if op == "Gemm" else ()))
+        attrs = {key: value for key, value in node.attrs.items() if key not in dropped}
+        if op == "Gemm":
+            attrs["alpha"] = float(node.attrs.get("alpha", 1.0))
+        after = f"DequantizeLinear, {op}, QuantizeLinear"
+        with log.rewrite(model, [node], query.qualified(node), after, measure=False):
+            inputs, place = read(model, node)
+            scale, zero = query.input_of(node, place), query.input_of(node, place + 1)
+            assert scale is not None, "it was looked for"
+            shape = query.shape(node.outputs[0])
+            result = edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=attrs)
+            maker = query.producer(result)
+            assert maker is not None, "insert gave it one"
+            edit.keep_name(maker, node)
+            quantized.quantize_as(model, node, result, scale, zero)
         fired += 1
     if fired:
         quantized.drop_unused_domain(model)
@@ -51,27 +66,6 @@ def _fault(node: Node) -> str:
             "it makes float, or inputs are missing" if node.op == "QGemm" else "no scale is given"
         )
     return ""
-
-
-def _expand(model: Model, log: Log, node: Node) -> None:
-    from npuconv.legalize.tools import quantized
-
-    op, read = _EXPAND[node.op]
-    dropped = ("channels_last", "opset", *(("alpha",) if op == "Gemm" else ()))
-    attrs = {key: value for key, value in node.attrs.items() if key not in dropped}
-    if op == "Gemm":
-        attrs["alpha"] = float(node.attrs.get("alpha", 1.0))
-    after = f"DequantizeLinear, {op}, QuantizeLinear"
-    with log.rewrite(model, [node], query.qualified(node), after, measure=False):
-        inputs, place = read(model, node)
-        scale, zero = query.input_of(node, place), query.input_of(node, place + 1)
-        assert scale is not None, "it was looked for"
-        shape = query.shape(node.outputs[0])
-        result = edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=attrs)
-        maker = query.producer(result)
-        assert maker is not None, "insert gave it one"
-        edit.keep_name(maker, node)
-        quantized.quantize_as(model, node, result, scale, zero)
 
 
 def _float(model: Model, node: Node, at: int, axis: int | None = None) -> Tensor:

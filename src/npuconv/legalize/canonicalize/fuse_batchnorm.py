@@ -12,31 +12,30 @@ from dataclasses import replace
 
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
 from npuconv.model import query
 from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
-@model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
-def fuse_batchnorm(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
+@node_pass(Phase.CANONICALIZE, "BatchNormalization", after=("write-default-attributes",))
+def fuse_batchnorm(
+    model: Model, log: Log, annotations: Annotations, node: Node
+) -> tuple[int, Annotations]:
     import numpy as np
 
-    fired = 0
-    expected, scales = dict(annotations.expected), annotations.source_scales
-    for node in model.nodes("BatchNormalization"):
-        conv = feeding_convolution(model, log, node, node.inputs[0])
-        if conv is None:
-            continue
-        affine = batchnorm(model, node)
-        if isinstance(affine, str):
-            log.refuse(model, node, affine)
-            continue
-        factor, offset = affine
-        bias, variance = (np.asarray(query.constant_input(node, i), np.float64) for i in (2, 4))
-        # The distribution in training, to compare with that of the calibration.
-        expected[node.outputs[0].name] = (bias, np.abs(factor) * np.sqrt(variance))
-        scaled = absorb(model, log, scales, conv, node, factor, offset)
-        if scaled is not None:
-            fired, scales = fired + 1, scaled
-    return fired, replace(annotations, expected=expected, source_scales=scales)
+    conv = feeding_convolution(model, log, node, node.inputs[0])
+    if conv is None:
+        return 0, annotations
+    affine = batchnorm(model, node)
+    if isinstance(affine, str):
+        log.refuse(model, node, affine)
+        return 0, annotations
+    factor, offset = affine
+    bias, variance = (np.asarray(query.constant_input(node, i), np.float64) for i in (2, 4))
+    # The distribution in training, to compare with that of the calibration.
+    distribution = (bias, np.abs(factor) * np.sqrt(variance))
+    expected = {**annotations.expected, node.outputs[0].name: distribution}
+    annotations = replace(annotations, expected=expected)
+    return absorb(model, log, annotations, conv, node, factor, offset)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.affine import fuse_constants
+from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.tools.affine import fuse_two_sided
 from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
-@model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
-def fuse_mul(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
-    return fuse_constants(model, log, annotations, model.nodes("Mul", "Div"))
+@node_pass(Phase.CANONICALIZE, "Mul", "Div", after=("write-default-attributes",))
+def fuse_mul(
+    model: Model, log: Log, annotations: Annotations, node: Node
+) -> tuple[int, Annotations]:
+    return fuse_two_sided(model, log, annotations, node)

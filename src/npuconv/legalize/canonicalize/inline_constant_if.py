@@ -7,37 +7,30 @@ become nodes of the model, where convolutions are converted; the other branch go
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model, with_inner
 from npuconv.model.types import Graph, Node
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
-def inline_constant_if(model: Model, log: Log) -> int:
-    fired = 0
-    for node in model.nodes("If"):
-        condition = query.constant_input(node, 0)
-        if condition is None or condition.size != 1:
-            continue
-        key = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        with log.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
-            _inline(model, node, key)
-        fired += 1
-    return fired
-
-
-def _inline(model: Model, node: Node, key: str) -> None:
-    branch = node.attrs.pop(key)  # or its nodes would go with the If
-    _rename(model, node, branch)
-    model.graph.nodes.extend(branch.nodes)
-    model.forget_inner()
-    pairs = list(zip(branch.outputs, node.outputs, strict=True))
-    node.outputs.clear()
-    for source, result in pairs:
-        if result.name:
-            edit.add_node(model, "Identity", [source], [result], origin=[node])
-    edit.disconnect(node)
+@node_pass(Phase.CANONICALIZE, "If", after=("fold-constants",), infers=True)
+def inline_constant_if(model: Model, log: Log, node: Node) -> int:
+    condition = query.constant_input(node, 0)
+    if condition is None or condition.size != 1:
+        return 0
+    key = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    with log.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
+        branch = node.attrs.pop(key)  # or its nodes would go with the If
+        _rename(model, node, branch)
+        model.graph.nodes.extend(branch.nodes)
+        model.forget_inner()
+        pairs = list(zip(branch.outputs, node.outputs, strict=True))
+        node.outputs.clear()
+        for source, result in pairs:
+            if result.name:
+                edit.add_node(model, "Identity", [source], [result], origin=[node])
+        edit.disconnect(node)
+    return 1
 
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:

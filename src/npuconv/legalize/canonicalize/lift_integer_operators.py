@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -26,16 +26,13 @@ _MOVING = frozenset(
 _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # inputs that are integers of the scale, too
 
 
-@model_pass(
+@node_pass(
     Phase.CANONICALIZE,
+    *sorted(_MOVING),
     after=("expand-integer-operators", "expand-qlinear-operators"),
     infers=True,
 )
-def lift_integer_operators(model: Model, log: Log) -> int:
-    return sum(_lift(model, log, node) for node in model.nodes(*sorted(_MOVING)))
-
-
-def _lift(model: Model, log: Log, node: Node) -> int:
+def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     from npuconv.legalize.tools import quantized

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -23,18 +23,15 @@ _BROADCASTING = 7
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
-@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
-def replace_experimental_ops(model: Model, log: Log) -> int:
-    if model.opset < _BROADCASTING:
-        return 0
-    fired = 0
-    for op, replace in _REPLACEMENTS.items():
-        for node in model.nodes(op):
-            after = "Slice" if op == "Crop" else "Mul + Add"
-            with log.rewrite(model, [node], op, after, modulus=None):
-                replace(model, node)
-            fired += 1
-    return fired
+@node_pass(
+    Phase.CANONICALIZE, "Affine", "Crop", "ImageScaler",
+    after=("name-nodes",), infers=True, least_opset=_BROADCASTING,
+)  # fmt: skip
+def replace_experimental_ops(model: Model, log: Log, node: Node) -> int:
+    after = "Slice" if node.op == "Crop" else "Mul + Add"
+    with log.rewrite(model, [node], node.op, after, modulus=None):
+        _REPLACEMENTS[node.op](model, node)
+    return 1
 
 
 def _image_scaler(model: Model, node: Node) -> None:

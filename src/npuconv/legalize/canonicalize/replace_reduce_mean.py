@@ -11,7 +11,7 @@ everything behind is divided by them.
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.layout import squeeze
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -21,12 +21,8 @@ RANK, SPATIAL = 4, (2, 3)
 AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
-def replace_reduce_mean(model: Model, log: Log) -> int:
-    return sum(_replace(model, log, node) for node in model.nodes("ReduceMean"))
-
-
-def _replace(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.CANONICALIZE, "ReduceMean", after=("raise-opset",), infers=True)
+def replace_reduce_mean(model: Model, log: Log, node: Node) -> int:
     dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
     if dims is None or len(dims) != RANK or query.reduced_axes(node) != SPATIAL:
         return 0

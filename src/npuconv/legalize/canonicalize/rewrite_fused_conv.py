@@ -12,7 +12,6 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 
 _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
 
@@ -27,25 +26,21 @@ def rewrite_fused_conv(model: Model, log: Log) -> int:
         if reason:
             log.refuse(model, node, reason)
             continue
-        _rewrite(model, log, node)
+        name, sums = nhwc.activation(node), query.input_of(node, _SUM) is not None
+        after = ", ".join(["Conv", *(["Add"] if sums else []), *([name] if name else [])])
+        attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
+        with log.rewrite(model, [node], query.qualified(node), after):
+            inputs = list(node.inputs)[:_SUM]
+            y = edit.insert(model, "Conv", inputs, origin=[node], attrs=attrs)
+            maker = query.producer(y)
+            assert maker is not None, "insert gave it one"
+            edit.keep_name(maker, node)
+            if sums:
+                y = edit.insert(model, "Add", [y, node.inputs[_SUM]], origin=[node])
+            if name:
+                y = activate(model, node, y)
+            edit.hand_over(y, node.outputs[0])
         fired += 1
     if fired and not any(n.domain == _DOMAIN and len(n.outputs) for n, _ in model.walk()):
         edit.drop_domain(model, _DOMAIN)
     return fired
-
-
-def _rewrite(model: Model, log: Log, node: Node) -> None:
-    name, sums = nhwc.activation(node), query.input_of(node, _SUM) is not None
-    after = ", ".join(["Conv", *(["Add"] if sums else []), *([name] if name else [])])
-    attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
-    with log.rewrite(model, [node], query.qualified(node), after):
-        inputs = list(node.inputs)[:_SUM]
-        y = edit.insert(model, "Conv", inputs, origin=[node], attrs=attrs)
-        maker = query.producer(y)
-        assert maker is not None, "insert gave it one"
-        edit.keep_name(maker, node)
-        if sums:
-            y = edit.insert(model, "Add", [y, node.inputs[_SUM]], origin=[node])
-        if name:
-            y = activate(model, node, y)
-        edit.hand_over(y, node.outputs[0])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -35,29 +35,24 @@ _SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _MOVING = _SHAPING | {"Transpose", "Gather"}
 
 
-@model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
-def rewrite_shuffle_as_gather(model: Model, device: TargetDevice, log: Log) -> int:
-    starts = model.nodes("Reshape", "Unsqueeze")
-    return sum(_rewrite(model, device, log, node) for node in starts if len(node.outputs))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, start: Node) -> int:
-    shuffle = _shuffle(model, start)
+@node_pass(Phase.CANONICALIZE, "Reshape", "Unsqueeze", after=("eliminate-reshape",))
+def rewrite_shuffle_as_gather(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    shuffle = _shuffle(model, node)
     if shuffle is None:
         return 0
-    lists, nodes, source = device.target.operator, shuffle.nodes, start.inputs[0]
+    lists, nodes, source = device.target.operator, shuffle.nodes, node.inputs[0]
     if lists("Gather") is None and any(lists(n.op, n.domain or "") is not None for n in nodes):
         return 0  # the device runs some of these, and no Gather
-    before = " + ".join(dict.fromkeys(node.op for node in nodes))
+    before = " + ".join(dict.fromkeys(member.op for member in nodes))
     results = [tensor for tensor, _ in shuffle.ends]
     with log.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
         for result, order in shuffle.ends:
-            inputs = [source, edit.integers(model, f"{start.name}/order", order)]
+            inputs = [source, edit.integers(model, f"{node.name}/order", order)]
             shape, attrs = query.shape(result), {"axis": CHANNELS}
             gathered = edit.insert(model, "Gather", inputs, origin=nodes, shape=shape, attrs=attrs)
             edit.hand_over(gathered, result)
-        for node in nodes:
-            edit.disconnect(node)
+        for member in nodes:
+            edit.disconnect(member)
     return 1
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 _SCALES, _SIZES = 2, 3  # inputs
 
 
-@model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
-def write_resize_axes(model: Model, log: Log) -> int:
-    return sum(_write(model, log, node) for node in model.nodes("Resize"))
-
-
-def _write(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.CANONICALIZE, "Resize", after=("fold-constants",), infers=True)
+def write_resize_axes(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])

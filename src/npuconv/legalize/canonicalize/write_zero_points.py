@@ -7,18 +7,16 @@ without a zero point makes uint8, and loses all that is negative.
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset", "remove-fake-quantization"))
-def write_zero_points(model: Model, log: Log) -> int:
-    return sum(_write(model, log, node) for node in model.nodes("DequantizeLinear"))
-
-
-def _write(model: Model, log: Log, node: Node) -> int:
+@node_pass(
+    Phase.CANONICALIZE, "DequantizeLinear", after=("raise-opset", "remove-fake-quantization")
+)
+def write_zero_points(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     source, scale = node.inputs[0], query.constant_input(node, 1)

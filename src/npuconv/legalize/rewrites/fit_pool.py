@@ -20,10 +20,10 @@ known. ``--no-fit`` leaves all alone.
 from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
+from npuconv.legalize.split.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -39,25 +39,24 @@ _AROUND = {
 }  # fmt: skip
 
 
-@model_pass(
+@node_pass(
     Phase.LEGALIZE,
+    "MaxPool",
+    "AveragePool",
+    GLOBAL,
     after=("fold-pad", "resolve-auto-pad", "rewrite-average-pool-as-conv"),
     infers=True,
+    least_opset=13,
 )
-def fit_pool(model: Model, device: TargetDevice, log: Log) -> int:
-    if model.opset < 13 or not device.options.fit:
+def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    from npuconv.legalize.split.planner import write
+
+    if not device.options.fit:
         return 0
-    return sum(
-        _fit(model, device, log, node) for node in model.nodes("MaxPool", "AveragePool", GLOBAL)
-    )
-
-
-def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    from npuconv.legalize.fitting.planner import write
-
+    op = "MaxPool" if node.op == GLOBAL else node.op
     operator = device.target.operator(node.op)
     fits = operator is not None and not operator.objections(settled(node))
-    if fits or node.name in device.keep_float or device.planner.demand_on(_op(node)) is None:
+    if fits or node.name in device.keep_float or device.planner.demand_on(op) is None:
         return 0
     planning = planned(model, device, log, node, layer_of(node))
     if planning is None:
@@ -82,10 +81,6 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     return 1
 
 
-def _op(node: Node) -> str:
-    return "MaxPool" if node.op == GLOBAL else node.op
-
-
 def layer_of(node: Node) -> Layer | str:
     """Return the layer of a pool, or why it cannot be rewritten."""
     dims, win = query.shape(node.inputs[0]), window(node)
@@ -103,17 +98,13 @@ def layer_of(node: Node) -> Layer | str:
         return Layer(shape, (channels, 1, *kernel), ones, ones, pads, group=channels, op="MaxPool")
     if win is None or win.kernel is None or not win.is_consistent or len(win.kernel) != axes:
         return "its kernel does not fit its input"
-    if reason := _obstacle(node, win.auto_pad):
-        return reason
-    return Layer(
-        shape, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
-        op=node.op, counted=bool(query.attribute(node, "count_include_pad", 0)),
-    )  # fmt: skip
-
-
-def _obstacle(node: Node, auto_pad: str) -> str:
     if query.attribute(node, "ceil_mode", 0):
         return "ceil_mode adds cells at the end"
     if len(node.outputs) > 1:
         return "the places of the largest are read as well"
-    return f"it still has auto_pad={auto_pad}" if auto_pad != "NOTSET" else ""
+    if win.auto_pad != "NOTSET":
+        return f"it still has auto_pad={win.auto_pad}"
+    return Layer(
+        shape, (channels, 1, *win.kernel), win.strides, win.dilations, win.pads, group=channels,
+        op=node.op, counted=bool(query.attribute(node, "count_include_pad", 0)),
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads, window
@@ -19,17 +19,13 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
-def fold_pad(model: Model, device: TargetDevice, log: Log) -> int:
-    fired = 0
-    for node in model.nodes("Pad"):
-        amounts = _spatial(model, log, node)
-        if amounts is not None:
-            readers = {id(c): c for c in query.consumers(node.outputs[0])}
-            fired += sum(
-                _fold(model, device, log, node, reader, amounts) for reader in readers.values()
-            )
-    return fired
+@node_pass(Phase.LEGALIZE, "Pad", after=("resolve-auto-pad", "split-pad"))
+def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    amounts = _spatial(model, log, node)
+    if amounts is None:
+        return 0
+    consumers = {id(c): c for c in query.consumers(node.outputs[0])}.values()
+    return sum(_fold(model, device, log, node, consumer, amounts) for consumer in consumers)
 
 
 def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:

@@ -8,7 +8,7 @@ what lies between the two, or where dimensions are open that only the shape betw
 from __future__ import annotations
 
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.replace import cancel
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -18,12 +18,8 @@ _SQUEEZES = frozenset({"Squeeze", "Unsqueeze"})  # two of these are for cancel-s
 _OPS = ("Reshape", "Flatten", *sorted(_SQUEEZES))
 
 
-@model_pass(Phase.LEGALIZE, after=("cancel-squeezes",))
-def fuse_reshapes(model: Model, log: Log) -> int:
-    return sum(_fuse(model, log, node) for node in model.nodes(*_OPS))
-
-
-def _fuse(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.LEGALIZE, *_OPS, after=("cancel-squeezes",))
+def fuse_reshapes(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     first = query.producer(node.inputs[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -30,19 +30,15 @@ MOVING: dict[str, int | None] = {
 ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channel
 
 
-@model_pass(
+@node_pass(
     Phase.LEGALIZE,
+    *ACTIVATIONS,
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
 )
-def hoist_activations(model: Model, device: TargetDevice, log: Log) -> int:
+def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     fused = device.target.fused_activations
-    names_of_target = fused.values if fused.known else fused.assume
-    names = [name for name in ACTIVATIONS if name in names_of_target]
-    return sum(_hoist(model, log, node) for node in (model.nodes(*names) if names else []))
-
-
-def _hoist(model: Model, log: Log, node: Node) -> int:
-    """Move an activation as far up as possible; return the number of moves."""
+    if node.op not in (fused.values if fused.known else fused.assume):
+        return 0
     waiting, fired = [node], 0
     while waiting:
         current = waiting.pop()

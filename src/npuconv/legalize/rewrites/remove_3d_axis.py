@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import edit, query
@@ -40,14 +40,14 @@ MAX_AXES = 2  # spatial axes of a convolution that every target here takes
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
-def remove_3d_axis(model: Model, device: TargetDevice, log: Log) -> int:
-    if model.opset < 13:
-        return 0
-    return sum(_remove(model, device, log, node) for node in model.nodes(*query.CONVOLUTIONS))
-
-
-def _remove(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+@node_pass(
+    Phase.LEGALIZE,
+    *query.CONVOLUTIONS,
+    least_opset=13,
+    after=("resolve-auto-pad", "fold-pad"),
+    infers=True,
+)
+def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     rank = query.rank(query.input_of(node, 1))
     if rank is not None and rank <= MAX_AXES + 2:
         return 0  # nearly all; the rest takes longer

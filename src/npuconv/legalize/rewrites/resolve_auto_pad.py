@@ -16,19 +16,15 @@ import math
 
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import shorter_output
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import query
 from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.LEGALIZE, rewires=False)
-def resolve_auto_pad(model: Model, log: Log) -> int:
-    return sum(_resolve(model, log, n) for n in model.nodes(*query.CONVOLUTIONS, *query.POOLS))
-
-
-def _resolve(model: Model, log: Log, node: Node) -> int:
+@node_pass(Phase.LEGALIZE, *query.CONVOLUTIONS, *query.POOLS, rewires=False)
+def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0
     win = window(node)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
 from npuconv.model import query
 from npuconv.model.core import Model
@@ -20,14 +20,9 @@ from npuconv.model.types import Node
 RANKS = (3, 4)
 
 
-@model_pass(Phase.LEGALIZE, after=("rewrite-batchnorm-as-conv",), infers=True)
-def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
-    return sum(_rewrite(model, device, log, node) for node in model.nodes(*TWO_SIDED))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    # One that went with the node before it has no outputs any more.
-    if not len(node.outputs) or not device.offloads(node):
+@node_pass(Phase.LEGALIZE, *TWO_SIDED, after=("rewrite-batchnorm-as-conv",), infers=True)
+def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    if not device.offloads(node):
         return 0
     if query.rank(node.outputs[0]) not in RANKS:
         return 0

@@ -16,7 +16,7 @@ import math
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -35,12 +35,10 @@ GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 
-@model_pass(Phase.LEGALIZE, after=("fold-pad", "resolve-auto-pad"), infers=True)
-def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
-    return sum(_rewrite(model, device, log, node) for node in model.nodes("AveragePool", GLOBAL))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+@node_pass(
+    Phase.LEGALIZE, "AveragePool", GLOBAL, after=("fold-pad", "resolve-auto-pad"), infers=True
+)
+def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if not device.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
     form = _convolution(model, device, node)

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
-    return sum(_rewrite(model, device, log, node) for node in model.nodes("BatchNormalization"))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    # One that went with a BatchNormalization before it has no outputs any more.
-    if not len(node.outputs) or not device.offloads(node):
+@node_pass(Phase.LEGALIZE, "BatchNormalization", infers=True)
+def rewrite_batchnorm_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    if not device.offloads(node):
         return 0
     link = link_of(model, node)
     if link is None or isinstance(link, str):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
@@ -94,8 +94,14 @@ class Candidate:
         return ("" if plain else f"{self.form} form: ") + " + ".join(parts)
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "rewrite-1d-as-2d"), infers=True)
-def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
+@node_pass(
+    Phase.LEGALIZE,
+    "ConvTranspose",
+    least_opset=13,
+    after=("resolve-auto-pad", "rewrite-1d-as-2d"),
+    infers=True,
+)
+def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     """Turn transposed convolutions into plain ones.
 
     With stride 1 the kernel is turned around and the pads become ``e - 1 - pad``. With a
@@ -111,12 +117,6 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log)
 
     Groups stay groups, a depthwise one stays depthwise.
     """
-    if model.opset < 13:
-        return 0
-    return sum(_rewrite(model, device, log, node) for node in model.nodes("ConvTranspose"))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     win = window(node)
     reason = _obstacle(node, win)
     if reason or win is None:

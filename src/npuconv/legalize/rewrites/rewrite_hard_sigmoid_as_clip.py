@@ -11,42 +11,37 @@ from __future__ import annotations
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.affine import feeding_convolution, fuse_constants
+from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
 from npuconv.legalize.tools.replace import clip
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 
-@model_pass(Phase.LEGALIZE, after=("fuse-activation", "rewrite-matmul-as-conv"))
+@node_pass(Phase.LEGALIZE, "HardSigmoid", after=("fuse-activation", "rewrite-matmul-as-conv"))
 def rewrite_hard_sigmoid_as_clip(
-    model: Model, device: TargetDevice, log: Log, annotations: Annotations
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
     import numpy as np
 
-    fused = device.target.fused_activations
+    fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
     clips = "Clip" in (fused.values if fused.known else fused.assume)
     if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):
         return 0, annotations
-    fired = 0
-    for node in model.nodes("HardSigmoid"):
-        consumers = query.consumers(node.outputs[0])
-        if not consumers or any(device.target.operator(n.op) is None for n in consumers):
-            continue
-        if not device.offloads(node):
-            continue
-        if feeding_convolution(model, log, node, node.inputs[0]) is None:
-            continue
-        alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
-        tensor, shape, producers = node.inputs[0], query.shape(node.outputs[0]), list[Node | None]()
-        with log.rewrite(model, [node], node.op, "Mul, Add, Clip"):
-            for op, value in (("Mul", alpha), ("Add", beta)):
-                number = edit.constant(model, f"{node.name}/{op}", np.asarray(value, np.float32))
-                tensor = edit.insert(model, op, [tensor, number], origin=[node], shape=shape)
-                producers.append(query.producer(tensor))
-            edit.hand_over(clip(model, node, tensor, min=0.0, max=1.0), node.outputs[0])
-            edit.disconnect(node)
-        _, annotations = fuse_constants(model, log, annotations, filter(None, producers))
-        fired += 1
-    return fired, annotations
+    if not consumers or any(device.target.operator(n.op) is None for n in consumers):
+        return 0, annotations
+    if not device.offloads(node) or feeding_convolution(model, log, node, node.inputs[0]) is None:
+        return 0, annotations
+    alpha, beta = query.attribute(node, "alpha", 0.2), query.attribute(node, "beta", 0.5)
+    tensor, shape, producers = node.inputs[0], query.shape(node.outputs[0]), list[Node | None]()
+    with log.rewrite(model, [node], node.op, "Mul, Add, Clip"):
+        for op, value in (("Mul", alpha), ("Add", beta)):
+            number = edit.constant(model, f"{node.name}/{op}", np.asarray(value, np.float32))
+            tensor = edit.insert(model, op, [tensor, number], origin=[node], shape=shape)
+            producers.append(query.producer(tensor))
+        edit.hand_over(clip(model, node, tensor, min=0.0, max=1.0), node.outputs[0])
+        edit.disconnect(node)
+    for producer in filter(None, producers):
+        _, annotations = fuse_two_sided(model, log, annotations, producer)
+    return 1, annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     Layout,
@@ -46,12 +46,8 @@ class Product:
     addend: Tensor | None = None
 
 
-@model_pass(Phase.LEGALIZE, infers=True)
-def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log) -> int:
-    return sum(_rewrite(model, device, log, node) for node in model.nodes("Gemm", "MatMul"))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+@node_pass(Phase.LEGALIZE, "Gemm", "MatMul", infers=True)
+def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
     if len(constants) != 1 or not device.offloads(node, listed=True):
         return 0

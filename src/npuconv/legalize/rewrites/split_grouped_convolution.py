@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.conv_forms import (
     constants_obstacle,
     group_forms,
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@model_pass(
+@node_pass(
     Phase.LEGALIZE,
+    "Conv",
+    least_opset=13,
     after=(
         "resolve-auto-pad",
         "remove-3d-axis",
@@ -48,13 +50,7 @@ if TYPE_CHECKING:
         "rewrite-conv-transpose-as-conv",
     ),
 )
-def split_grouped_convolution(model: Model, device: TargetDevice, log: Log) -> int:
-    if model.opset < 13:
-        return 0
-    return sum(_rewrite(model, device, log, node) for node in model.nodes("Conv"))
-
-
-def _rewrite(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+def split_grouped_convolution(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if int(query.attribute(node, "group", 1)) < 2:
         return 0
     win = window(node)

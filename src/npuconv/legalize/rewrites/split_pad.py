@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
 from npuconv.model import edit, facts, query
 from npuconv.model.conv import Pairs, flat_pads
@@ -27,14 +27,8 @@ OPSET = 11  # the opset since which amounts are an input, as the bounds of a Sli
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
-def split_pad(model: Model, device: TargetDevice, log: Log) -> int:
-    if model.opset < OPSET:
-        return 0
-    return sum(_split(model, device, log, node) for node in model.nodes("Pad"))
-
-
-def _split(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+@node_pass(Phase.LEGALIZE, "Pad", least_opset=OPSET, after=("resolve-auto-pad",), infers=True)
+def split_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])
     if amounts is None or (dims is not None and len(dims) != len(amounts)):

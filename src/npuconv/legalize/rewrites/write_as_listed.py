@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.tools.layout import reshape
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -24,18 +24,11 @@ _OTHERS = {
 }
 
 
-@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "hoist-activations"))
-def write_as_listed(model: Model, device: TargetDevice, log: Log) -> int:
-    replacements = {
-        op: successor
-        for op, successor in _OTHERS.items()
-        if device.target.operator(op) is None and device.target.operator(successor) is not None
-    }
-    nodes = model.nodes(*replacements) if replacements else []
-    return sum(_write(model, log, node, replacements[node.op]) for node in nodes)
-
-
-def _write(model: Model, log: Log, node: Node, successor: str) -> int:
+@node_pass(Phase.LEGALIZE, *_OTHERS, after=("cancel-squeezes", "hoist-activations"))
+def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
+    successor = _OTHERS[node.op]
+    if device.target.operator(node.op) or not device.target.operator(successor):
+        return 0
     shape = _shape(node) if successor == "Reshape" else []
     if shape is None:
         log.refuse(model, node, "an extent is not known")

@@ -6,14 +6,12 @@ A BatchNormalization, and Mul, Div, Add and Sub by constants per channel, comput
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
@@ -96,23 +94,13 @@ def feeding_convolution(model: Model, log: Log, node: Node, source: Tensor) -> N
     return conv
 
 
-def fuse_constants(
-    model: Model, log: Log, annotations: Annotations, nodes: Iterable[Node]
+def fuse_two_sided(
+    model: Model, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    """Fold Mul, Div, Add or Sub nodes by a constant into the convolutions before them."""
-    fired = 0
-    for node in nodes:
-        scales = fuse_two_sided(model, log, annotations.source_scales, node)
-        if scales is not None:
-            fired, annotations = fired + 1, replace(annotations, source_scales=scales)
-    return fired, annotations
-
-
-def fuse_two_sided(model: Model, log: Log, scales: SourceScales, node: Node) -> SourceScales | None:
     """Fold Mul, Div, Add or Sub by a constant into the convolution before it.
 
     Returns:
-        The scales of the source with those of the changed weights; None if it is not possible.
+        1, or 0 if it is not possible; and the annotations with the scales of the weights.
     """
     import numpy as np
 
@@ -127,16 +115,16 @@ def fuse_two_sided(model: Model, log: Log, scales: SourceScales, node: Node) -> 
         values = channel_values(array, None if None in (axes, channels) else dims)
         if values is None:
             log.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
-            return None
+            return 0, annotations
         conv = feeding_convolution(model, log, node, node.inputs[source])
         if conv is None:
-            return None
+            return 0, annotations
         factor, offset = _two_sided(node.op, values)
         if not np.isfinite(factor).all():
             log.refuse(model, node, "it divides by zero")
-            return None
-        return absorb(model, log, scales, conv, node, factor, offset)
-    return None
+            return 0, annotations
+        return absorb(model, log, annotations, conv, node, factor, offset)
+    return 0, annotations
 
 
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
@@ -153,19 +141,19 @@ def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
 def absorb(
     model: Model,
     log: Log,
-    scales: SourceScales,
+    annotations: Annotations,
     conv: Node,
     node: Node,
     factor: np.ndarray,
     offset: np.ndarray,
-) -> SourceScales | None:
+) -> tuple[int, Annotations]:
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
     Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
     goes, must be unread.
 
     Returns:
-        The scales of the source with those of the changed weights; None if it is not possible.
+        1, or 0 if it is not possible; and the annotations with the scales of the weights.
     """
     import numpy as np
 
@@ -177,14 +165,14 @@ def absorb(
     channels = win.out_channels
     if not {factor.size, offset.size} <= {1, channels}:
         log.refuse(model, node, f"its statistics are not of the {channels} channels that it reads")
-        return None
+        return 0, annotations
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = _scale_weight(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
         log.refuse(model, node, "weights or bias would not be finite any more")
-        return None
+        return 0, annotations
     modulus = None if win.output_shape else 1
     before = f"{conv.op} + {node.op}"
     with log.rewrite(model, [conv, node], before, conv.op, modulus=modulus):
@@ -192,12 +180,12 @@ def absorb(
             del node.outputs[-1]
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
-        scales = scales.multiplied(model.origin(conv), factor)
+        scales = annotations.source_scales.multiplied(model.origin(conv), factor)
         if np.any(shifted) or bias is not None:
             edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)
         edit.disconnect(node)
-    return scales
+    return 1, replace(annotations, source_scales=scales)
 
 
 def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.partition import Plan
-from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
 from npuconv.target import Target
@@ -95,24 +94,22 @@ def sameness(samples: Samples) -> str:
     """
     if samples.builtin:
         return ""
-    first, count = samples[0], len(samples)
+    first, number = samples[0], len(samples)
     if all(map(_is_constant, samples)):
         zeros = not any(np.any(array) for feed in samples for array in feed.values())
-        what = (
-            "hold nothing but zeros" if zeros else "are constant: all values of each are the same"
-        )
-        return f"the samples {what}, so ranges mean nothing; give real inputs"
+        fault = "are constant: all values of each are the same"
+        fault = "hold nothing but zeros" if zeros else fault
+        return f"the samples {fault}, so ranges mean nothing; give real inputs"
     furthest = 0.0
-    for number in range(1, count):
-        other = samples[number]
-        distances = (_difference(array, other[name]) for name, array in first.items())
+    for sample in (samples[index] for index in range(1, number)):
+        distances = (_distance(array, sample[name]) for name, array in first.items())
         furthest = max(furthest, max(distances, default=0.0))
         if furthest > SAME_SHARE:
             return ""
-    if count == 1:
+    if number == 1:
         return ""
-    what = "nearly the same" if furthest else "the same"
-    return f"all {count} samples are {what}, and show no more than one; give others"
+    alike = "nearly the same" if furthest else "the same"
+    return f"all {number} samples are {alike}, and show no more than one; give others"
 
 
 def _is_constant(feed: Feed) -> bool:
@@ -120,15 +117,15 @@ def _is_constant(feed: Feed) -> bool:
     return bool(arrays) and all(np.all(array == array.flat[0]) for array in arrays)
 
 
-def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the distance of two arrays, as a share of their spread."""
-    if one.shape != other.shape or np.array_equal(one, other):
-        return 0.0 if one.shape == other.shape else 1.0
-    if one.dtype.kind not in "fiu":
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the mean squared difference of two arrays, as a share of the variance of the first."""
+    if a.shape != b.shape or np.array_equal(a, b):
+        return 0.0 if a.shape == b.shape else 1.0
+    if a.dtype.kind not in "fiu":
         return 1.0
-    difference = np.subtract(one, other, dtype=np.float64)
-    spread = float(np.var(one, dtype=np.float64))
-    return float(np.mean(difference**2)) / spread if spread else 1.0
+    difference = np.subtract(a, b, dtype=np.float64)
+    variance = float(np.var(a, dtype=np.float64))
+    return float(np.mean(difference**2)) / variance if variance else 1.0
 
 
 def nothing_left(plan: Plan) -> tuple[str, ...]:
@@ -140,48 +137,57 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
     """Return a warning on inputs and outputs that ``io=int8`` left in float, and the reason."""
     if options.io != "int8":
         return ()
-    named = [*_inputs_in_float(model), *_outputs_in_float(model)]
-    if not named:
+    names = []
+    for tensor in (*model.graph.inputs, *model.graph.outputs):
+        if not query.dtype_name(tensor).startswith("float"):
+            continue
+        node, verb = query.producer(tensor), "made"
+        if node is None:
+            consumers = (n for n in query.consumers(tensor) if n.op != "QuantizeLinear")
+            node, verb = next(consumers, None), "read"
+        name = tensor.name
+        if node is not None:
+            name += f" ({verb} by {query.qualified(node)} {model.label(node)!r})"
+        names.append(name)
+    if not names:
         return ()
     advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
     if Phase.LOWER not in emit.get(options.format).phases:
         advice = f"as with any --format {options.format}; --format qoperator makes them int8"
-    return (f"some inputs or outputs stay float: {', '.join(named)}, {advice}",)
-
-
-def _inputs_in_float(model: Model) -> Iterator[str]:
-    for tensor in filter(_is_float, model.graph.inputs):
-        reader = next((n for n in query.consumers(tensor) if n.op != "QuantizeLinear"), None)
-        yield tensor.name if reader is None else f"{tensor.name} (read by {_named(model, reader)})"
-
-
-def _outputs_in_float(model: Model) -> Iterator[str]:
-    for tensor in filter(_is_float, model.graph.outputs):
-        maker = query.producer(tensor)
-        yield tensor.name if maker is None else f"{tensor.name} (made by {_named(model, maker)})"
-
-
-def _is_float(tensor: Tensor) -> bool:
-    return query.dtype_name(tensor).startswith("float")
-
-
-def _named(model: Model, node: Node) -> str:
-    return f"{query.qualified(node)} {model.label(node)!r}"
+    return (f"some inputs or outputs stay float: {', '.join(names)}, {advice}",)
 
 
 def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]:
-    """Name the options that check cannot judge, as it runs one sample and no int8 model."""
-    goal = f"--min-sqnr {options.min_sqnr:g}" if options.min_sqnr is not None else ""
-    counting = list(_counting(options))
-    found = []
-    if goal and any(rule.code == _MEASURED for rule in counting):
-        found.append(f"{goal}: only convert measures how accurate the int8 model is")
-    codes = ", ".join(rule.code for rule in counting if not goal or rule.code != _MEASURED)
+    """Name the options that check cannot judge, as it runs one sample and no int8 model.
+
+    ``crossing`` are the bytes that cross between device and host; None if they are not known.
+    """
+    goal = options.min_sqnr
+    codes = []  # of rules about samples whose findings would stop a conversion
+    for rule in all_rules():
+        is_goal = rule.code == _MEASURED and goal is not None
+        severity = Severity.ERROR if is_goal else rule.severity
+        finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")
+        counted = wanted([finding], options) if rule.at in ("calibrated", "measured") else []
+        if fails(counted, options) or any(map(is_blocking, counted)):
+            codes.append(rule.code)
+    sentences = []
+    if goal is not None and _MEASURED in codes:
+        codes.remove(_MEASURED)
+        sentence = f"--min-sqnr {goal:g}: only convert measures how accurate the int8 model is"
+        sentences.append(sentence)
     if codes:
-        found.append(f"{codes}, which count by your options: only convert runs all samples")
+        named = ", ".join(codes)
+        sentences.append(f"{named}, which count by your options: only convert runs all samples")
     if options.padding in ("auto", "all"):
-        found.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
-    return tuple(found)
+        percent, flag = options.max_extra_bytes, f"--pad-on-host {options.pad_on_host}"
+        if percent is not None:
+            most = (
+                "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
+            )
+            flag = f"--max-extra-bytes {percent:g}{most}"
+        sentences.append(f"{flag}: only convert decides what crosses for it")
+    return tuple(sentences)
 
 
 def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
@@ -192,7 +198,7 @@ def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
             continue
         limit = operator.limits_for(win.mode).get(_SUMS)
         most = largest * math.prod(win.weight[1:])
-        if limit is not None and not all(limit.allows(one, {}) for one in (0, most)):
+        if limit is not None and not all(limit.allows(total, {}) for total in (0, most)):
             return (f"{_SUMS}, {limit.text()}: only convert knows the integer weights",)
     return ()
 
@@ -202,27 +208,3 @@ def samples_not_judged(samples: Samples) -> tuple[str, ...]:
     if samples.builtin or len(samples) < 2:
         return ()
     return (f"{LATER} of {len(samples)}: only convert runs them",)
-
-
-def _crossings(options: Options, crossing: int | None) -> str:
-    """Name the flag that lets the host pad tensors of the device, and its possible cost."""
-    percent = options.max_extra_bytes
-    if percent is None:
-        return f"--pad-on-host {options.pad_on_host}"
-    bound = "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
-    return f"--max-extra-bytes {percent:g}{bound}"
-
-
-def _counting(options: Options) -> Iterator[Rule]:
-    """Yield the rules about samples whose findings would stop a conversion."""
-    for rule in all_rules():
-        if rule.at in ("calibrated", "measured") and _stops_conversion(rule, options):
-            yield rule
-
-
-def _stops_conversion(rule: Rule, options: Options) -> bool:
-    raised = rule.code == _MEASURED and options.min_sqnr is not None
-    severity = Severity.ERROR if raised else rule.severity
-    finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")
-    found = wanted([finding], options)
-    return fails(found, options) or any(map(is_blocking, found))

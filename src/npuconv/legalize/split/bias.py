@@ -1,0 +1,115 @@
+"""A bias of zeros, one that is added behind, or input channels of a constant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import BiasChannels, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import MOST_ADDED, Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
+
+
+def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Write a bias of zeros where the device needs one; where it has none, make one of the rest.
+
+    An Add behind runs on the device where that lists it, else on the host; in int8 it rounds
+    once more. Channels of a constant have weights that make up the bias: exact.
+    """
+    form = replace(layer, bias=not layer.bias)
+    if not demand.breaks(layer, limits.BIAS) or demand.breaks(form, limits.BIAS):
+        return
+    if not layer.bias:
+        yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
+        return
+    outputs = elements(layer.output)
+    yield Proposal(
+        "bias", "Add behind", (Part(form),), _add_behind, outputs, outputs, adds_bias=True
+    )
+    closed = None not in layer.source
+    if layer.group == 1 and (demand.joins_constants if closed else demand.pads_channels):
+        yield from _constant_channels(layer, demand, settings)
+
+
+def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+    layer = replace(piece.layer, bias=True)
+    bias = builder.biases(piece, "zeros", lambda: builder.bias_values(piece))
+    return emit(replace(piece, layer=layer, bias=bias))
+
+
+def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+    values = builder.bias_values(piece).reshape(1, -1, *[1] * len(piece.layer.strides))
+    bias = builder.biases(piece, "behind", lambda: values)
+    inner = replace(piece, layer=replace(piece.layer, bias=False), bias=None)
+    return builder.add([emit(inner), bias])
+
+
+def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Add channels of a constant to the input, which one tap reads.
+
+    That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
+    makes the border before the channels are added.
+    """
+    taps: tuple[int | None, ...] = (0,) * len(layer.kernel)
+    taps, inner = _unpadded_taps(layer) if layer.padded else taps, layer
+    if None in taps:
+        inner = layer.without_pads()
+    tap = tuple(at or 0 for at in taps)
+    # A bias grows as the sums that it is added to, with the square root of their length. One
+    # channel of the largest integer holds 127 times 127 steps of them.
+    least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
+    counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # a multiple, fewer
+    wider = (inner.with_channels(inner.in_channels + n, inner.out_channels, 1) for n in counts)
+    forms = (replace(form, bias=False, uniform=False) for form in wider)
+    form = next((f for f in forms if not demand.breaks(f, limits.INPUTS, limits.BIAS)), None)
+    if form is None:
+        return
+    count = form.in_channels - layer.in_channels
+    moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
+    text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
+    build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
+    yield Proposal("bias", text, (Part(form),), build, moved, bias_channels=True)
+
+
+def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:
+    """Return a tap of each axis that reads no padding, whatever the output."""
+    taps: list[int | None] = []
+    if not layer.sized:
+        return (None,) * len(layer.kernel)
+    for axis in layer.axes:
+        step, (before, _) = layer.dilations[axis], layer.pads[axis]
+        first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
+        ends = ((tap, first + tap * step, last + tap * step) for tap in range(layer.kernel[axis]))
+        extent = layer.extents[axis] or 0
+        taps.append(next((tap for tap, low, high in ends if low >= 0 and high < extent), None))
+    return tuple(taps)
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int) -> Tensor:
+    layer, source = piece.layer, piece.source
+    if form.pads != layer.pads:
+        source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
+    count, bias = form.in_channels - layer.in_channels, builder.bias_values(piece)
+    if builder.mode == "int8":
+        inner = layer if form.pads == layer.pads else layer.without_pads()
+        channels = BiasChannels(count, tap, padded=None in layer.source)
+        return builder.layer(piece.with_layer(inner, source), bias_channels=channels)
+
+    def extended() -> np.ndarray:
+        """Each channel has its share of the bias, at one tap."""
+        more = np.zeros((len(bias), count, math.prod(layer.kernel)), bias.dtype)
+        more[:, :, tap] = bias[:, None] / count
+        more = more.reshape(len(bias), count, *layer.kernel)
+        return np.concatenate([piece.array(), more], axis=1)
+
+    key = ("bias channels", count, tap)
+    weight = builder.constant(piece, key, extended)
+    wide = builder.with_ones(piece, source, count)
+    return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))

@@ -1,0 +1,224 @@
+"""Fewer channels at a time, fewer groups, or more of either with zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
+    MOST_ADDED,
+    Emit,
+    FitSettings,
+    Part,
+    Proposal,
+    Term,
+    add_terms,
+    chunks,
+    cut,
+    sizes,
+    with_bias_once,
+)
+from npuconv.model.conv import block_diagonal
+from npuconv.model.types import Tensor
+
+_GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
+_CHANNELS = (limits.INPUTS, limits.OUTPUTS)
+
+
+def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve some input channels at a time and add the sums."""
+    if layer.group > 1 or not demand.breaks(layer, limits.INPUTS):
+        return
+    channels, form = layer.in_channels, partial(_fewer_inputs, layer)
+    for size in _sizes(channels, demand, "in_c", lambda s: demand.breaks(form(s), limits.INPUTS)):
+        parts = with_bias_once(cut(channels, size, form), bias=layer.bias)
+        text = f"{size} of {channels} input channels at a time"
+        summed = elements(layer.output) * sum(part.count for part in parts)
+        terms = partial(_terms, size=size)
+        build = partial(add_terms, terms=terms)
+        yield Proposal("inputs", text, parts, build, elements(layer.source), summed, terms=terms)
+
+
+def _sizes(
+    channels: int, demand: Demand, fact: str, breaks: Callable[[int], object]
+) -> Iterable[int]:
+    """The largest size that breaks no limit, and the smallest.
+
+    Where none is enough by itself, the others of a product must give way.
+    """
+    candidates = [s for s in sizes(channels, demand.multiple(fact)) if s < channels]
+    fitting = next((s for s in candidates if not breaks(s)), None)
+    return dict.fromkeys(s for s in (fitting, *candidates[-1:]) if s is not None)
+
+
+def _fewer_inputs(layer: Layer, size: int) -> Layer:
+    return layer.with_channels(size, layer.out_channels, 1)
+
+
+def _terms(layer: Layer, *, size: int) -> list[Term]:
+    kernel = (slice(None),) * len(layer.kernel)
+    return [
+        Term(
+            replace(_fewer_inputs(layer, stop - start), bias=False),
+            ((1, start, stop, 1),),
+            (slice(None), slice(start, stop), *kernel),
+        )
+        for start, stop in chunks(layer.in_channels, size)
+    ]
+
+
+def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Make some output channels at a time; exact."""
+    if layer.group > 1 or not demand.breaks(layer, limits.OUTPUTS):
+        return
+    channels, form = layer.out_channels, partial(_fewer_outputs, layer)
+    for size in _sizes(channels, demand, "out_c", lambda s: demand.breaks(form(s), limits.OUTPUTS)):
+        text = f"{size} of {channels} output channels at a time"
+        build = partial(_outputs_side_by_side, size=size)
+        parts = cut(channels, size, form)
+        yield Proposal("outputs", text, parts, build, elements(layer.output))
+
+
+def _fewer_outputs(layer: Layer, size: int) -> Layer:
+    return layer.with_channels(layer.in_channels, size, 1)
+
+
+def _outputs_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    results = []
+    for start, stop in chunks(piece.layer.out_channels, size):
+        form = _fewer_outputs(piece.layer, stop - start)
+        results.append(emit(replace(_rows(builder, piece, slice(start, stop)), layer=form)))
+    return builder.concat(results, 1)
+
+
+def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
+    """Return the weights and the bias of some output channels."""
+    key, bias = ("rows", rows.start, rows.stop), piece.bias
+    weight = builder.weights(piece, key, itemgetter(rows))
+    if bias is not None:
+        values = builder.bias_values(piece)
+        bias = builder.biases(piece, key, lambda: values[rows])
+    return replace(piece, weight=weight, bias=bias)
+
+
+def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve some of the groups at a time; exact.
+
+    As many as the device takes at once, as groups or as one convolution with zeros between
+    them, or each by itself.
+    """
+    if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
+        return
+    fewer = [size for size in sizes(layer.group) if size < layer.group]
+    grouped = next((n for n in fewer if not demand.breaks(_fewer_groups(layer, n), *_GROUPS)), None)
+    forms = ((n, _densified(_fewer_groups(layer, n))) for n in fewer)
+    dense = next((n for n, form in forms if not demand.breaks(form, *_GROUPS)), None)
+    for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
+        parts = cut(layer.group, size, partial(_fewer_groups, layer))
+        moved = elements(layer.source) + elements(layer.output)
+        text = f"{size} of {layer.group} groups at a time"
+        yield Proposal("groups", text, parts, partial(_groups_side_by_side, size=size), moved)
+
+
+def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
+    """Return whether groups break a limit, or a bias that only a dense convolution can have."""
+    bias = layer.bias and not demand.adds and demand.breaks(layer, limits.BIAS)
+    return bias or demand.breaks(layer, *about)
+
+
+def _fewer_groups(layer: Layer, groups: int) -> Layer:
+    outputs = layer.out_channels // layer.group
+    return layer.with_channels(groups * layer.weight[1], groups * outputs, groups)
+
+
+def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    layer, results = piece.layer, []
+    inputs, outputs = layer.weight[1], layer.out_channels // layer.group
+    for start, stop in chunks(layer.group, size):
+        part = _rows(builder, piece, slice(start * outputs, stop * outputs))
+        source = builder.slice(piece.source, [(1, start * inputs, stop * inputs, 1)])
+        results.append(emit(part.with_layer(_fewer_groups(layer, stop - start), source)))
+    return builder.concat(results, 1)
+
+
+def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write zeros between the groups: ``group`` times the MACs; exact."""
+    if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
+        return
+    yield Proposal("dense", "zeros between the groups", (Part(_densified(layer)),), _zeros_between)
+
+
+def _densified(layer: Layer) -> Layer:
+    whole = layer.with_channels(layer.in_channels, layer.out_channels, 1)
+    return replace(whole, uniform=layer.uniform and layer.group == 1)
+
+
+def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+    group = piece.layer.group
+    weight = builder.weights(piece, ("dense", group), partial(block_diagonal, group=group))
+    return emit(replace(piece, layer=_densified(piece.layer), weight=weight))
+
+
+def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Add channels of zeros to the input, and to the output, where a Slice cuts them off; exact.
+
+    Of a depthwise convolution whole groups are added.
+    """
+    if not demand.breaks(layer, *_CHANNELS) or layer.group not in (1, layer.in_channels):
+        return
+    inputs, outputs = layer.in_channels, layer.out_channels
+    sizes = {"in_c": inputs, "weight_c": layer.weight[1], "out_c": outputs, "weight_n": outputs}
+    if any(demand.exceeds(fact, size) for fact, size in sizes.items()):
+        return
+    form = _grouped(layer, demand) if layer.group > 1 else _plain(layer, demand)
+    if form is None or form == layer:
+        return
+    more, extra = form.in_channels - layer.in_channels, form.out_channels - layer.out_channels
+    moved = (elements(form.source) if more else 0) + (elements(form.output) if extra else 0)
+    text = f"{more} input and {extra} output channels of zeros"
+    build = partial(_zeros_added, form=form)
+    yield Proposal("zero channels", text, (Part(form),), build, moved)
+
+
+def _plain(layer: Layer, demand: Demand) -> Layer | None:
+    """The next larger numbers of channels that the device takes, each by itself."""
+    form: Layer | None = layer
+    if demand.breaks(layer, limits.INPUTS):
+        forms = (layer.with_channels(layer.in_channels + n, layer.out_channels, 1)
+                 for n in range(MOST_ADDED + 1))  # fmt: skip
+        form = next((f for f in forms if not demand.breaks(f, limits.INPUTS)), None)
+    if form is not None and demand.breaks(form, limits.OUTPUTS):
+        wide = form
+        forms = (wide.with_channels(wide.in_channels, wide.out_channels + n, 1)
+                 for n in range(MOST_ADDED + 1))  # fmt: skip
+        form = next((f for f in forms if not demand.breaks(f, limits.OUTPUTS)), None)
+    return form
+
+
+def _grouped(layer: Layer, demand: Demand) -> Layer | None:
+    multiplier = layer.out_channels // layer.group
+    forms = (layer.with_channels(n, n * multiplier, n)
+             for n in range(layer.group, layer.group + MOST_ADDED + 1))  # fmt: skip
+    return next((f for f in forms if not demand.breaks(f, *_CHANNELS)), None)
+
+
+def _zeros_added(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    layer = piece.layer
+    widths = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
+    key = ("channels", form.weight, form.group)
+    weight = builder.weights(piece, key, partial(np.pad, pad_width=widths))
+    bias = piece.bias
+    if bias is not None:
+        values, last = builder.bias_values(piece), widths[0]
+        bias = builder.biases(piece, key, lambda: np.pad(values, last))
+    source = builder.pad(piece.source, {1: (0, form.in_channels - layer.in_channels)})
+    result = emit(replace(piece, layer=form, source=source, weight=weight, bias=bias))
+    return builder.slice(result, [(1, 0, layer.out_channels, 1)])

@@ -1,0 +1,269 @@
+"""The window of a convolution: in parts, larger, or without dilation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
+    Emit,
+    FitSettings,
+    Part,
+    Proposal,
+    Term,
+    add_terms,
+    even,
+    sizes,
+    with_bias_once,
+)
+from npuconv.legalize.split.stride import fit_extents
+from npuconv.model.types import Tensor
+
+Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
+Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
+_ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
+_LONGEST = 32  # taps along an axis that a kernel is enlarged to
+
+
+def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve parts of the window and add the sums.
+
+    Each part reads the cells that its taps meet. One with a single tap along an axis needs
+    no dilation there, and where the device takes no stride a Slice with a step feeds it. So
+    a convolution of any form is a sum of 1x1 convolutions; the fewest parts that fit are
+    taken. Taps a stride apart are one part too: the phase of the input that they read.
+    """
+    if layer.padded or max(layer.kernel) == 1 == max(layer.strides):
+        return
+    if not demand.breaks(layer, *_ABOUT) and not _is_too_tall(layer, demand):
+        return
+    options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
+    most, proposals = settings.most_convolutions, 0
+    for plan in sorted(product(*options), key=_part_count):
+        sliced = _slices_stride(layer, plan, demand)
+        if proposals == settings.choices or _part_count(plan) > most:
+            break
+        if _is_nearer(layer, _part(layer, [axis[0] for axis in plan], sliced), demand):
+            text = f"{times([len(a) for a in plan])} parts of the window"
+            yield _proposal(layer, plan, sliced, text)
+            proposals += 1
+    # Single taps without stride: any device with a 1x1 convolution takes them.
+    taps = tuple(tuple((tap, 1, 1) for tap in range(k)) for k in layer.kernel)
+    sliced = tuple(stride > 1 for stride in layer.strides)
+    tap = _part(layer, [axis[0] for axis in taps], sliced)
+    if math.prod(layer.kernel) <= most and tap != replace(layer, bias=False):
+        yield _proposal(layer, taps, sliced, "single taps of the window")
+
+
+def _part_count(plan: Cuts) -> int:
+    return math.prod(map(len, plan))
+
+
+def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> Proposal:
+    kinds = [Counter((0, count, distance) for _, count, distance in axis) for axis in plan]
+    unbiased = [
+        Part(_part(layer, taps, sliced), *[math.prod(map(Counter.__getitem__, kinds, taps))] * 2)
+        for taps in product(*kinds)
+    ]
+    count = sum(part.count for part in unbiased)
+    moved = sum(elements(part.layer.source) * part.count for part in unbiased)
+    terms = partial(_terms, plan=plan, sliced=sliced)
+    build = partial(add_terms, terms=terms)
+    parts = with_bias_once(unbiased, bias=layer.bias)
+    summed = elements(layer.output) * count if count > 1 else 0
+    return Proposal("kernel", text, parts, build, moved, summed, terms=terms)
+
+
+def _is_too_tall(layer: Layer, demand: Demand) -> bool:
+    """Return whether even a tile that makes one cell is more than the device takes."""
+    if not demand.breaks(layer, limits.EXTENT) or not layer.sized:
+        return False
+    smallest = layer.with_extents([layer.reach(axis) for axis in layer.axes])
+    return demand.breaks(smallest, limits.EXTENT)
+
+
+def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
+    about = _ABOUT if demand.breaks(layer, *_ABOUT) else (limits.KERNEL,)
+    if demand.breaks(layer, limits.KERNEL) and form.kernel == layer.kernel:
+        return False
+    return form != layer and not demand.breaks(form, *about) and not _is_too_tall(form, demand)
+
+
+def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
+    """Ways to cut one axis: into runs, of each length the fewest, and into phases of the stride."""
+    cuts: dict[tuple[Taps, ...], None] = {}
+    for size in sizes(kernel):
+        runs = ((start, stop - start, 1) for start, stop in even(kernel, -(-kernel // size)))
+        cuts[tuple(sorted(runs, key=lambda run: -run[1]))] = None
+    if stride > 1 and dilation == 1 and kernel > 1:
+        phases = range(min(stride, kernel))
+        cuts[tuple((p, -(-(kernel - p) // stride), stride) for p in phases)] = None
+    return list(cuts)
+
+
+def _slices_stride(layer: Layer, plan: Cuts, demand: Demand) -> tuple[bool, ...]:
+    """Return for each axis whether a Slice takes the stride from all its parts.
+
+    Phases always do; single taps where the device takes no such stride.
+    """
+    refused = demand.breaks(layer, limits.STRIDE)
+    return tuple(
+        stride > 1 and (axis[0][2] > 1 or (refused and all(taps[1] == 1 for taps in axis)))
+        for axis, stride in zip(plan, layer.strides, strict=True)
+    )
+
+
+def _part(layer: Layer, taps: Sequence[Taps], sliced: tuple[bool, ...]) -> Layer:
+    kernel = [count for _, count, _ in taps]
+    strides = [1 if cut else s for cut, s in zip(sliced, layer.strides, strict=True)]
+    dense = [k == 1 or t[2] > 1 for k, t in zip(kernel, taps, strict=True)]
+    dilations = [1 if d else dilation for d, dilation in zip(dense, layer.dilations, strict=True)]
+    form = replace(
+        layer.with_kernel(kernel), strides=tuple(strides), dilations=tuple(dilations), bias=False
+    )
+    cells = [layer.cells(axis) for axis in layer.axes]
+    return form.with_extents(
+        [None if n is None else (n - 1) * strides[a] + form.reach(a) for a, n in enumerate(cells)]
+    )
+
+
+def _terms(layer: Layer, *, plan: Cuts, sliced: tuple[bool, ...]) -> list[Term]:
+    terms = []
+    for taps in product(*plan):
+        form = _part(layer, taps, sliced)
+        bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
+        cut = (slice(first, first + count * step, step) for first, count, step in taps)
+        terms.append(Term(form, tuple(bounds), (slice(None), slice(None), *cut)))
+    return terms
+
+
+def _bound(
+    layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
+) -> tuple[int, int, int, int]:
+    """The cells that some taps meet."""
+    first, count, distance = taps
+    start = first * layer.dilations[axis]
+    step = layer.strides[axis] if sliced else 1
+    needed = form.extents[axis]
+    if needed is not None:
+        return axis + 2, start, start + (needed - 1) * step + 1, step
+    last = (first + (count - 1) * distance) * layer.dilations[axis]
+    margin = layer.reach(axis) - 1 - last
+    return axis + 2, start, -margin if margin else FOREVER, step
+
+
+def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Add taps with zeros where the device takes larger kernels, or square ones; exact.
+
+    The cells that they meet are zeros as well: pads of the convolution or, where these are
+    limited, a Pad in front.
+    """
+    if not demand.breaks(layer, limits.KERNEL):
+        return
+    sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
+    if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
+        return
+    options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
+    options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
+    for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):
+        form = replace(layer.with_kernel(kernel), uniform=False)
+        growth = _growth(layer, form)
+        pads = tuple((b, e + more) for (b, e), more in zip(layer.pads, growth, strict=True))
+        form = replace(form, pads=pads)
+        if kernel == layer.kernel or demand.breaks(form, limits.KERNEL):
+            continue
+        text = f"kernel {times(kernel)} with zeros"
+        if not demand.breaks(form, limits.PADS):
+            yield Proposal("zero taps", text, (Part(form),), partial(_build_enlarged, form=form))
+        extents = zip(layer.extents, growth, strict=True)
+        larger = form.with_extents([None if e is None else e + more for e, more in extents])
+        outside = replace(larger, pads=layer.pads)
+        moved = elements(outside.source)
+        build = partial(_build_enlarged, form=outside)
+        yield Proposal("zero taps", f"{text}, Pad in front", (Part(outside),), build, moved)
+        return
+
+
+def _growth(layer: Layer, form: Layer) -> list[int]:
+    return [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
+
+
+def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    source = piece.source
+    if form.pads == piece.layer.pads:
+        growth = _growth(piece.layer, form)
+        source = builder.pad(source, {axis + 2: (0, more) for axis, more in enumerate(growth)})
+    taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
+    widths = [(0, 0), (0, 0), *taps]
+    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=widths))
+    return emit(replace(piece, layer=form, source=source, weight=weight))
+
+
+def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write zeros between the taps, or convolve every ``d``-th cell by itself; exact.
+
+    The dense kernel has ``d * d`` times the MACs. Where the stride is 1, the ``d`` phases
+    of the image do not meet: each is convolved without dilation, and the results are put
+    back in between each other.
+    """
+    if not demand.breaks(layer, limits.DILATION):
+        return
+    kernel = tuple(layer.reach(axis) for axis in layer.axes)
+    uniform = layer.uniform and kernel == layer.kernel
+    dense = replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=uniform)
+    if dense != layer:
+        text = f"kernel {times(dense.kernel)} with zeros between the taps"
+        yield Proposal("dilation", text, (Part(dense),), partial(_zeros, form=dense))
+    factors = tuple(
+        d if s == 1 and k > 1 else 1
+        for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
+    )
+    if max(factors) > 1 and layer.sized and not layer.padded:
+        parts = (Part(_phase(layer, factors), math.prod(factors)),)
+        moved = 2 * elements(layer.source) + 2 * elements(layer.output)
+        text = f"{times(factors)} phases without dilation"
+        yield Proposal("dilation", text, parts, partial(_phases, factors=factors), moved)
+
+
+def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    def spread(array: np.ndarray) -> np.ndarray:
+        """Place the taps a dilation apart."""
+        result = np.zeros(form.weight, array.dtype)
+        positions = tuple(slice(None, None, d) for d in piece.layer.dilations)
+        result[(slice(None), slice(None), *positions)] = array
+        return result
+
+    weight = builder.weights(piece, ("spread", piece.layer.dilations), spread)
+    return emit(replace(piece, layer=form, weight=weight))
+
+
+def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
+    """The convolution of one phase, all of them of one shape."""
+    dilations = tuple(d // f for d, f in zip(layer.dilations, factors, strict=True))
+    inner = replace(layer, dilations=dilations)
+    cells = [-(-(layer.cells(a) or 1) // f) for a, f in enumerate(factors)]
+    needed = [(c - 1) * layer.strides[a] + inner.reach(a) for a, c in enumerate(cells)]
+    return inner.with_extents(needed)
+
+
+def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, ...]) -> Tensor:
+    layer = piece.layer
+    form = _phase(layer, factors)
+    extents = [(e or 1) * f for e, f in zip(form.extents, factors, strict=True)]
+    source = fit_extents(builder, piece.source, extents)
+    phases = []
+    for phase in product(*map(range, factors)):
+        bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]
+        phases.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
+    result = builder.from_channels(builder.concat(phases, 1), factors)
+    return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

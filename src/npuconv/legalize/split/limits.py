@@ -1,0 +1,221 @@
+"""Known limits of a target that a layer breaks, and what they are about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from npuconv.legalize.split.layer import Layer
+from npuconv.model.facts import of_window
+from npuconv.target import Operator, value_text
+from npuconv.target.facts import FACTS, Facts, lookup
+from npuconv.target.limit import Limit, Relation
+
+BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"
+GROUP, INPUTS, OUTPUTS, EXTENT, BIAS = "group", "inputs", "outputs", "extent", "bias"
+
+# What a rewrite must change so that a fact changes.
+_TOPICS: dict[str, tuple[str, ...]] = {
+    "in_n": (BATCH,), "out_n": (BATCH,),
+    "pad_max": (PADS,), "kernel_area": (KERNEL,), "kernel_volume": (KERNEL, INPUTS),
+    "weight_h": (KERNEL,), "weight_w": (KERNEL,), "weight_n": (OUTPUTS, GROUP),
+    "weight_c": (INPUTS, GROUP), "in_c_per_group": (INPUTS, GROUP),
+    "out_c_per_group": (OUTPUTS, GROUP), "in_c": (INPUTS, GROUP), "C": (INPUTS, GROUP),
+    "out_c": (OUTPUTS, GROUP), "group": (GROUP,), "mode": (GROUP,),
+    "channel_multiplier": (GROUP,), "bias": (BIAS,),
+}  # fmt: skip
+_BY_PREFIX = {
+    "pad_": (PADS,), "stride_": (STRIDE,), "dilation_": (DILATION,), "kernel_": (KERNEL,),
+    "dilated_kernel_": (KERNEL, DILATION), "in_": (EXTENT,), "out_": (EXTENT,),
+}  # fmt: skip
+_FIXED = frozenset({"pad_value", "rank", "layout", "auto_pad", "dtype", "weight_dtype"})
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+
+
+def topics(fact: str) -> tuple[str, ...]:
+    """Return the topics of a fact: properties that a rewrite can change; () if there are none."""
+    if fact in _FIXED:
+        return ()
+    by_prefix = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
+    return _TOPICS.get(fact) or next(by_prefix, ())
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One known limit that a layer breaks."""
+
+    text: str  # ``kernel_h is 7, the device takes at most 5``
+    facts: frozenset[str]
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One limit or relation, ready to be asked about thousands of layers."""
+
+    name: str
+    part: Limit | Relation
+    holds: Callable[[Facts], bool | None]
+    facts: frozenset[str]
+    topics: frozenset[str]
+
+    def fault(self, facts: Facts) -> Fault:
+        """Return the broken limit as text, with its facts and topics."""
+        if isinstance(self.part, Limit):
+            value = value_text(lookup(facts, self.name))
+            text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"
+        else:
+            text = f"{self.part.text(facts)} does not hold"
+        return Fault(text, self.facts, self.topics)
+
+
+@dataclass
+class Demand:
+    """Demands of a target on an operator, for layers that do not stand in a graph.
+
+    Attributes:
+        operator: what the target file says of it.
+        layout: order of the dimensions.
+        adds: whether somebody adds tensors: the device, or a host.
+        joins_constants: whether the device puts constants beside a tensor: by Concat.
+        pads_channels: whether it pads channels, with any number.
+    """
+
+    operator: Operator
+    layout: str = "nchw"
+    adds: bool = True
+    joins_constants: bool = False
+    pads_channels: bool = False
+    _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
+    _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
+
+    def faults(self, layer: Layer) -> tuple[Fault, ...]:
+        """The known limits and relations that the layer breaks."""
+        broken = self._broken(layer)
+        if not broken:
+            return ()
+        facts = self._facts(layer)
+        return tuple(check.fault(facts) for check in broken)
+
+    def fits(self, layer: Layer) -> bool:
+        """Return whether the layer breaks no known limit."""
+        return not self._broken(layer)
+
+    def breaks(self, layer: Layer, *about: str) -> bool:
+        """Return whether a fault of the layer is about one of these topics."""
+        return any(not check.topics.isdisjoint(about) for check in self._broken(layer))
+
+    def count(self, layer: Layer) -> int:
+        """Return the number of limits the layer breaks."""
+        return len(self._broken(layer))
+
+    def broken_facts(self, layer: Layer) -> list[frozenset[str]]:
+        """The facts that each of the broken limits is about."""
+        return [check.facts for check in self._broken(layer)]
+
+    def multiple(self, fact: str) -> int:
+        """The number that a fact must be a multiple of; 1 where there is none."""
+        limit = self.operator.limits.get(fact)
+        value = None if limit is None else limit.multiple_of
+        return value if isinstance(value, int) and value > 0 else 1
+
+    def most(self, fact: str) -> int | None:
+        """Return the largest value that a limit on a fact allows; None where it sets none."""
+        limit = self.operator.limits.get(fact)
+        if limit is None or not limit.known:
+            return None
+        if limit.predicate in ("max", "range", "equals", "one_of"):
+            numbers = [v for v in limit.values if type(v) is int]
+            return max(numbers) if len(numbers) == len(limit.values) else None
+        return None
+
+    def exceeds(self, fact: str, value: int) -> bool:
+        """Return whether a value is beyond the largest that is taken: more of it never fits."""
+        most = self.most(fact)
+        return most is not None and value > most
+
+    def _broken(self, layer: Layer) -> tuple[_Check, ...]:
+        broken = self._seen.get(layer)
+        if broken is None:
+            facts = self._facts(layer)
+            checks = self._checks_of(str(facts["mode"]))
+            broken = tuple([check for check in checks if check.holds(facts) is False])
+            self._seen[layer] = broken
+        return broken
+
+    def _facts(self, layer: Layer) -> dict[str, Any]:
+        facts = {**of_window(layer.window()), "layout": self.layout}
+        if layer.op == "Conv":
+            return {**facts, "bias": layer.bias}
+        return {**facts, "ceil_mode": False, "count_include_pad": layer.counted}
+
+    def _checks_of(self, mode: str) -> tuple[_Check, ...]:
+        if mode not in self._checks:
+            limits = self.operator.limits_for(mode).items()
+            checks = [_of_limit(name, limit) for name, limit in limits if limit.known]
+            self._checks[mode] = (*checks, *map(_of_relation, self.operator.require))
+        return self._checks[mode]
+
+
+def _of_limit(name: str, limit: Limit) -> _Check:
+    facts = _facts_in(" ".join(str(v) for v in limit.values if isinstance(v, str))) | {name}
+    holds = _compile(name, limit) or (lambda facts: limit.allows(lookup(facts, name), facts))
+    return _Check(name, limit, holds, facts, _topics_of(facts))
+
+
+def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
+    """The same answer as that of the limit, faster; None where it needs another fact."""
+    values, predicate = limit.values, limit.predicate
+    if name == "C":
+        return None
+    if predicate in ("equals", "one_of"):
+        literals = frozenset((type(v), v) for v in values if v not in FACTS)
+        references = [v for v in values if isinstance(v, str) and v in FACTS]
+        return partial(_allows_literal, name, literals, references)
+    if any(type(value) is not int for value in values):
+        return None
+    numbers = [int(value) for value in values]
+    tests: dict[str, Callable[[int], bool]] = {
+        "max": lambda value: value <= numbers[0],
+        "min": lambda value: value >= numbers[0],
+        "range": lambda value: numbers[0] <= value <= numbers[1],
+        "multiple_of": lambda value: value % numbers[0] == 0,
+    }
+    test = tests.get(predicate)
+    if test is None or (predicate == "multiple_of" and not numbers[0]):
+        return None
+    return partial(_test_number, test, name)
+
+
+def _allows_literal(
+    name: str, literals: frozenset[Any], references: list[str], facts: Facts
+) -> bool | None:
+    """Answer ``equals`` and ``one_of``; True is not the number one."""
+    value = facts.get(name)
+    if value is None or (type(value), value) in literals:
+        return None if value is None else True
+    allowed = [lookup(facts, fact) for fact in references]
+    if any(type(one) is type(value) and one == value for one in allowed):
+        return True
+    return None if None in allowed else False
+
+
+def _test_number(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
+    value = facts.get(name)
+    return test(value) if type(value) is int else None
+
+
+def _of_relation(relation: Relation) -> _Check:
+    named = _facts_in(f"{relation.if_} {relation.then}")
+    return _Check("", relation, relation.holds, named, _topics_of(named))
+
+
+def _facts_in(text: str) -> frozenset[str]:
+    return frozenset(_NAMES.findall(text)) & frozenset(FACTS)
+
+
+def _topics_of(facts: frozenset[str]) -> frozenset[str]:
+    return frozenset(topic for fact in facts for topic in topics(fact))

@@ -1,0 +1,71 @@
+"""Padding by a Pad in front, or equal pads with a Slice behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
+
+# What is rewritten on an input that has been padded.
+_NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)
+
+
+def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Pad in front of the convolution, or pad evenly and cut off the surplus; exact.
+
+    A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
+    first step of most other rewrites. Where the device only wants equal pads, the smaller
+    ones grow, and a Slice takes the cells that are made too many.
+    """
+    if not layer.padded:
+        return
+    if demand.breaks(layer, *_NEED_NO_PADS):
+        bare = layer.without_pads()
+        yield Proposal("pads", "Pad in front", (Part(bare),), _in_front, elements(bare.source))
+    yield from even_pads(layer, demand, settings)
+
+
+def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+    amounts = {axis + 2: pair for axis, pair in enumerate(piece.layer.pads)}
+    source = builder.pad(piece.source, amounts)
+    return emit(piece.with_layer(piece.layer.without_pads(), source))
+
+
+def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Pad each axis by the larger of its pads, or all by the largest, and cut off; exact."""
+    if not layer.padded or not demand.breaks(layer, limits.PADS):
+        return
+    largest = max(map(max, layer.pads))
+    by_axis = tuple(max(pair) for pair in layer.pads)
+    for pads in dict.fromkeys((by_axis, (largest,) * len(by_axis))):
+        even = replace(layer, pads=tuple((pad, pad) for pad in pads))
+        if even == layer or demand.breaks(even, limits.PADS) or not _can_cut(layer, even):
+            continue
+        moved = elements(even.output) + elements(layer.output)
+        text = f"pads {times(pads)}, then a Slice"
+        yield Proposal("pads", text, (Part(even),), partial(_cut, even=even), moved)
+
+
+def _can_cut(layer: Layer, even: Layer) -> bool:
+    """Return whether cells at the begin are whole outputs, and those at the end are known."""
+    added = [b[0] - a[0] for a, b in zip(layer.pads, even.pads, strict=True)]
+    if any(more % stride for more, stride in zip(added, layer.strides, strict=True)):
+        return False
+    return layer.sized or set(layer.strides) == {1}
+
+
+def _cut(builder: Builder, piece: Piece, emit: Emit, *, even: Layer) -> Tensor:
+    result, bounds = emit(piece.with_layer(even)), []
+    for axis in piece.layer.axes:
+        (begin, end), (more, last) = piece.layer.pads[axis], even.pads[axis]
+        start, cells = (more - begin) // piece.layer.strides[axis], piece.layer.cells(axis)
+        stop = (end - last) or FOREVER if cells is None else start + cells
+        bounds.append((axis + 2, start, stop, 1))
+    return builder.slice(result, bounds)

@@ -1,0 +1,394 @@
+"""The cheapest sequence of rewrites after which a convolution or pool keeps every known limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter
+
+from npuconv.legalize.split.bias import change_bias
+from npuconv.legalize.split.builder import Builder, Mode, Piece, is_whole
+from npuconv.legalize.split.cascade import cascade_average
+from npuconv.legalize.split.channels import (
+    add_channels,
+    make_dense,
+    split_groups,
+    split_inputs,
+    split_outputs,
+)
+from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.pads import even_pads, move_pads
+from npuconv.legalize.split.pools import (
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)
+from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Split
+from npuconv.legalize.split.stride import phases_as_channels, undo_stride
+from npuconv.legalize.split.tiles import split_batch, split_image
+from npuconv.model.core import Model
+from npuconv.model.partial_sums import Part as SumTerm
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.costs import Cost
+from npuconv.target import Target
+
+# In the order in which they are tried: a later one works on what an earlier one made, never the
+# other way round. So the search ends, and no two orders of the same rewrites are looked at.
+SPLITS: tuple[Split, ...] = (
+    split_batch,
+    move_pads,
+    cascade_average,
+    phases_as_channels,
+    undo_stride,
+    undo_dilation,
+    split_kernel,
+    enlarge_kernel,
+    split_groups,
+    make_dense,
+    split_inputs,
+    split_outputs,
+    add_channels,
+    split_image,
+    change_bias,
+)
+_SUMMING = (split_kernel, split_inputs)
+# Sums are of convolutions alone where everything else is done before; all but the first of them
+# may want a bias of zeros.
+SUMS_LAST = (*(split for split in SPLITS if split not in _SUMMING), *_SUMMING, change_bias)
+
+POOLS: tuple[Split, ...] = (
+    split_batch,
+    even_pads,
+    undo_stride,
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)
+
+_CHANNELS_PADDED: dict[str, bool | int | str | None] = {
+    "pad_mode": "constant",
+    "pad_outside_hw": 1,
+    "pad_max": 0,
+}
+# A second average may still be too large; all other rewrites are applied once.
+_AGAIN = cascade_average
+
+
+@dataclass(frozen=True)
+class Price:
+    """Cost of a plan; weights that several convolutions share count once."""
+
+    macs: int = 0
+    weight_bytes: int = 0
+    convolutions: int = 0
+    moved: int = 0
+    penalty: float = 0.0  # of partial sums, in MACs
+
+    def plus(self, other: Price, count: int = 1, weights: int = 1) -> Price:
+        """Add so many parts of one kind, with so many different weights."""
+        return Price(
+            self.macs + count * other.macs,
+            self.weight_bytes + weights * other.weight_bytes,
+            self.convolutions + count * other.convolutions,
+            self.moved + count * other.moved,
+            self.penalty + count * other.penalty,
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """MACs, bytes of weights, convolutions."""
+        return Cost(self.macs, self.weight_bytes, self.convolutions)
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """A layer and the form it takes: itself, or a proposal whose parts have plans."""
+
+    layer: Layer
+    price: Price
+    total: float
+    proposal: Proposal | None = None
+    parts: tuple[SplitPlan, ...] = ()
+
+    @property
+    def proposals(self) -> tuple[Proposal, ...]:
+        """The rewrites of the part that has most of them, in order."""
+        if self.proposal is None:
+            return ()
+        return (self.proposal, *max((p.proposals for p in self.parts), key=len, default=()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of these rewrites."""
+        return tuple(proposal.split for proposal in self.proposals)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Descriptions of these rewrites."""
+        return tuple(proposal.text for proposal in self.proposals)
+
+    @property
+    def sums(self) -> int:
+        """Elements of partial sums."""
+        count = self.proposal.summed if self.proposal is not None else 0
+        counts = [part.count for part in self.proposal.parts] if self.proposal else []
+        return count + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+
+    @property
+    def adds_bias(self) -> bool:
+        """Return whether an Add is written for a bias."""
+        adds = self.proposal is not None and self.proposal.adds_bias
+        return adds or any(part.adds_bias for part in self.parts)
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Return whether int8 rounds something that it does not round in the layer itself."""
+        form = self.proposal
+        if form is None:
+            return False
+        # Channels of a constant are exact in int8 beside the whole input.
+        split_channels = form.bias_channels and self.parts[0].proposal is not None
+        rounds = form.summed > 0 or form.cascaded or split_channels
+        return rounds or any(part.rounds for part in self.parts)
+
+    @property
+    def is_accumulated(self) -> bool:
+        """Return whether it is a sum that the device adds in int32."""
+        return self.proposal is not None and self.proposal.accumulated
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds sums within it in int32."""
+        return self.is_accumulated or any(part.accumulates for part in self.parts)
+
+    @property
+    def biasless(self) -> bool:
+        """Return whether constant input channels stand for a bias."""
+        channels = self.proposal is not None and self.proposal.bias_channels
+        return channels or any(part.biasless for part in self.parts)
+
+    @property
+    def leaves(self) -> Iterator[Layer]:
+        """The layers that the device runs, each kind once."""
+        if self.proposal is None:
+            yield self.layer
+        for part in self.parts:
+            yield from part.leaves
+
+    def build(self, builder: Builder, piece: Piece) -> Tensor:
+        """Write it into the graph; the result."""
+        if self.proposal is None or (builder.mode == "rounding" and not self.rounds):
+            return builder.layer(piece)
+        if builder.mode == "int8" and self.is_accumulated:
+            return builder.layer(piece, terms=tuple(self.terms()))
+        by_layer = {part.layer: part for part in self.parts}
+        return self.proposal.build(
+            builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
+        )
+
+    def terms(self) -> Iterator[SumTerm]:
+        """Yield the convolutions of a sum, of sums of sums as well."""
+        assert self.proposal is not None
+        assert self.proposal.terms is not None
+        layer, by_layer = self.layer, {part.layer: part for part in self.parts}
+        for number, term in enumerate(self.proposal.terms(layer)):
+            inner = by_layer[replace(term.layer, bias=layer.bias and number == 0)]
+            extents = zip(term.bounds, (layer.source[b[0]] for b in term.bounds), strict=True)
+            bounds = tuple(bound for bound, extent in extents if not is_whole(bound, extent))
+            if inner.proposal is None or inner.proposal.terms is None:
+                yield SumTerm(bounds, term.index, term.layer.strides, term.layer.dilations)
+                continue
+            for part in inner.terms():
+                ranges = [range(n) for n in layer.weight]
+                both = zip(ranges, term.index, part.index, strict=True)
+                cells = [whole[first][second] for whole, first, second in both]
+                index = tuple(slice(r.start, r.stop, r.step) for r in cells)
+                yield replace(part, bounds=(*bounds, *part.bounds), index=index)
+
+
+@dataclass
+class Search:
+    """Result of a search: the alternatives, or the nearest form if nothing fits."""
+
+    alternatives: list[SplitPlan] = field(default_factory=list)
+    nearest: Layer | None = None
+    looked: int = 0
+    too_many: int = 0  # the fewest convolutions that one would become, where those are too many
+
+
+@dataclass
+class Planner:
+    """Plans for one target; the same layer is planned once."""
+
+    target: Target
+    layout: str = "nchw"
+    settings: FitSettings = DEFAULT
+    exact_sums: bool = False  # whether the device adds partial sums in int32
+    joins_constants: bool = True  # whether the form can say so, where the target lists Concat
+    _found: dict[Layer, tuple[SplitPlan | None, Search]] = field(default_factory=dict, init=False)
+    _exact: dict[Layer, SplitPlan | None] = field(default_factory=dict, init=False)
+    _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
+
+    @property
+    def demand(self) -> Demand | None:
+        """Demands of the target on Conv; None where it does not list it."""
+        return self.demand_on("Conv")
+
+    def demand_on(self, op: str) -> Demand | None:
+        """Demands of the target on an operator; None where it does not list it."""
+        if op not in self._demands:
+            lists, operator = self.target.operator, self.target.operator(op)
+            has_host = self.target.unlisted_operators != "error"
+            padding = lists("Pad") if self.joins_constants else None
+            self._demands[op] = None if operator is None else Demand(
+                operator,
+                self.layout,
+                adds=has_host or self.exact_sums or lists("Add") is not None,
+                joins_constants=self.joins_constants and lists("Concat") is not None,
+                pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
+            )  # fmt: skip
+        return self._demands[op]
+
+    def plan(self, layer: Layer) -> tuple[SplitPlan | None, Search]:
+        """Return the cheapest plan, or None, and the search that found it."""
+        if layer not in self._found:
+            self._found[layer] = self._search(layer)
+        return self._found[layer]
+
+    def exact_plan(self, layer: Layer) -> SplitPlan | None:
+        """Return the cheapest plan that has the integers of the layer, or None."""
+        if layer not in self._exact:
+            plan = self.plan(layer)[0]
+            if plan is not None and plan.rounds:
+                plan = self._search(layer, exact=True)[0]
+            self._exact[layer] = plan
+        return self._exact[layer]
+
+    def objections(self, layer: Layer) -> list[str]:
+        """Return the faults of a layer that no rewrite removes; none if a plan exists."""
+        if self.demand is None:
+            return [f"target {self.target.name} does not list Conv"]
+        faults = self.demand.faults(layer)
+        if not faults or self.plan(layer)[0] is not None:
+            return []
+        return [fault.text for fault in faults]
+
+    def _search(self, layer: Layer, *, exact: bool = False) -> tuple[SplitPlan | None, Search]:
+        search, demand = Search(), self.demand_on(layer.op)
+        if demand is None:
+            return None, search
+        if layer.op != "Conv":
+            return _Descent(self, demand, search, POOLS).best(layer, 0), search
+        best = None
+        if self.exact_sums:
+            best = _Descent(self, demand, search, SUMS_LAST, exact).best(layer, 0)
+        return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
+
+    def leaf(self, layer: Layer) -> SplitPlan:
+        """The plan of a layer that fits as it is."""
+        price = Price(layer.macs(), layer.parameters(), 1)
+        return SplitPlan(layer, price, self.total(price))
+
+    def total(self, price: Price) -> float:
+        """The cost that is compared."""
+        costs, settings = self.target.costs, self.settings
+        stated = costs.of(price.macs, price.weight_bytes, price.convolutions, price.moved)
+        overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
+        return stated + (costs.mac or 1.0) * (overhead + price.penalty)
+
+
+@dataclass
+class _Descent:
+    """Depth first through the rewrites, each after those before it."""
+
+    planner: Planner
+    demand: Demand
+    search: Search
+    splits: tuple[Split, ...] = SPLITS
+    exact: bool = False  # whether int8 must round nothing more than the layer does
+    plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
+
+    def best(self, layer: Layer, first: int) -> SplitPlan | None:
+        """The cheapest plan that uses the rewrites from ``first`` on."""
+        key = (layer, first)
+        if key not in self.plans:
+            self.plans[key] = None  # a layer that needs itself is no way out
+            self.plans[key] = self._best(layer, first)
+        return self.plans[key]
+
+    def _best(self, layer: Layer, first: int) -> SplitPlan | None:
+        if layer.empty:
+            return None
+        if self.demand.fits(layer):
+            return self.planner.leaf(layer)
+        self.search.looked += 1
+        settings = self.planner.settings
+        if self.search.looked > 4 * settings.most_layers:
+            return None
+        plans: list[SplitPlan] = []
+        for proposal, following in self._proposals(layer, first):
+            counted = not first and all(self.demand.fits(part.layer) for part in proposal.parts)
+            if not self._is_bounded(sum(part.count for part in proposal.parts), first=counted):
+                continue
+            plan = self._follow(layer, proposal, following)
+            if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
+                plans.append(plan)
+            if plans and self.search.looked > settings.most_layers:
+                break
+        if not plans:  # the nearest layer has the fewest faults, or the fewest MACs
+            layers = filter(None, (self.search.nearest, layer))
+            self.search.nearest = min(layers, key=lambda x: (self.demand.count(x), x.macs()))
+            return None
+        plans.sort(key=attrgetter("total"))
+        if not first:
+            self.search.alternatives = plans
+        return plans[0]
+
+    def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
+        for at, split in enumerate(self.splits[first:], first):
+            for proposal in split(layer, self.demand, self.planner.settings):
+                yield proposal, at if split is _AGAIN else at + 1
+
+    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> SplitPlan | None:
+        price, parts = Price(moved=proposal.moved), []
+        if proposal.summed and not self.demand.adds:
+            return None
+        for part in proposal.parts:
+            inner = self.best(part.layer, first)
+            if inner is None:
+                return None
+            parts.append(inner)
+            price = price.plus(inner.price, part.count, part.weights)
+        if self.splits is SUMS_LAST and not proposal.adds_bias:
+            proposal = replace(proposal, summed=0, accumulated=proposal.summed > 0)
+        if proposal.summed:
+            number = sum(part.count for part in proposal.parts)
+            settings = self.planner.settings
+            share = settings.sum_share + settings.sum_part * (number - 1)
+            share = settings.added_bias if proposal.adds_bias else share
+            price = price.plus(Price(penalty=layer.macs() * share))
+        plan = SplitPlan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        return None if self.exact and plan.rounds else plan
+
+    def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
+        """Return whether these are not too many; note of the whole how many they would be."""
+        if convolutions <= self.planner.settings.most_convolutions:
+            return True
+        if first:
+            before = self.search.too_many
+            self.search.too_many = min(before or convolutions, convolutions)
+        return False
+
+
+def write(
+    model: Model, node: Node, plan: SplitPlan, mode: Mode = "float"
+) -> tuple[Tensor, Builder]:
+    """Write a plan for a node of the graph; return the result and the builder."""
+    source, pools = node.inputs[0], plan.layer.op != "Conv"
+    weight = source if pools else node.inputs[1]
+    builder = Builder(model, node, plan.layer, mode)
+    bias = node.inputs[2] if plan.layer.bias else None
+    return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder

@@ -1,0 +1,177 @@
+"""Pools that break a limit: in turn, with some channels at a time, in tiles.
+
+A pool has no weights, so its tiles need not be of one shape: each pads what it has of the
+border of the image, and nothing is padded by an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import prod
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
+    Emit,
+    FitSettings,
+    Part,
+    Proposal,
+    chunks,
+    cut,
+    even,
+    sizes,
+)
+from npuconv.model.types import Tensor
+
+_MOST_IN_TURN = 32  # pools that one becomes
+_WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
+_Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
+
+
+def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write max pools that follow each other: 13x13 is 7x7 and 7x7; exact.
+
+    The largest of the largest is the largest of all. As few as possible are written; the last
+    has the stride, and each a share of the pads. Not with pads around a dilated kernel: what
+    the second pool would need of them, the first has not made.
+    """
+    if layer.op != "MaxPool" or max(layer.kernel) < 3 or not demand.breaks(layer, *_WINDOW):
+        return
+    if max(layer.dilations) > 1 and layer.padded:
+        return
+    for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
+        pools = _in_turn(layer, count)
+        if any(demand.breaks(pool, *_WINDOW) for pool in pools):
+            continue
+        text = f"in turn {', '.join(times(pool.kernel) for pool in pools)}"
+        parts = tuple(Part(pool, pools.count(pool)) for pool in dict.fromkeys(pools))
+        yield Proposal("in turn", text, parts, partial(_one_after_another, pools=pools))
+        return
+
+
+def _in_turn(layer: Layer, count: int) -> list[Layer]:
+    """Return so many pools, which together reach as far as the window."""
+    # Each has one cell, and its share of the others.
+    shares = [divmod(kernel - 1, count) for kernel in layer.kernel]
+    kernels = [[1 + cells + (i < more) for cells, more in shares] for i in range(count)]
+    begins, ends = (
+        [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
+        for side in (0, 1)
+    )
+    extents, pools = layer.extents, list[Layer]()
+    for number, kernel in enumerate(kernels):
+        pads = tuple((begins[a][number], ends[a][number]) for a in layer.axes)
+        strides = layer.strides if number == count - 1 else (1,) * len(kernel)
+        pool = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
+        extents = tuple(map(pool.cells, pool.axes))
+        pools.append(pool)
+    return pools
+
+
+def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
+    """Divide the pads of one end in proportion to the kernels minus one."""
+    shares, room = [], sum(kernels) - len(kernels)
+    for kernel in kernels:
+        shares.append(-(-pad * (kernel - 1) // max(room, 1)))
+        pad, room = pad - shares[-1], room - (kernel - 1)
+    return shares
+
+
+def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Layer]) -> Tensor:
+    result = piece.source
+    for pool in pools:
+        result = emit(piece.with_layer(pool, result))
+    return result
+
+
+def split_pool_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Pool some channels at a time; exact."""
+    if not demand.breaks(layer, limits.INPUTS, limits.OUTPUTS):
+        return
+    channels, form = layer.in_channels, partial(_fewer_channels, layer)
+    for size in sizes(channels, demand.multiple("in_c")):
+        if size < channels and not demand.breaks(form(size), limits.INPUTS, limits.OUTPUTS):
+            moved = elements(layer.source) + elements(layer.output)
+            text = f"{size} of {channels} channels at a time"
+            build = partial(_side_by_side, size=size)
+            yield Proposal("channels", text, cut(channels, size, form), build, moved)
+            return
+
+
+def _fewer_channels(layer: Layer, size: int) -> Layer:
+    return layer.with_channels(size, size, size)
+
+
+def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    results = []
+    for start, stop in chunks(piece.layer.in_channels, size):
+        source = builder.slice(piece.source, [(1, start, stop, 1)])
+        results.append(emit(piece.with_layer(_fewer_channels(piece.layer, stop - start), source)))
+    return builder.concat(results, 1)
+
+
+def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Pool parts of the image, each with the border that its kernel reaches; exact.
+
+    The fewest that fit; of as many parts those are taken that move the least.
+    """
+    if not layer.sized or not demand.breaks(layer, limits.EXTENT):
+        return
+    options = [_counts(layer, demand, axis) for axis in layer.axes]
+    for counts in sorted(product(*options), key=lambda n: (prod(n), max(n))):
+        if prod(counts) > settings.most_convolutions:
+            return
+        rows = [_tiles(layer, axis, count) for axis, count in enumerate(counts)]
+        forms = [_tile(layer, tiles) for tiles in product(*rows)]
+        if any(demand.breaks(form, limits.EXTENT) for form in set(forms)):
+            continue
+        moved = sum(elements(form.source) for form in forms) + elements(layer.output)
+        parts = tuple(Part(form, forms.count(form)) for form in dict.fromkeys(forms))
+        text = f"{times(counts)} tiles of at most {times(forms[0].extents)}"
+        yield Proposal("pool tiles", text, parts, partial(_build, rows=rows), moved)
+        return
+
+
+def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
+    """Return numbers of tiles along an axis that the largest extent of the device leaves."""
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    cells, counts = layer.cells(axis) or 1, list[int]()
+    for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
+        tiles = _tiles(layer, axis, count)
+        largest = max(stop - start for start, stop, _ in tiles)
+        if not demand.exceeds(f"in_{side}", largest):
+            counts.append(count)
+    return counts
+
+
+def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
+    """Return start, stop and pads of each tile along an axis."""
+    extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
+    tiles = []
+    for first, behind in even(layer.cells(axis) or 1, count):
+        start, stop = first * stride - before, (behind - 1) * stride - before + layer.reach(axis)
+        pads = max(-start, 0), max(stop - extent, 0)
+        tiles.append((max(start, 0), min(stop, extent), pads))
+    return tiles
+
+
+def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
+    form = layer.with_extents([stop - start for start, stop, _ in tiles])
+    return replace(form, pads=tuple(pads for *_, pads in tiles))
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]]) -> Tensor:
+    def row(axis: int, where: list[_Tile]) -> Tensor:
+        """Put the tiles together from an axis on."""
+        if axis == len(rows):
+            bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
+            form = _tile(piece.layer, where)
+            return emit(piece.with_layer(form, builder.slice(piece.source, bounds)))
+        return builder.concat([row(axis + 1, [*where, tile]) for tile in rows[axis]], axis + 2)
+
+    return row(0, [])

@@ -1,0 +1,136 @@
+"""Smaller strides: outputs that are made and left out, or phases of the image as channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
+
+_Factors = tuple[int, ...]
+_MOST_PHASES = 4  # largest number of output phases along an axis
+_ABOUT = (limits.STRIDE, limits.KERNEL)
+
+
+def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve with a smaller stride, and leave out the outputs that are too many; exact.
+
+    The stride becomes a divisor that is legal; a Slice with the rest of it as step takes
+    the outputs that are wanted.
+    """
+    if not demand.breaks(layer, limits.STRIDE):
+        return
+    options = [[d for d in range(s, 0, -1) if s % d == 0] for s in layer.strides]
+    proposals = 0
+    for strides in sorted(product(*options), key=lambda s: -s[0] * s[-1]):
+        form = replace(layer, strides=strides)
+        if strides == layer.strides or demand.breaks(form, limits.STRIDE):
+            continue
+        moved = elements(form.output) + elements(layer.output)
+        text = f"stride {times(strides)}, then a Slice"
+        yield Proposal("stride", text, (Part(form),), partial(_build, form=form), moved)
+        proposals += 1
+        if proposals == settings.choices:
+            return
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    steps = [s // d for s, d in zip(piece.layer.strides, form.strides, strict=True)]
+    bounds = [(axis + 2, 0, FOREVER, step) for axis, step in enumerate(steps)]
+    return builder.slice(emit(piece.with_layer(form)), bounds)
+
+
+def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Phases of the input as channels; of the output too, for a smaller kernel; exact.
+
+    With stride ``s`` and ``q`` output phases along an axis, cell ``n`` holds the outputs
+    ``n * q + r``, which read the cells ``(n * q + r) * s + t * d`` of the input. With
+    ``f = s * q`` phases of the input that is cell ``n + m``, phase ``i``, where
+    ``m * f + i = r * s + t * d``: a convolution of stride 1 whose kernel spans
+    ``((q - 1) * s + (k - 1) * d) // f + 1`` cells. With ``q = 1`` the MACs hardly grow.
+    """
+    if layer.group > 1 or layer.padded or not layer.sized or not demand.breaks(layer, *_ABOUT):
+        return
+    most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL) else 1
+    options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
+    proposals = 0
+    for shares in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
+        form = _form(layer, shares)
+        if form.source[1] == layer.in_channels or demand.breaks(form, *_ABOUT):
+            continue
+        moved = elements(layer.source) + elements(layer.output) * (max(shares) > 1)
+        text = f"{times(_factors(layer, shares))} phases of the input as channels"
+        yield Proposal("phases", text, (Part(form),), partial(_build_phases, shares=shares), moved)
+        proposals += 1
+        if proposals == settings.choices:
+            return
+
+
+def _factors(layer: Layer, shares: _Factors) -> _Factors:
+    return tuple(s * q for s, q in zip(layer.strides, shares, strict=True))
+
+
+def _form(layer: Layer, shares: _Factors) -> Layer:
+    kernel, cells = [], []
+    for axis, q in enumerate(shares):
+        last = (q - 1) * layer.strides[axis] + layer.reach(axis) - 1
+        kernel.append(last // (layer.strides[axis] * q) + 1)
+        cells.append(-(-(layer.cells(axis) or 1) // q) + kernel[-1] - 1)
+    inputs = layer.in_channels * int(np.prod(_factors(layer, shares)))
+    outputs = layer.out_channels * int(np.prod(shares))
+    ones = (1,) * len(shares)
+    return replace(
+        layer, source=(layer.source[0], inputs, *cells), weight=(outputs, inputs, *kernel),
+        strides=ones, dilations=ones, uniform=False,
+    )  # fmt: skip
+
+
+def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factors) -> Tensor:
+    layer, factors = piece.layer, _factors(piece.layer, shares)
+    form = _form(layer, shares)
+    extents = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
+    source = fit_extents(builder, piece.source, extents)
+    weight = builder.weights(piece, ("phases", shares), partial(_weights, layer, form, shares))
+    bias = piece.bias
+    if bias is not None:
+        repeat = int(np.prod(shares))
+        values = builder.bias_values(piece)
+        bias = builder.biases(piece, ("phases", repeat), lambda: np.tile(values, repeat))
+    inner = replace(
+        piece, layer=form, source=builder.to_channels(source, factors), weight=weight, bias=bias
+    )
+    result = builder.from_channels(emit(inner), shares)
+    return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+
+
+def fit_extents(builder: Builder, source: Tensor, targets: list[int]) -> Tensor:
+    """The source with zeros behind it, or cut off, to these extents."""
+    extents = builder.dims(source)[2:]
+    pairs = list(enumerate(zip(extents, targets, strict=True), 2))
+    source = builder.pad(source, {axis: (0, max(w - (e or 0), 0)) for axis, (e, w) in pairs})
+    return builder.slice(source, [(axis, 0, w, 1) for axis, (_, w) in pairs])
+
+
+def _weights(layer: Layer, form: Layer, shares: _Factors, array: np.ndarray) -> np.ndarray:
+    """The taps where they lie in phases; (phases, O) x (phases, I) x kernel."""
+    factors = _factors(layer, shares)
+    outputs, inputs = layer.out_channels, layer.in_channels
+    result = np.zeros((*shares, outputs, *factors, inputs, *form.kernel), array.dtype)
+    axes = len(shares)
+    for tap in np.ndindex(*layer.kernel):
+        for phase in np.ndindex(*shares):
+            where = [phase[a] * layer.strides[a] + tap[a] * layer.dilations[a] for a in range(axes)]
+            inner = tuple(w % f for w, f in zip(where, factors, strict=True))
+            cell = tuple(w // f for w, f in zip(where, factors, strict=True))
+            at = (*phase, slice(None), *inner, slice(None), *cell)
+            result[at] += array[(..., *tap)]
+    return result.reshape(form.weight)

@@ -1,0 +1,130 @@
+"""An image in tiles with their halo, a batch in images, put together again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
+from npuconv.legalize.split.stride import fit_extents
+from npuconv.model.types import Tensor
+
+_ABOUT = (limits.EXTENT,)
+_EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
+_MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
+_FEW_EXTRA = 8  # cells that a tile is enlarged by
+
+
+def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve tiles of the image, each with the border that its kernel reaches; exact.
+
+    All tiles have one shape, so that they share weights and code: the image gets zeros
+    behind it until they divide it, and a Slice cuts off what that makes too many. An image
+    that is too small, or of no multiple of what the device takes, is enlarged the same way.
+    """
+    if not layer.sized or layer.padded or not demand.breaks(layer, *_ABOUT):
+        return
+    tile = _best(layer, demand)
+    if tile is None:
+        return
+    counts = [-(-(layer.cells(a) or 1) // (tile.cells(a) or 1)) for a in layer.axes]
+    number = math.prod(counts)
+    moved = number * elements(tile.source) + 2 * elements(layer.output)
+    text = f"{times(counts)} tiles of {times(tile.extents)}"
+    build = partial(_build, tile=tile, counts=counts)
+    yield Proposal("tiles", text, (Part(tile, number),), build, moved)
+
+
+def _tile(layer: Layer, cells: list[int]) -> Layer:
+    return layer.with_extents(
+        [(c - 1) * layer.strides[a] + layer.reach(a) for a, c in enumerate(cells)]
+    )
+
+
+def _best(layer: Layer, demand: Demand) -> Layer | None:
+    """The largest tile that the device takes: each axis by itself, then both together."""
+    options = [_sizes(layer, demand, axis) for axis in layer.axes]
+    cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
+    while min(cells) > 0:
+        tile = _tile(layer, cells)
+        if not demand.breaks(tile, *_ABOUT):
+            return tile
+        axis = max(layer.axes, key=lambda a: cells[a])
+        cells[axis] = next(options[axis], 0)
+    return None
+
+
+def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
+    """Cells of a tile along an axis that no limit of that axis alone is against."""
+    whole = [layer.cells(a) or 1 for a in layer.axes]
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    facts = frozenset({f"in_{side}", f"out_{side}"})
+    most, reach, fewest = demand.most(f"in_{side}"), layer.reach(axis), 1
+    if most is not None and most >= reach:  # the largest tile has so many cells
+        fewest = -(-whole[axis] // ((most - reach) // layer.strides[axis] + 1))
+    last = 0
+    for count in range(fewest, whole[axis] + 1):
+        least = -(-whole[axis] // count)
+        if least == last:
+            continue
+        last = least
+        for cells in range(least, least + (_MOST_EXTRA if count == 1 else _FEW_EXTRA)):
+            tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(whole)])
+            faults = demand.broken_facts(tile)
+            if not any(fault & facts and not (fault & _EXTENTS) - facts for fault in faults):
+                yield cells
+                break
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
+    layer = piece.layer
+    steps = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
+    extents = [
+        (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
+    ]
+    source = fit_extents(builder, piece.source, extents)
+
+    def row(axis: int, where: list[int]) -> Tensor:
+        """The tiles from an axis on, put together."""
+        if axis == len(counts):
+            bounds = [
+                (a + 2, at * steps[a], at * steps[a] + (tile.extents[a] or 1), 1)
+                for a, at in enumerate(where)
+            ]
+            return emit(piece.with_layer(tile, builder.slice(source, bounds)))
+        return builder.concat([row(axis + 1, [*where, at]) for at in range(counts[axis])], axis + 2)
+
+    whole = row(0, [])
+    return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+
+
+def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve the images of a batch one by one, or a few at a time; exact."""
+    batch = layer.source[0]
+    if batch is None or batch < 2 or not demand.breaks(layer, limits.BATCH):
+        return
+    for size in sizes(batch):
+        if size < batch and not demand.breaks(_images(layer, size), limits.BATCH):
+            moved = elements(layer.source) + elements(layer.output)
+            parts = cut(batch, size, partial(_images, layer), shared=True)
+            text = f"{size} of {batch} images at a time"
+            yield Proposal("batch", text, parts, partial(_one_by_one, size=size), moved)
+            return
+
+
+def _images(layer: Layer, size: int) -> Layer:
+    return replace(layer, source=(size, *layer.source[1:]))
+
+
+def _one_by_one(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    results = []
+    for start, stop in chunks(piece.layer.source[0] or 0, size):
+        source = builder.slice(piece.source, [(0, start, stop, 1)])
+        results.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
+    return builder.concat(results, 0)

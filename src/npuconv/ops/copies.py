@@ -1,0 +1,52 @@
+"""Copies of values: Identity, Cast, Expand, Tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.tape import pass_reshaped
+from npuconv.tflite.draft import Draft, View, same
+
+
+def _identity_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Give a tensor its second name."""
+    rank = len(draft.shape(node.input[0]))
+    view = draft.view(node.input[0]) or View(draft.read(node.input[0]), same(rank))
+    draft.alias(node.output[0], view)
+
+
+def _cast_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a CAST, or none to the type that the tensor has."""
+    if draft.dtype(node.input[0]) == draft.dtype(node.output[0]):
+        _identity_to_tflite(draft, node)
+        return
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    output = draft.store(node.output[0], order)
+    draft.emit("CAST", [source], [output], "CastOptions")
+
+
+def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a BROADCAST_TO the shape that is known."""
+    shape = draft.shape(node.output[0])
+    source = draft.read(node.input[0], same(len(shape)), len(shape))
+    output = draft.store(node.output[0], same(len(shape)))
+    extents = draft.number("shape", np.asarray(shape, np.int32))
+    draft.emit("BROADCAST_TO", [source, extents], [output], "BroadcastToOptions")
+
+
+register(
+    Operator(
+        name="Identity",
+        moves=always,
+        adjoint=pass_reshaped,
+        to_tflite=_identity_to_tflite,
+    ),
+    Operator(name="Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite),
+    Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite),
+    Operator(name="CastLike", to_tflite=_cast_to_tflite),
+    Operator(name="Expand", moves=always, to_tflite=_expand_to_tflite),
+    Operator(name="Tile", moves=always),
+)

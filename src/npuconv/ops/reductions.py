@@ -1,0 +1,149 @@
+"""Reductions; means over height and width are also computed in int8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv.arithmetic import gemmlowp
+from npuconv.arithmetic.rescaling import ratio
+from npuconv.arithmetic.whole import Whole
+from npuconv.errors import ModelError
+from npuconv.model import query
+from npuconv.model.proto import attributes_of
+from npuconv.model.types import Node
+from npuconv.ops.operator import Arguments, Attributes, Operator, W, always, register
+from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.tflite.draft import Draft, same
+
+_REDUCTIONS = {
+    "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
+}  # fmt: skip
+
+
+def _is_of_images(node: Node) -> bool:
+    return query.rank(node.inputs[0]) == 4
+
+
+def _is_spatial(node: Node) -> bool:
+    """Return whether height and width are reduced, by axes that are known, of rank 4."""
+    return _is_of_images(node) and query.reduced_axes(node) == (2, 3)
+
+
+def _reduced(x: Whole, attributes: Attributes) -> tuple[list[int], int]:
+    """Return the axes, and the number of values that are averaged.
+
+    Raises:
+        ModelError: an extent is not known.
+    """
+    rank = len(x.shape)
+    axes = sorted(int(axis) % rank for axis in np.ravel(attributes.get("axes", range(2, rank))))
+    extents = [n for axis in axes if (n := x.shape[axis]) is not None]
+    if len(extents) < len(axes):
+        raise ModelError("ReduceMean: height or width is not known")
+    return axes, int(np.prod(extents))
+
+
+def _kernel(node: Arguments[W]) -> W:
+    """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values."""
+    (x,), (x_at, y_at) = node.values, node.scales
+    axes, count = _reduced(x, node.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
+    return y_at.stored(node.rescaling.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
+
+
+def _tflite_kernel(node: Arguments[W]) -> W:
+    """Sum of the values, by a multiplier that their number divides."""
+    (x,), (x_at, y_at) = node.values, node.scales
+    axes, count = _reduced(x, node.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
+    factor = gemmlowp.nearest(ratio(x_at.scale, over=y_at.scale))
+    exponent = int(factor.exponent)
+    places = min(count.bit_length() - 1, 32, 31 + exponent)
+    multiplier = (int(factor.multiplier) << places) // count
+    share = gemmlowp.Multipliers(np.asarray(multiplier), np.asarray(exponent - places))
+    return y_at.stored(gemmlowp.scaled(total, share))
+
+
+def _adjoint(tape: Tape, at: Visit) -> Gradients:
+    shape = at.shape()
+    axes = _axes(tape, at)
+    dims = [1 if k in axes else n for k, n in enumerate(shape)]
+    count = 1 if at.op == "ReduceSum" else math.prod(shape[k] for k in axes)
+    share = tape.add("Mul", tape.reshape(at.dy, dims), tape.constant(1 / max(count, 1)))
+    return {0: tape.add("Expand", share, tape.integers(shape))}
+
+
+def _axes(tape: Tape, at: Visit) -> set[int]:
+    rank = len(at.shape())
+    if at.op == "GlobalAveragePool":
+        return set(range(2, rank))
+    axes = at.attributes.get("axes")
+    if axes is None and len(at.inputs) > 1:
+        axes = tape.value(at.inputs[1])
+    return {int(a) % rank for a in (range(rank) if axes is None else axes)}
+
+
+def _global_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a MEAN or REDUCE_MAX over all axes but the first two."""
+    rank = len(draft.shape(node.input[0]))
+    code = "MEAN" if node.op_type == "GlobalAveragePool" else "REDUCE_MAX"
+    _reduce(draft, node, code, range(2, rank), keep=True)
+
+
+def _reduction_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a reduction over constant axes."""
+    attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
+    axes: Any = attrs.get("axes")
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        axes = draft.constant(node.input[1])
+        if axes is None:
+            raise ModelError("axes are not constant")
+    axes = range(rank) if axes is None else [int(axis) % rank for axis in axes]
+    keep = bool(attrs.get("keepdims", 1))
+    _reduce(draft, node, _REDUCTIONS[node.op_type], axes, keep=keep)
+
+
+def _reduce(
+    draft: Draft, node: onnx.NodeProto, code: str, axes: Sequence[int], *, keep: bool
+) -> None:
+    name, rank = node.input[0], len(draft.shape(node.input[0]))
+    order = draft.order([name], rank)
+    remaining = [axis for axis in order if axis not in axes]
+    order = order if keep or remaining == sorted(remaining) else same(rank)
+    source = draft.read(name, order)
+    places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
+    output = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
+    draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
+
+
+register(
+    Operator(
+        name="GlobalAveragePool",
+        is_defined=_is_of_images,
+        kernel=_kernel,
+        adjoint=_adjoint,
+        integer_form="QLinearGlobalAveragePool",
+        in_tflite=always,
+        tflite_kernel=_tflite_kernel,
+        to_tflite=_global_to_tflite,
+    ),
+    Operator(
+        name="ReduceMean",
+        is_defined=_is_spatial,
+        parameters={1: "axes"},
+        kernel=_kernel,
+        adjoint=_adjoint,
+        in_tflite=always,
+        tflite_kernel=_tflite_kernel,
+        to_tflite=_reduction_to_tflite,
+    ),
+    Operator(name="ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMax", moves=always, to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMin", moves=always, to_tflite=_reduction_to_tflite),
+    Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
+)
