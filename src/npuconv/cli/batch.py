@@ -337,13 +337,13 @@ def watching(jobs: Sequence[Job], quiet: bool) -> Iterator[Watcher]:
     if quiet or not sys.stderr.isatty():
         yield Lines(jobs, quiet)
         return
-    from rich.progress import BarColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:3.0f} %"),
-        screen.time_left(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[stage]}", markup=False),
     )
     with screen.bars(*columns) as progress:
