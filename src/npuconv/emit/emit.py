@@ -10,7 +10,7 @@ import onnx
 from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators
+from npuconv.emit import Format, int8_operators, int32_sums
 from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
@@ -100,12 +100,12 @@ def emit_model(
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, form))
+    proto = save.to_proto(copy.model, _metadata(copy, form, emission))
     legal = replace(legal, log=copy.log).with_findings(broken)
     return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes)
 
 
-def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
@@ -121,4 +121,5 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
+        **int32_sums.record(emission.sums),
     }
