@@ -133,13 +133,13 @@ def _table(table: Table) -> RenderableType:
             if number in table.numbers or style:
                 cells.append(Text.assemble((plain(text), style)))
             else:
-                cells.append(_Cell(text, is_name=number in table.names))
+                cells.append(_CellText(text, is_name=number in table.names))
         grid.add_row(*cells)
     return grid
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _CellText:
     """A text that is wrapped, or a name that loses its middle, where the column is too narrow."""
 
     text: str
