@@ -48,11 +48,17 @@ def _adjoint(tape: Tape, at: Visit) -> Gradients:
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a CONCATENATION in the order of its first input."""
-    result = node.output[0]
-    rank = len(draft.shape(result))
-    order = draft.order(node.input, rank)
-    sources = [draft.read(name, order) for name in node.input]
+    """Append a CONCATENATION in the order of its first input; on int8 it has one scale."""
+    result, inputs = node.output[0], list(node.input)
+    rank, encoding = len(draft.shape(result)), draft.scales.get(result)
+    for place, name in enumerate(inputs):
+        scale = draft.scales.get(name)
+        if encoding is not None and scale is not None and not scale.equals(encoding):
+            inputs[place] = draft.sibling(name, "moved", encoding)
+            if draft.view(inputs[place]) is None:
+                draft.requantize(name, inputs[place])
+    order = draft.order(inputs, rank)
+    sources = [draft.read(name, order) for name in inputs]
     output = draft.store(result, order, draft.quantization(sources[0]))
     axis = order.index(int(attributes_of(node)["axis"]) % rank)
     none = enumerator("ActivationFunctionType", "NONE")

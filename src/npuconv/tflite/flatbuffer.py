@@ -37,6 +37,10 @@ class Quantization:
         """The zero point of a tensor that has one."""
         return int(self.zeros[0])
 
+    def equals(self, other: Quantization) -> bool:
+        """Return whether tensors of one scale each have the same."""
+        return self.scale == other.scale and self.zero == other.zero
+
 
 @dataclass
 class Tensor:
@@ -119,7 +123,6 @@ class _File:
 
     def __post_init__(self) -> None:
         import flatbuffers
-
         import tflite
 
         self.schema: Any = tflite
