@@ -270,6 +270,8 @@ def simulate(
     Raises:
         ModelError: onnxruntime does not run the simulation.
     """
+    if not layers:
+        return []
     nodes, infos, constants, feeds = [], [], [], {}
     for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
         ends = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
