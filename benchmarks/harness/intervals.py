@@ -32,9 +32,9 @@ import numpy as np
 import npuconv
 from harness.commands import ROOT
 from harness.samples import SAMPLES, Entry, read_entries
-from npuconv import calibration_data as prepare
-from npuconv.calibration_data import HELD_OUT_SHARE
 from npuconv.config import Options
+from npuconv.data import calibration_data as prepare
+from npuconv.data.calibration_data import HELD_OUT_SHARE
 from npuconv.data.samples import held_out_places
 from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison

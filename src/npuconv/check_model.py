@@ -11,9 +11,9 @@ from typing import Unpack
 import onnx
 
 from npuconv import emit, limits
-from npuconv.calibration_data import load_float, open_calibration, try_sample, with_form
 from npuconv.config import Options, make_options
 from npuconv.data import Source
+from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.emit.emit import form_findings
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
@@ -21,6 +21,7 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
 from npuconv.partition.crossings import traffic
+from npuconv.quantize.calibrate import try_sample
 from npuconv.report.builder import notices
 from npuconv.report.builder.placement_rows import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
@@ -68,7 +69,7 @@ def check_with(
 
     Without ``runs`` only the nodes are judged: no model is run and no sample is opened.
     """
-    options, clock = with_form(options), Timings()
+    options, clock = emit.with_form(options), Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))

@@ -151,7 +151,7 @@ def test_html_bars_stay_inside(report: Report) -> None:
     assert report.quantization is not None
     layer = report.quantization.layers[0]
     bars = [
-        html.LayerBar(layer.model_copy(update={"sqnr_db": decibel}))
+        html.layer_bar(layer.model_copy(update={"sqnr_db": decibel}))
         for decibel in (-9.0, 30.0, 99.0)
     ]
     assert [bar.share for bar in bars] == ["1.0", "50.0", "100.0"]

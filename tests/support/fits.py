@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from npuconv.config import Options
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import DEFAULT, Proposal
 from npuconv.legalize.log import RewriteRecord
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import DEFAULT, Proposal
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from support.asserts import Passes, read, run_pass, same_numbers

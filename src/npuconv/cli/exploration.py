@@ -13,11 +13,11 @@ from npuconv.cli.models import InputShapes, Shapes
 from npuconv.config import Options, make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity, Status
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.planner import Planner, Price, SplitPlan
-from npuconv.legalize.fitting.proposal import DEFAULT
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.planner import Planner, Price, SplitPlan
+from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window
 from npuconv.target import Target, value_text
 from npuconv.target.facts import FACTS, lookup

@@ -14,7 +14,7 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.legalize.fitting.builder import BiasChannels, WrittenConv
+    from npuconv.legalize.split.builder import BiasChannels, WrittenConv
     from npuconv.model.partial_sums import Part
 
     LayerEncodings = tuple[Encoding, Encoding]

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from npuconv import files
+from npuconv.data import preparation
 from npuconv.errors import ModelError
-from npuconv.evaluate import packed, preparation
+from npuconv.evaluate import packed
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model

@@ -5,7 +5,7 @@
 ``canonicalize``  one pass a file: one spelling for each meaning
 ``rewrites``      one pass a file: what fits the model to the target
 ``tools``         what several passes need
-``fitting``       convolutions beyond a limit, as layers within it
+``split``         convolutions beyond a limit, as layers within it
 ``selection``     findings that count: select, ignore, severity, baselines
 ``keep_float``    nodes that the user keeps float
 """

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv.config import Options
-from npuconv.legalize.fitting.layer import of_window as layer_of
+from npuconv.legalize.split.layer import of_window as layer_of
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.facts import of_window, settled
@@ -18,7 +18,7 @@ from npuconv.target import Target
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
-    from npuconv.legalize.fitting.planner import Planner, SplitPlan
+    from npuconv.legalize.split.planner import Planner, SplitPlan
 
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
 
@@ -43,7 +43,7 @@ class TargetDevice:
     @cached_property
     def planner(self) -> Planner:
         """Planner of splits for convolutions that break a known limit."""
-        from npuconv.legalize.fitting.planner import Planner
+        from npuconv.legalize.split.planner import Planner
 
         return Planner(
             self.target,

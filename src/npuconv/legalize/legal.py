@@ -39,7 +39,7 @@ from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     from npuconv.legalize.annotations import Expected
-    from npuconv.legalize.fitting.builder import Builder, Mode
+    from npuconv.legalize.split.builder import Builder, Mode
 
 CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
@@ -199,25 +199,32 @@ class LegalModel:
             return self
         return replace(self, model=self.unsplit, unsplit=None).replanned()
 
-    def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
-        """Return the model with another plan.
+    def copied(self) -> LegalModel:
+        """Return the model with a graph and a log of its own, which passes may change."""
+        return replace(self, model=self.model.copy(), log=self.log.copied(), facts={}).replanned()
 
-        With ``more_channels`` it now needs other values of undocumented limits.
+    def rewritten(self, item: Pass, **inputs: Any) -> tuple[LegalModel, Any]:
+        """Run a pass on a copy.
+
+        ``inputs`` are those of the pass, besides the device and the plan.
+
+        Returns:
+            The copy with a new plan, and the result of the pass.
+        """
+        copy = self.copied()
+        result = manager.apply(copy.model, item, copy.device, copy.log, plan=copy.plan, **inputs)
+        return copy.replanned() if result else copy, result
+
+    def with_new_needs(self) -> LegalModel:
+        """Return the model with the undocumented limits that its changed layers depend on.
 
         Raises:
             InternalError: a bug in a rule.
         """
-        if not more_channels:
-            return replace(self, plan=plan)
-        # The cache of facts is of the graph as it was.
-        rules = replace(self, facts={}).rules()
+        rules = self.rules()
         unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
-        return replace(
-            self,
-            plan=plan,
-            needs=tuple(needs(rules)),
-            findings=self.findings.renew(LIMIT_UNKNOWN, unknown),
-        )
+        findings = self.findings.renew(LIMIT_UNKNOWN, unknown)
+        return replace(self, needs=tuple(needs(rules)), findings=findings)
 
 
 def legalize(

@@ -63,6 +63,10 @@ class Log:
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
 
+    def copied(self) -> Log:
+        """Return a log with the same entries, to which others can be added."""
+        return Log(self.measures, self.pass_name, [*self.rewrites], {**self.refusals})
+
     def extend(self, log: Log) -> None:
         """Append the entries of another log."""
         self.rewrites += log.rewrites

@@ -109,9 +109,15 @@ class Model:
             _names=set(self._names), _numbers=dict(self._numbers), _inner=None, _index=([], {}),
             _outputs=([], 0, frozenset()),
         )  # fmt: skip
+        nodes = {}
         for (old, _), (new, _) in zip(self.walk(), copy.walk(), strict=True):
+            nodes[id(old)] = new
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
+        for name, old_tensor in self.graph.tensors().items():  # consumers in their order
+            consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
+            list.clear(tensors[name].outputs)
+            list.extend(tensors[name].outputs, consumers)
         return copy
 
     def settle(self, nodes: list[Node]) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager
-from npuconv.legalize.fitting.builder import TensorPart, WrittenConv
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
+from npuconv.legalize.split.builder import TensorPart, WrittenConv
 from npuconv.model import core, shapes
 from npuconv.partition.channels import CUTTING
 from npuconv.partition.saturation import ABSORBED
@@ -35,10 +35,11 @@ class SplitGraph:
 
 
 def split(graph: LegalModel, state: QuantState) -> SplitGraph:
-    """Write the layers that are beyond a limit in parts; the graph is changed in place."""
-    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
-    if not layers:
+    """Write the layers that are beyond a limit in parts."""
+    if not any(map(graph.plan.on_device, splittable(graph.model, graph.device))):
         return SplitGraph(graph, state)
+    graph = graph.copied()
+    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
     ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     whole, nodes = graph.plan, graph.model.nodes()  # holding the nodes keeps their ids from reuse
     encodings, weights = dict(state.encodings), dict(state.weights)

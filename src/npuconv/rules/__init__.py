@@ -124,6 +124,16 @@ def integer_conv(weights: int = 1, zero: str = "int8[] = 0", attributes: str = "
     )
 
 
+def after_conv(line: str) -> str:
+    """Return a model with a node behind one convolution ``c``, for examples."""
+    return f"{conv().replace('y = ', 'c = ')}\n{line}"
+
+
+def varied(model: str, *, fires: str, silent: str, device: str = "") -> Example:
+    """Return an example of one model with either text in the place of ``{}``."""
+    return Example(model.replace("{}", fires), model.replace("{}", silent), device)
+
+
 CONV = conv()  # breaks no limit of the built-in target
 RULES: Registry[Rule] = Registry("npuconv.rules.checks")
 _NO_EXAMPLE = Example()

@@ -8,7 +8,7 @@ import onnx
 
 import npuconv
 from npuconv.config import Options
-from npuconv.legalize.fitting.planner import Planner
+from npuconv.legalize.split.planner import Planner
 from support.asserts import Passes, context, read, run_pass
 from support.builders import Net
 from support.fits import fit, layer

@@ -20,7 +20,7 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.builder import BiasChannels
+    from npuconv.legalize.split.builder import BiasChannels
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))

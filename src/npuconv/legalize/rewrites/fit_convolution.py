@@ -32,9 +32,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.fitting.layer import Layer, of_window
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.split.layer import Layer, of_window
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -42,9 +42,9 @@ from npuconv.model.types import Node
 from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Mode
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.planner import Planner, Search, SplitPlan
+    from npuconv.legalize.split.builder import Builder, Mode
+    from npuconv.legalize.split.limits import Demand
+    from npuconv.legalize.split.planner import Planner, Search, SplitPlan
 
 _SHOWN = 4  # forms that the report compares
 
@@ -65,7 +65,7 @@ def fit_convolution(
 
 
 def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -> Builder | None:
-    from npuconv.legalize.fitting.planner import write
+    from npuconv.legalize.split.planner import write
 
     win = window(node)
     if win is None or node.name in device.keep_float or not device.breaks(win, node):
@@ -95,7 +95,7 @@ def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list
     Raises:
         InternalError: no exact plan, which what has changed the layer should have looked for.
     """
-    from npuconv.legalize.fitting.planner import write
+    from npuconv.legalize.split.planner import write
 
     builders = []
     for node in layers:

@@ -20,10 +20,10 @@ known. ``--no-fit`` leaves all alone.
 from __future__ import annotations
 
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.legalize.rewrites.fit_convolution import planned
+from npuconv.legalize.split.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -49,7 +49,7 @@ _AROUND = {
     least_opset=13,
 )
 def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    from npuconv.legalize.fitting.planner import write
+    from npuconv.legalize.split.planner import write
 
     if not device.options.fit:
         return 0

@@ -72,7 +72,7 @@ def build_report(
             limit=need.name,
             values=tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in need.values),
             nodes=need.nodes,
-            example=model.label(need.example),
+            example=need.label,
             source=need.limit.cite(),
         )
         for need in legal.needs

@@ -19,7 +19,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
 WARNING_SHARE = 0.5  # share of channels; training may have switched fewer off
@@ -32,21 +32,16 @@ NOTE_SHARE = 0.1  # share of channels; fewer are common
     at="calibrated",
     message="{count} of {channels} channels ({share}) have one and the same value in all "
     "{samples} samples",
-    example=Example(
-        fires="""
+    example=varied(
+        """
             input x: float[N,1,8,8]
             weight w: float[3,1,1,1] = 1
-            weight b: float[3] = 0, -5, -6
+            weight b: float[3] = 0, {}
             a = Conv (x, w, b)
             y = Relu (a)
         """,
-        silent="""
-            input x: float[N,1,8,8]
-            weight w: float[3,1,1,1] = 1
-            weight b: float[3] = 0, 5, 0.1
-            a = Conv (x, w, b)
-            y = Relu (a)
-        """,
+        fires="-5, -6",
+        silent="5, 0.1",
     ),
 )
 def channel_dead(_model: Model, ctx: RuleContext) -> Violations:

@@ -17,7 +17,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.core import Model
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
 
@@ -25,17 +25,14 @@ from npuconv.rules.context import RuleContext
     "OPS010",
     at="form",
     message="--format {form} cannot hold {part}: {problem}",
-    example=Example(
-        fires="""
+    example=varied(
+        """
             opset 18
             input x: float[1,3,8,8]
-            y = Erf (x)
+            y = {} (x)
         """,
-        silent="""
-            opset 18
-            input x: float[1,3,8,8]
-            y = Mish (x)
-        """,
+        fires="Erf",
+        silent="Mish",
         device="container: tflite",
     ),
 )

@@ -14,7 +14,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
 
@@ -22,15 +22,13 @@ from npuconv.rules.context import RuleContext
     "OPS008",
     ops={"*"},
     message="{problem}, and target {target} has no host",
-    example=Example(
-        fires="""
+    example=varied(
+        """
             input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [3, 3]> (x)
+            y = MaxPool <kernel_shape = [{}]> (x)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [2, 2]> (x)
-        """,
+        fires="3, 3",
+        silent="2, 2",
         device="""
             unlisted_operators: error
             operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}

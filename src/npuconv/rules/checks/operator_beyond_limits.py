@@ -17,44 +17,29 @@ from __future__ import annotations
 
 from npuconv.findings import Severity
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Violations, rule, varied
 from npuconv.rules.context import RuleContext
+
+LIMITS = (
+    "ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize", "axis",
+    "axes", "perm", "all_but_two", "broadcast", "step_max", "resize_mode", "coordinate_mode",
+    "constant_operand", "depth", "indices_rank", "alpha", "beta",
+)  # fmt: skip
 
 
 @rule(
     "OPS007",
     severity=Severity.NOTE,
     ops={"*"},
-    limits=(
-        "ceil_mode",
-        "count_include_pad",
-        "pad_mode",
-        "pad_outside_hw",
-        "blocksize",
-        "axis",
-        "axes",
-        "perm",
-        "all_but_two",
-        "broadcast",
-        "step_max",
-        "resize_mode",
-        "coordinate_mode",
-        "constant_operand",
-        "depth",
-        "indices_rank",
-        "alpha",
-        "beta",
-    ),
+    limits=LIMITS,
     message="{problem}: it runs on the host",
-    example=Example(
-        fires="""
+    example=varied(
+        """
             input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [3, 3]> (x)
+            y = MaxPool <kernel_shape = [{}]> (x)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            y = MaxPool <kernel_shape = [2, 2]> (x)
-        """,
+        fires="3, 3",
+        silent="2, 2",
         device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
     ),
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from npuconv.findings import Severity
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -27,18 +27,8 @@ from npuconv.rules.context import RuleContext
     ops={"*"},
     message="target {target} says nothing of {op}: it runs on the host",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Sigmoid (a)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Relu (a)
-        """,
+        fires=after_conv("y = Sigmoid (c)"),
+        silent=after_conv("y = Relu (c)"),
     ),
 )
 def operator_undocumented(node: Node, ctx: RuleContext) -> Violations:

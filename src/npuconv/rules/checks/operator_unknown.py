@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -25,18 +25,8 @@ from npuconv.rules.context import RuleContext
     ops={"*"},
     message="{op} belongs to {domain}, which no runtime here runs",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = org.example.Mystery (a)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Relu (a)
-        """,
+        fires=after_conv("y = org.example.Mystery (c)"),
+        silent=after_conv("y = Relu (c)"),
     ),
 )
 def operator_unknown(node: Node, ctx: RuleContext) -> Violations:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules import CONV, Example, Violation, Violations, after_conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -24,12 +24,7 @@ from npuconv.rules.context import RuleContext
     ops={"*"},
     message="{op} is not listed by target {target}, which forbids that",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            a = Conv (x, w)
-            y = Sigmoid (a)
-        """,
+        fires=after_conv("y = Sigmoid (c)"),
         silent=CONV,
         device="""
             unlisted_operators: error

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Violation, Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
 
@@ -25,21 +25,16 @@ from npuconv.rules.context import RuleContext
     ops={"Pad"},
     malformed=True,
     message="axis {axis} has {extent} cells and is cropped by {cropped}",
-    example=Example(
-        fires="""
+    example=varied(
+        """
             input x: float[1,3,8,8]
-            weight p: int64[8] = 0, 0, -8, 0, 0, 0, 0, 0
+            weight p: int64[8] = 0, 0, {}, 0, 0, 0, 0, 0
             weight w: float[4,3,3,3]
             a = Pad (x, p)
             y = Conv (a, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight p: int64[8] = 0, 0, -5, 0, 0, 0, 0, 0
-            weight w: float[4,3,3,3]
-            a = Pad (x, p)
-            y = Conv (a, w)
-        """,
+        fires="-8",
+        silent="-5",
     ),
 )
 def pad_crops_away(node: Node, _ctx: RuleContext) -> Violations:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, elements, times
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
-from npuconv.legalize.fitting.splits.stride import fit_extents
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
+from npuconv.legalize.split.stride import fit_extents
 from npuconv.model.types import Tensor
 
 _ABOUT = (limits.EXTENT,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.legalize.fitting.splits.tiles import split_batch, split_image
+from npuconv.legalize.split.tiles import split_batch, split_image
 from support.builders import Net
 from support.fits import fit, layer, proposals
 

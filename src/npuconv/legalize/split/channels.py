@@ -9,11 +9,11 @@ from operator import itemgetter
 
 import numpy as np
 
-from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, elements
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import (
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
     FitSettings,

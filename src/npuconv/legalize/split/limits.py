@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.split.layer import Layer
 from npuconv.model.facts import of_window
 from npuconv.target import Operator, value_text
 from npuconv.target.facts import FACTS, Facts, lookup

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.split.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.model.core import Model

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.proposal import chunks, cut, even, sizes, with_bias_once
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.proposal import chunks, cut, even, sizes, with_bias_once
 from support.fits import layer
 
 

@@ -7,17 +7,66 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
-from npuconv.legalize.fitting.builder import Builder, Mode, Piece, is_whole
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
-from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
-from npuconv.legalize.fitting.splits.cascade import cascade_average
+from npuconv.legalize.split.bias import change_bias
+from npuconv.legalize.split.builder import Builder, Mode, Piece, is_whole
+from npuconv.legalize.split.cascade import cascade_average
+from npuconv.legalize.split.channels import (
+    add_channels,
+    make_dense,
+    split_groups,
+    split_inputs,
+    split_outputs,
+)
+from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.pads import even_pads, move_pads
+from npuconv.legalize.split.pools import (
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)
+from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Split
+from npuconv.legalize.split.stride import phases_as_channels, undo_stride
+from npuconv.legalize.split.tiles import split_batch, split_image
 from npuconv.model.core import Model
 from npuconv.model.partial_sums import Part as SumTerm
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
+
+# In the order in which they are tried: a later one works on what an earlier one made, never the
+# other way round. So the search ends, and no two orders of the same rewrites are looked at.
+SPLITS: tuple[Split, ...] = (
+    split_batch,
+    move_pads,
+    cascade_average,
+    phases_as_channels,
+    undo_stride,
+    undo_dilation,
+    split_kernel,
+    enlarge_kernel,
+    split_groups,
+    make_dense,
+    split_inputs,
+    split_outputs,
+    add_channels,
+    split_image,
+    change_bias,
+)
+_SUMMING = (split_kernel, split_inputs)
+# Sums are of convolutions alone where everything else is done before; all but the first of them
+# may want a bias of zeros.
+SUMS_LAST = (*(split for split in SPLITS if split not in _SUMMING), *_SUMMING, change_bias)
+
+POOLS: tuple[Split, ...] = (
+    split_batch,
+    even_pads,
+    undo_stride,
+    pools_in_turn,
+    split_pool_channels,
+    split_pool_image,
+)
 
 _CHANNELS_PADDED: dict[str, bool | int | str | None] = {
     "pad_mode": "constant",

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import DEFAULT, Proposal
-from npuconv.legalize.fitting.splits.pools import (
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.pools import (
     pools_in_turn,
     split_pool_channels,
     split_pool_image,
 )
+from npuconv.legalize.split.proposal import DEFAULT, Proposal
 from support.fits import layer
 from support.target_files import chip
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import FOREVER, Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, elements, times
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
 # What is rewritten on an input that has been padded.

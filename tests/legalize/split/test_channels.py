@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.legalize.fitting.splits.channels import (
+from npuconv.legalize.split.channels import (
     add_channels,
     make_dense,
     split_groups,

@@ -12,11 +12,11 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, elements, times
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import (
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
     Emit,
     FitSettings,
     Part,

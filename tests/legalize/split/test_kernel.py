@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.legalize.fitting.splits.kernel import enlarge_kernel, split_kernel, undo_dilation
+from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
 from support.builders import Net
 from support.fits import fit, layer, proposals
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
-from npuconv.legalize.fitting.builder import Bound, Builder, Piece
-from npuconv.legalize.fitting.layer import Layer
-from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.split.builder import Bound, Builder, Piece
+from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.limits import Demand
 from npuconv.model.types import Tensor
 
 Emit = Callable[[Piece], Tensor]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.legalize.fitting.splits.pads import move_pads
+from npuconv.legalize.split.pads import move_pads
 from support.builders import Net
 from support.fits import fit, layer, proposals
 

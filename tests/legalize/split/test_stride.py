@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.legalize.fitting.splits.stride import phases_as_channels, undo_stride
+from npuconv.legalize.split.stride import phases_as_channels, undo_stride
 from support.builders import Net
 from support.fits import fit, layer, proposals
 

@@ -11,11 +11,11 @@ from itertools import product
 
 import numpy as np
 
-from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import FOREVER, Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, elements, times
-from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import (
+from npuconv.legalize.split import limits
+from npuconv.legalize.split.builder import FOREVER, Builder, Piece
+from npuconv.legalize.split.layer import Layer, elements, times
+from npuconv.legalize.split.limits import Demand
+from npuconv.legalize.split.proposal import (
     Emit,
     FitSettings,
     Part,
@@ -26,7 +26,7 @@ from npuconv.legalize.fitting.proposal import (
     sizes,
     with_bias_once,
 )
-from npuconv.legalize.fitting.splits.stride import fit_extents
+from npuconv.legalize.split.stride import fit_extents
 from npuconv.model.types import Tensor
 
 Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
