@@ -274,8 +274,8 @@ def simulate(
         return []
     nodes, infos, constants, feeds = [], [], [], {}
     for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
-        ends = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
-        padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + ends)
+        amounts = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
+        padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + amounts)
         feeds[f"x/{number}"] = padded
         names = [f"x/{number}"]
         for key in (

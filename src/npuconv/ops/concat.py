@@ -39,11 +39,11 @@ def _kernel(node: Arguments[W]) -> W:
     return first.beside(others, int(node.attributes.get("axis", 1)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    axis, start, gradients = at.attributes["axis"], 0, {}
-    for k in range(len(at.inputs)):
-        stop = start + at.shape(k)[axis]
-        gradients[k], start = sliced(tape, at.dy, {axis: (start, stop)}), stop
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    axis, start, gradients = visit.attributes["axis"], 0, {}
+    for k in range(len(visit.inputs)):
+        stop = start + visit.shape(k)[axis]
+        gradients[k], start = sliced(tape, visit.dy, {axis: (start, stop)}), stop
     return gradients
 
 

@@ -90,11 +90,11 @@ def _tflite_prelu(node: Arguments[W]) -> W:
     return y_at.stored(above.plus(below))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    slope = at.inputs[1] if at.op == "PRelu" else ""
-    slope = slope or tape.constant(at.attributes.get("alpha", 0.01))
-    positive = tape.add("Greater", at.x, tape.constant(0.0))
-    return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    slope = visit.inputs[1] if visit.op == "PRelu" else ""
+    slope = slope or tape.constant(visit.attributes.get("alpha", 0.01))
+    positive = tape.add("Greater", visit.x, tape.constant(0.0))
+    return {0: tape.add("Where", positive, visit.dy, tape.add("Mul", visit.dy, slope))}
 
 
 def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

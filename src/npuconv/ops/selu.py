@@ -18,11 +18,11 @@ def _selu(x: Any, alpha: float = _ALPHA, gamma: float = _GAMMA, **_: Any) -> Any
     return gamma * np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x)
 
 
-def _slope(tape: Tape, at: Visit) -> str:
+def _slope(tape: Tape, visit: Visit) -> str:
     """Return ``gamma`` above 0, ``y + gamma * alpha`` below."""
-    alpha, gamma = at.attributes.get("alpha", _ALPHA), at.attributes.get("gamma", _GAMMA)
-    positive = tape.add("Greater", at.x, tape.constant(0.0))
-    below = tape.add("Add", at.y, tape.constant(gamma * alpha))
+    alpha, gamma = visit.attributes.get("alpha", _ALPHA), visit.attributes.get("gamma", _GAMMA)
+    positive = tape.add("Greater", visit.x, tape.constant(0.0))
+    below = tape.add("Add", visit.y, tape.constant(gamma * alpha))
     return tape.add("Where", positive, tape.constant(gamma), below)
 
 

@@ -83,14 +83,14 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     if obstacles := _open_extents(model):
         return None, obstacles
     model = _with_shapes(model)
-    held = {operator.name for operator in OPERATORS if operator.to_tflite is not None}
-    sources = expand(model, held)
+    supported = {operator.name for operator in OPERATORS if operator.to_tflite is not None}
+    sources = expand(model, supported)
     draft, int8 = Draft(model), int8_operators(model)
     log = _Log(draft, sources)
-    nodes = [node for node in model.graph.node if not log.attempt(fold, node, held)]
+    nodes = [node for node in model.graph.node if not log.attempt(fold, node, supported)]
     for operator in int8.by_result.values():
-        for name, at in zip((*operator.sources, operator.result), operator.scales, strict=True):
-            draft.scales[name] = Quantization.of(at.scale, at.zero)
+        for name, scale in zip((*operator.sources, operator.result), operator.scales, strict=True):
+            draft.scales[name] = Quantization.of(scale.scale, scale.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
     for info in _inputs(model):
         with log.errors_of("", [info.name]):
@@ -195,13 +195,13 @@ def _add_input(draft: Draft, name: str) -> View:
     return View(draft.store(name, order, quantization), order)
 
 
-def _add_output(draft: Draft, name: str, taken: list[int]) -> View:
+def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
     """Return an output: as ONNX has it where it is stored so, else with its channels last."""
     rank = len(draft.shape(name))
     view = draft.view(name)
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
     order = CHANNELS_LAST if last else same(rank)
-    return View(draft.as_output(name, order, taken), order)
+    return View(draft.as_output(name, order, numbers), order)
 
 
 def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
