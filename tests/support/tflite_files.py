@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-
 import tflite
+
 from npuconv.emit.tflite.translate import End, Translation, translate
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
