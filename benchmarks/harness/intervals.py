@@ -32,9 +32,9 @@ import numpy as np
 import npuconv
 from harness.commands import ROOT
 from harness.samples import SAMPLES, Entry, read_entries
-from npuconv import calibration_data as prepare
-from npuconv.calibration_data import HELD_OUT_SHARE
 from npuconv.config import Options
+from npuconv.data import calibration_data as prepare
+from npuconv.data.calibration_data import HELD_OUT_SHARE
 from npuconv.data.samples import held_out_places
 from npuconv.errors import NpuconvError
 from npuconv.evaluate.comparison import Comparison
@@ -109,7 +109,7 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     sets = {"measured": data.measured_on()}
     for role, path in entry.scored.items():
         sets[role] = prepare.open_calibration(legal, proto, path).samples
-    comparison = Comparison(proto, converted.model, legal.model.scales)
+    comparison = Comparison(proto, converted.model)
     measured = {role: comparison.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,

@@ -323,6 +323,11 @@ class Options(Strict):
         return self.model_copy(update=update) if update else self
 
     @property
+    def has_budget(self) -> bool:
+        """Whether layers and channels may run several times for accuracy."""
+        return self.min_sqnr is not None or bool(self.max_extra_macs)
+
+    @property
     def padding(self) -> str:
         """``pad_on_host``; a budget of bytes includes tensors of the device."""
         return "auto" if self.pad_on_host == "host" and self.max_extra_bytes else self.pad_on_host

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import onnx
 
 from npuconv import files
 from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.errors import ModelError, UnsupportedModelError, of_model
+from npuconv.executor import RuntimeRefusedError
 from npuconv.model import save
 from npuconv.model.store import Store
 from npuconv.schemas import report as schema
@@ -44,3 +48,21 @@ class Conversion:
             files.write(path, self.tflite.data)
         else:
             save.save(self.model, path)
+
+
+def refused(report: schema.Report) -> UnsupportedModelError:
+    """Return the error of a model that findings stand against."""
+    return UnsupportedModelError(f"{report.model.path}: {report.summary.headline}", report)
+
+
+@contextlib.contextmanager
+def run_errors(name: str) -> Iterator[None]:
+    """Name the model in errors, and make a user's error of a refusal of onnxruntime.
+
+    No earlier run shows some of these: a tensor with 2,000 axes, for one.
+    """
+    with of_model(name):
+        try:
+            yield
+        except RuntimeRefusedError as error:
+            raise ModelError(f"cannot be run: {error}") from None

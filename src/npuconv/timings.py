@@ -49,6 +49,10 @@ class Timings:
         self.add(stage, time.perf_counter() - start)
         self._finished.add(stage)
 
+    def announce(self, text: str, total: int) -> None:
+        """Report a text, before any of so many parts of the run is done."""
+        self._progress(text, 0, total)
+
     def step(self, done: int, total: int) -> None:
         """Report how much of the stage that runs is done."""
         self._report(f"{self._stage} {done}/{total}", done / total)

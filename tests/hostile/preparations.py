@@ -8,7 +8,7 @@ from typing import Any
 
 from hostile.case import MODEL, Case, Cases
 from hostile.pictures import save_photos
-from npuconv.evaluate.preparation import KEY
+from npuconv.data.preparation import KEY
 from support.builders import digits
 
 _NAME = "int8.onnx"

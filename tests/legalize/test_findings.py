@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from npuconv.config import Options
@@ -27,7 +29,7 @@ def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalM
     assert apply_pass(
         "repeat-channels", legal.model, context(), plan=legal.plan, wanted={"made": AGAIN}
     )
-    return legal, legal.with_plan(legal.make_plan(), more_channels=True)
+    return legal, replace(legal, facts={}).replanned().with_new_needs()
 
 
 def needed(legal: LegalModel, name: str) -> tuple[int, ...]:

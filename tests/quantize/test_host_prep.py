@@ -31,12 +31,12 @@ X = (1, 3, 16, 16)
 
 
 def prepared(
-    built: Net, x: np.ndarray = UNIT, without: tuple[str, ...] = (), **options: object
+    built: Net, x: np.ndarray = UNIT, **options: object
 ) -> tuple[LegalModel, dict[str, Grid]]:
     """The graph after what the host does, and the grids that are left."""
     model = read(built.model())
     graph = planned(model, context(**{"pad_on_host": "host", **options}))
-    return prepare_host(graph, [{"x": one[None]} for one in x], without)
+    return prepare_host(graph, [{"x": one[None]} for one in x])
 
 
 def fired(graph: LegalModel, name: str) -> list[str]:
@@ -196,8 +196,8 @@ def test_no_host():
         ctx = context()
         ctx.target = builtin().model_copy(update={"unlisted_operators": word})
         graph = planned(read(built.model()), ctx)
-        prepare_host(graph, [{"x": one[None]} for one in SIGNED])
-        found[word] = [record.pass_name for record in ctx.rewrites]
+        graph = prepare_host(graph, [{"x": one[None]} for one in SIGNED])[0]
+        found[word] = [record.pass_name for record in graph.log.rewrites]
     assert found == {"error": [], "host": ["pad-on-host", "align-input"]}
 
 

@@ -51,7 +51,7 @@ def net(kernel: np.ndarray = EDGE, louder: float = 0.0) -> Net:
 
 
 def crossed(
-    built: Net, without: tuple[str, ...] = (), feeds: Feeds = (), **options: object
+    built: Net, feeds: Feeds = (), **options: object
 ) -> tuple[LegalModel, QuantState, QuantState]:
     """The graph after the step, its state, and that before."""
     graph = planned(read(built.model()), context(**{"pad_on_host": "auto"} | options))
@@ -60,7 +60,7 @@ def crossed(
     before = choose_encodings(graph, seen, {})
     ends, points = logits(graph.proto()), quant_points(graph, before)
     found = sensitivity.measure(ends, points, before, feeds, 4)
-    graph, _, after, _ = pad_between_layers(graph, seen, before, found, without)
+    graph, after, _ = pad_between_layers(graph, seen, before, found)
     return graph, after, before
 
 
@@ -236,7 +236,7 @@ def test_what_is_left_of_the_error():
         return sensitivity.measure(logits(graph.proto()), points, state, feeds, 64)
 
     found = measured(graph, state)
-    graph, _, state, left = pad_between_layers(graph, seen, state, found)
+    graph, state, left = pad_between_layers(graph, seen, state, found)
     assert left.activations["made"] == pytest.approx(found.activations["made"] / 4, rel=0.15)
     again = measured(graph, state)
     assert left.activations["made"] == pytest.approx(again.activations["made"], rel=0.35)

@@ -10,8 +10,7 @@ import pytest
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.log import Log
-from npuconv.model import load, query
+from npuconv.model import query
 from npuconv.quantize.fake_quant import OutputError, quant_points
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, offsets, oversample, real_weights
@@ -37,10 +36,9 @@ class Case:
     feeds: Feeds
     proto: onnx.ModelProto
 
-    def made(self, repeats: Repeats, known: QuantState | None = None) -> Oversampled:
+    def made(self, repeats: Repeats) -> Oversampled:
         """Return the changed copy of the model."""
-        graph = replace(self.graph, model=load.load(self.proto), log=Log()).replanned()
-        return oversample(graph, self.state, self.hessians, repeats, self.feeds, known)
+        return oversample(self.graph, self.state, self.hessians, repeats, self.feeds)
 
     def noise(self, made: Oversampled | None = None) -> float:
         """Return the noise of all roundings."""
@@ -158,19 +156,6 @@ def test_an_input_that_the_device_makes_stays_where_it_is(row: Case):
     (one,) = row.made(Repeats({"second": 2})).repeated
     assert one.shifts == []
     assert row.noise(row.made(Repeats({"second": 2}))) < row.noise()
-
-
-def test_what_is_known_is_not_worked_out_again(row: Case):
-    """The same repeats on the model itself: only the graph is changed."""
-    repeats = Repeats({"first": 2}, {"made": (*range(8), 1)})
-    first = row.made(repeats)
-    again = row.made(repeats, known=first.state)
-    assert again.state is first.state
-    for one, other in zip(first.repeated, again.repeated, strict=True):
-        for shift, same in zip(one.shifts, other.shifts, strict=True):
-            assert shift.values.any()
-            np.testing.assert_array_equal(shift.values, same.values)
-    assert row.noise(again) == row.noise(first)
 
 
 # Channels

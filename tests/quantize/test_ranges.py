@@ -15,7 +15,7 @@ from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
 from support.asserts import Passes, context, read
 from support.builders import Net
-from support.plans import AS_SEEN, planned, prepare, random_feeds, watch
+from support.plans import AS_SEEN, planned, prepare, random_feeds, watch, without
 from support.target_files import NUMBERS, chip
 
 METHODS = ("auto", "minmax", "percentile", "entropy", "mse")
@@ -208,14 +208,14 @@ def test_channels_that_are_alike_are_one():
         )
 
 
-def chosen(without: tuple[str, ...] = (), **options: object) -> QuantState:
+def chosen(*, grid: bool = True, **options: object) -> QuantState:
     """Return the encoding of a layer of integers between -40 and 199."""
     model = read(image().model())
     graph = planned(model, context(**options))
     rng = np.random.default_rng(2)
     pixels = [{"x": rng.integers(-40, 200, (1, 3, 8, 8)).astype(np.float32)} for _ in range(40)]
-    grids = {"x": Grid(np.ones(3), np.zeros(3))}
-    return choose_encodings(graph, Calibration(watch(graph, pixels), {}), grids, without)
+    grids = {"x": Grid(np.ones(3), np.zeros(3))} if grid else {}
+    return choose_encodings(graph, Calibration(watch(graph, pixels), {}), grids)
 
 
 def test_how_it_was_chosen():
@@ -245,7 +245,7 @@ def test_a_file_says_one_zero_point_for_what_shares_integers():
 
 def test_steps_that_are_left_out():
     """Neither grids nor margins."""
-    full, bare = chosen(), chosen(("input-grid", "range-margin"))
+    full, bare = chosen(), chosen(grid=False, without=("range-margin",))
     assert set(bare.methods.values()) == {"minmax"}
     assert not np.array_equal(bare.encodings["x"].scales, full.encodings["x"].scales)
     assert (bare.encodings["a"].scales <= full.encodings["a"].scales).all()
@@ -278,7 +278,7 @@ def test_tensors_of_a_sum_have_one_scale_each(zero_points: list[int]):
     ctx.target = chip("", also={"operators": {"Conv": {}, "Add": {}}, "activations": numbers})
     model = read(net.model())
     stats = watch(graph := planned(model, ctx), random_feeds(model))
-    encodings = choose_encodings(graph, Calibration(stats, {}), {}, AS_SEEN).encodings
+    encodings = choose_encodings(without(graph, *AS_SEEN), Calibration(stats, {}), {}).encodings
     for name in ("a_made", "b_made", "sum"):
         encoding, largest = encodings[name], np.abs([stats[name].lows, stats[name].highs]).max()
         assert encoding.axis is None

@@ -13,7 +13,7 @@ from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED
 from support.asserts import context, read
 from support.builders import Net
-from support.plans import planned, watch
+from support.plans import planned, watch, without
 
 EACH, SAMPLES = 32, 8
 
@@ -134,17 +134,17 @@ def bright(seed: int) -> np.ndarray:
     return np.where(rng.random(X) < 0.7, 120.5, image).astype(np.float32)
 
 
-def scales(without: tuple[str, ...] = (), **options: str) -> np.ndarray:
+def scales(*steps: str, **options: str) -> np.ndarray:
     """Return the scales of the input of a layer."""
     graph = planned(read(Net(x=X).conv("x", pads=[1] * 4).model()), context(**options))
     feeds = [{"x": bright(seed)} for seed in range(40)]
     seen = Calibration(watch(graph, feeds), {})
-    return choose_encodings(graph, seen, {}, ("range-margin", *without)).encodings["x"].scales
+    return choose_encodings(without(graph, "range-margin", *steps), seen, {}).encodings["x"].scales
 
 
 def test_it_is_a_step_that_can_be_left_out():
     """Ranges are then those of the values."""
-    fit, bare = scales(), scales(("correlated-error",))
+    fit, bare = scales(), scales("correlated-error")
     assert (fit > bare).all()
     assert (fit <= bare * CORRELATED.factors[-1] * 1.0001).all()
 
@@ -152,7 +152,7 @@ def test_it_is_a_step_that_can_be_left_out():
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
 def test_ranges_that_the_user_chose_stay(method: str):
     """Only where npuconv chooses may a range be wider than it says."""
-    assert np.array_equal(scales(method=method), scales(("correlated-error",), method=method))
+    assert np.array_equal(scales(method=method), scales("correlated-error", method=method))
 
 
 def samples_of(net: Net) -> dict[str, list[int] | None]:

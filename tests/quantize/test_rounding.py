@@ -19,7 +19,7 @@ from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
 from support.asserts import builtin, context, read
 from support.builders import Net
-from support.plans import calibrated, planned, prepare, random_feeds, windows
+from support.plans import calibrated, planned, prepare, random_feeds, windows, without
 
 
 def case(
@@ -192,12 +192,12 @@ def test_some_rows_of_a_large_layer_at_once(monkeypatch):
     """A model whose weights lie in files is rounded part by part, to the same integers."""
     monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, error_left=1e9))  # the last tried
     graph, hessians, state = encoded(layers())
-    whole = round_weights(graph, hessians, state, ("bias-correction",))
+    whole = round_weights(without(graph, "bias-correction"), hessians, state)
     monkeypatch.setattr(
         rounding, "ROUNDING", replace(ROUNDING, error_left=1e9, weights_at_once=5 * 27)
     )
     graph.model.store = Store()
-    parts = round_weights(graph, hessians, state, ("bias-correction",))
+    parts = round_weights(without(graph, "bias-correction"), hessians, state)
     assert set(parts.weights) == set(whole.weights) == {"dense", "deep"}
     for name, one in whole.weights.items():
         np.testing.assert_array_equal(parts.weights[name].weight, one.weight)

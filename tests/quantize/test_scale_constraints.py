@@ -26,13 +26,11 @@ from support.plans import planned, random_feeds, watch
 from support.target_files import chip
 
 
-def of(
-    proto: onnx.ModelProto, *, without: tuple[str, ...] = (), **options: str
-) -> dict[str, ScaleConstraints]:
+def of(proto: onnx.ModelProto, **options: object) -> dict[str, ScaleConstraints]:
     """Constraints by the name of their group."""
     model = read(proto)
     graph, feeds = planned(model, context(**options)), random_feeds(model, 40)
-    constraints = ConstraintsOf(graph, watch(graph, feeds), {}, without)
+    constraints = ConstraintsOf(graph, watch(graph, feeds), {})
     return {group.name: constraints(group) for group in graph.plan.groups}
 
 
@@ -155,13 +153,13 @@ def test_what_the_host_makes_has_no_tail():
 X = np.random.default_rng(2).integers(-40, 200, (40, 1, 3, 8, 8)).astype(np.float32)
 
 
-def on_grid(grid: Grid | None, x=X, without=(), **attrs) -> ScaleConstraints:
+def on_grid(grid: Grid | None, x=X, **attrs) -> ScaleConstraints:
     """The constraints of the input, given its grid."""
     graph = planned(read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="a", **attrs).model()))
     stats = watch(graph, [{"x": one} for one in x])
     grids = {} if grid is None else {"x": grid}
     (group,) = (group for group in graph.plan.groups if group.name == "x")
-    return ConstraintsOf(graph, stats, grids, without)(group)
+    return ConstraintsOf(graph, stats, grids)(group)
 
 
 def grid(*steps: float) -> Grid:
@@ -178,11 +176,6 @@ def test_channels_on_a_grid():
     scales, zeros = scales_for(lows, highs, np.zeros(3, bool))
     assert scales[[0, 2]].tolist() == [1, 1]
     assert np.all(-128 - zeros[[0, 2]] <= -40)
-
-
-def test_a_grid_may_be_left_out():
-    """Ranges are then those of any other tensor."""
-    assert on_grid(grid(1, 1, 1), without=("input-grid",)).exact is None
 
 
 def test_it_is_chosen():

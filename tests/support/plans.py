@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -15,7 +15,7 @@ from npuconv.data.float_pass import collect
 from npuconv.emit.emission import Emission, Splits
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.partition import Group, Plan
@@ -66,6 +66,12 @@ def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
     return legal.replanned()
 
 
+def without(graph: LegalModel, *steps: str) -> LegalModel:
+    """The model under options that leave steps out."""
+    options = graph.options.model_copy(update={"without": steps})
+    return replace(graph, device=replace(graph.device, options=options))
+
+
 def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
     """Return the float model's statistics of int8 tensors."""
     return collect(graph.proto(), watched(graph), feeds)
@@ -98,7 +104,7 @@ def prepare(
     found: dict[str, Encoding] = {}
     if graph.plan.groups:
         seen = Calibration(watch(graph, random_feeds(model)), {})
-        found = dict(choose_encodings(graph, seen, {}, AS_SEEN).encodings)
+        found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
         found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
     ctx.emission = Emission.of(graph.plan, found, {}, Splits())
     return graph

@@ -100,7 +100,7 @@ def execute(arguments: list[str]) -> int:
         except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
             return _fail(_cause(error), 2)
         except (KeyboardInterrupt, click.Abort) as error:
-            return _fail(screen.interrupted(written), guard.signal_exit_code(error))
+            return _fail(screen.interruption(written), guard.signal_exit_code(error))
         except OSError as error:  # a full disk, a name too long, a folder that may not be entered
             fault = error.strerror or type(error).__name__
             return _fail(f"{error.filename or 'the output'}: {fault}", 2)

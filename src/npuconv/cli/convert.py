@@ -14,8 +14,9 @@ from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import GroupedCommand
+from npuconv.cli.models import model_names
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
-from npuconv.cli.verdict import after_convert, names_of, show
+from npuconv.cli.verdict import after_convert, show
 from npuconv.config import Options
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
@@ -52,8 +53,8 @@ def convert(
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
-    from npuconv.calibration_data import with_form
     from npuconv.convert_model import convert_with
+    from npuconv.emit import with_form
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
@@ -158,5 +159,5 @@ def _show(
     report: Report, model: str, following: str, quiet: bool, verbose: bool, no_color: bool
 ) -> None:
     if not quiet:
-        (name,) = names_of([model], [model])
+        (name,) = model_names([model])
         show(report, name, verbose=verbose, no_color=no_color, following=following)

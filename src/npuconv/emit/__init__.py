@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from npuconv.config import Options
+from npuconv.errors import UsageError
+from npuconv.target import Target
+
 
 @dataclass(frozen=True)
 class Format:
@@ -26,3 +30,20 @@ _FORMATS = (
 def get(name: str) -> Format:
     """The format of that name; names are checked by the options before."""
     return next(form for form in _FORMATS if form.name == name)
+
+
+def with_form(options: Options) -> Options:
+    """Return the options with form and opset of the output: those of the target by default.
+
+    Raises:
+        TargetError: not a valid target description.
+        UsageError: a layout that the form does not have.
+    """
+    target = Target.load(options.target)
+    options = options.for_target(target.container, target.opset)
+    if options.layout == "nhwc" and options.format != "qoperator":
+        raise UsageError(
+            f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",
+            hint="add --format qoperator, or leave the layout at nchw",
+        )
+    return options

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
+from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators
+from npuconv.emit import Format, int8_operators, int32_sums
 from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
@@ -20,6 +21,7 @@ from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
 from npuconv.model import save
+from npuconv.model.core import Model
 from npuconv.rules import engine
 from npuconv.version import __version__
 
@@ -52,64 +54,63 @@ class EmittedModel:
     """A model in its form.
 
     Attributes:
-        proto: the model.
+        legal: the float model, with the rewrites of emission and the limits that rounded weights
+            break.
+        model: the graph in its form.
+        proto: the same as ONNX.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
-        broken: limits of the target that rounded weights break.
+        scales: of inputs and outputs that are int8, by name.
     """
 
+    legal: LegalModel
+    model: Model
     proto: onnx.ModelProto
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    broken: tuple[Finding, ...] = ()
+    scales: Mapping[str, float] = field(default_factory=dict)
 
 
-def emit(
+def emit_model(
     legal: LegalModel,
-    form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
     convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
-    """Write the legal float model in a form.
+    """Write the legal float model in the form of its options.
 
     Args:
-        legal: the model; its graph is changed.
-        form: float, weights, qdq or qoperator.
+        legal: the model.
         encodings: scale and zero point by tensor; none where activations stay float.
         weights: integer weights and biases by node; the others are rounded to nearest.
         convs: convolutions of layers that were split, and how the device runs them.
 
     Returns:
-        The model with the names of its int8 tensors, and the limits that its weights break.
+        The model with the names of its int8 tensors.
 
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
+    form, copy = emit.get(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.of(legal.plan, encodings, weights, Splits.of(convs))
+    emission = Emission.of(copy.plan, encodings, weights, Splits.of(convs))
     for phase in form.phases:
-        _, emission = manager.run_phase(legal.model, Phase(phase), legal.device, log, emission)
-    legal.log.extend(log)
-    broken = _check_limits(legal)
-    proto = save.to_proto(legal.model, _metadata(legal, form))
-    return EmittedModel(proto, emission.stored, emission.notes, broken)
-
-
-def _check_limits(legal: LegalModel) -> tuple[Finding, ...]:
-    """Return the limits that rounded weights break; fail if the model breaks any other."""
-    broken = engine.lint(legal.rules(), at="lowered")
+        _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
+    copy.log.extend(log)
+    broken = engine.lint(copy.rules(), at="lowered")
     for finding in broken:
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    return tuple(broken)
+    proto = save.to_proto(copy.model, _metadata(copy, form, emission))
+    legal = replace(legal, log=copy.log).with_findings(broken)
+    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes, emission.scales)
 
 
-def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()
@@ -122,4 +123,5 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
+        **int32_sums.record(emission.sums),
     }

@@ -19,15 +19,25 @@ from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import count, spread
 from npuconv.data.workers import in_order
+from npuconv.emit.emit import EmittedModel
+from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
-from npuconv.evaluate.matching import LayerPair, exact, numbers
+from npuconv.evaluate.matching import (
+    Layer,
+    LayerPair,
+    exact,
+    layer_pairs,
+    layers_of,
+    numbers,
+)
 from npuconv.evaluate.simulator import as_float
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.model.proto import attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
+from npuconv.quantize.quantization import Quantization
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
 from npuconv.schemas import quality
@@ -428,6 +438,60 @@ def summed_up(
         else None,
         notes=(*sentences(measured.powers, measured.unsaturated), *measured.left_out),
     )
+
+
+@dataclass(frozen=True)
+class ConversionError:
+    """Error of a conversion against its float model."""
+
+    layers: list[Layer]  # layers of the float graph, before a budget is spent
+    pairs: list[LayerPair]  # their tensors in both models
+    measured: Measured
+    rows: tuple[quality.LayerQuant, ...]  # rows of the report, by pair
+
+
+def compare_conversion(
+    quantization: Quantization, emitted: EmittedModel, step: Callable[[int, int], None]
+) -> ConversionError:
+    """Measure outputs and layers on the samples held out.
+
+    ``step`` is called after each sample.
+
+    Raises:
+        ModelError: the float model does not run.
+        InternalError: the int8 model does not run.
+    """
+    graph, samples = quantization.padded.graph, quantization.data.measured_on()
+    float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
+    pairs = layer_pairs(
+        emitted.model, layers, quantization.oversampled, emitted.stored, emitted.notes
+    )
+    try:
+        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs)
+        measured = comparison.measure(
+            samples, lambda number, *_: step(number + 1, len(samples)), layer_samples=1
+        )
+    except executor.RuntimeRefusedError as error:
+        try:
+            executor.Session(float_model).run(samples[0])
+        except executor.RuntimeRefusedError as reason:
+            text = f"{graph.model.name}: onnxruntime does not run it: {reason}"
+            raise ModelError(text) from None
+        raise InternalError(f"the result does not run: {error}", where="emit") from None
+    return ConversionError(layers, pairs, measured, comparison.layer_rows(measured))
+
+
+def check_loads(model: onnx.ModelProto) -> str:
+    """Load a result that is not measured; return why onnxruntime refuses its default settings.
+
+    Raises:
+        InternalError: onnxruntime does not load it.
+    """
+    try:
+        executor.Session(model, threads=1)
+    except executor.RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None
+    return executor.refusal(model)
 
 
 def accuracy_findings(

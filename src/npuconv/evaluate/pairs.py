@@ -11,12 +11,11 @@ import numpy as np
 import onnx
 
 from npuconv.config import Options
-from npuconv.data import Samples, Source, open_samples, takes_images
+from npuconv.data import Samples, Source, open_samples, preparation, takes_images
 from npuconv.data.model_inputs import sample_inputs
 from npuconv.data.pictures import reads_images
 from npuconv.data.samples import spread
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.evaluate import preparation
 from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales

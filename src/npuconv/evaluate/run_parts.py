@@ -19,9 +19,8 @@ from pydantic import ValidationError
 from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.data import Feed, Source
+from npuconv.data import Feed, Source, preparation
 from npuconv.errors import CalibrationError, ModelError
-from npuconv.evaluate import preparation
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float

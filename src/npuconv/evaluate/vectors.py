@@ -23,8 +23,8 @@ from npuconv.arithmetic.whole import WholeArray
 from npuconv.config import make_options
 from npuconv.data import Samples, Source
 from npuconv.data.archives import npz
-from npuconv.emit.accumulated import with_layers
 from npuconv.emit.int8_operators import Int8Operator, listed_operators
+from npuconv.emit.int32_sums import with_layers
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales

@@ -54,8 +54,6 @@ class Model:
     header: Header
     name: str = "model.onnx"
     sha256: str = ""
-    obstacle: str = ""  # to a higher opset
-    scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
     store: Store | None = None  # of large weights
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants of many nodes
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
@@ -105,13 +103,19 @@ class Model:
                 tensor.shape = list(tensor.shape)
         shared = {name: t for name, old in self.shared.items() if (t := tensors.get(old.name))}
         copy = replace(
-            self, graph=graph, scales=dict(self.scales), shared=shared, _meta={},
+            self, graph=graph, shared=shared, _meta={},
             _names=set(self._names), _numbers=dict(self._numbers), _inner=None, _index=([], {}),
             _outputs=([], 0, frozenset()),
         )  # fmt: skip
+        nodes = {}
         for (old, _), (new, _) in zip(self.walk(), copy.walk(), strict=True):
+            nodes[id(old)] = new
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
+        for name, old_tensor in self.graph.tensors().items():  # consumers in their order
+            consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
+            list.clear(tensors[name].outputs)
+            list.extend(tensors[name].outputs, consumers)
         return copy
 
     def settle(self, nodes: list[Node]) -> None:

@@ -15,7 +15,6 @@ import onnx
 
 from npuconv.data import Feed, Samples
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.log import Log
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
@@ -61,8 +60,8 @@ def spend_budget(
 ) -> BudgetResult:
     """Repeat layers for ``max_extra_macs`` percent of multiplications, or until ``min_sqnr``.
 
-    The graph is changed in place if something is repeated. Sensitivity is measured on the samples
-    ``used``, the choice is checked on those of ``evaluation``. ``step`` is called after each probe
+    Sensitivity is measured on the samples ``used``, the choice is checked on those of
+    ``evaluation``. ``step`` is called after each probe
     of the sensitivity and after each check, which counts as many.
 
     Raises:
@@ -70,7 +69,7 @@ def spend_budget(
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
     tries = 1 if goal is None else BUDGET.tries  # candidates that are simulated, at most
-    checked, parts = 0, BUDGET.probes * (1 + tries)
+    parts = BUDGET.probes * (1 + tries)
     proto = graph.proto()
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
@@ -85,69 +84,34 @@ def spend_budget(
         terms = [] if powers is None else _terms(graph, points, powers)
     free = {k: n for k, n in sizes.items() if k in hessians}
     sets = channel_sets(graph, points, free) if terms else []
-
-    def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
-        nonlocal checked
-        copy = oversample(_copy(graph), state, hessians, candidate, used)
-        model = copy.graph.proto()
-        compared = model if error.is_of_outputs(model) else logits(model)
-        after = error.of(quant_points(copy.graph, copy.state), compared)
-        checked += 1
-        step(BUDGET.probes * (1 + checked), parts)
-        return copy.state, after
-
     allocator = partial(Allocator, terms, free, sets, _limits(graph), graph.has_host)
-    repeats, after, rounded = Repeats(), before, None
-    if terms:
-        repeats, after, rounded = _search(allocator, simulate, limit, before, goal, tries)
-    oversampled = Oversampled(graph, state)
-    if rounded is not None:
-        oversampled = oversample(graph, state, hessians, repeats, used, known=rounded)
-    return BudgetResult(
-        oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
-        sum(sizes.values()), before, after, not error.is_of_outputs(proto),
-    )  # fmt: skip
-
-
-def _copy(graph: LegalModel) -> LegalModel:
-    """Return a copy that can be changed; its nodes have the origins of those of the graph."""
-    model = load.load(graph.proto())
-    metas = {node.name: graph.model.meta(node) for node in graph.model.nodes()}
-    for node in model.nodes():
-        if (meta := metas.get(node.name)) is not None:
-            model.register(node, replace(meta))
-    return replace(graph, model=model, log=Log(measures=False)).replanned()
-
-
-def _search(
-    allocator: Callable[[], Allocator],
-    simulate: Callable[[Repeats], tuple[QuantState, Error]],
-    limit: float,
-    before: Error,
-    goal: float | None,
-    tries: int,
-) -> tuple[Repeats, Error, QuantState | None]:
-    """Return the best repeats of some tries, with their error and state; None if none help."""
-    chosen, after, rounded = Repeats(), before, None
+    repeats, oversampled, after = Repeats(), Oversampled(graph, state), before
     noise, allowed = sum(before.noise), 0.0
     if goal is not None:  # the share of the error that the goal leaves
         allowed = sum(before.signal) / 10 ** (goal / 10) / noise if noise else 1.0
     share = allowed
-    for _ in range(tries):
-        if share >= 1:
+    for number in range(1, 1 + tries):
+        if not terms or share >= 1:
             break
-        fresh = allocator()
-        candidate = fresh.allocate(limit, fresh.left * share)
-        if not candidate or candidate == chosen:
+        allocation = allocator()
+        candidate = allocation.allocate(limit, allocation.left * share)
+        if not candidate or candidate == repeats:
             break
-        state, error = simulate(candidate)
-        if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
-            chosen, after, rounded = candidate, error, state
-        left = sum(error.noise) / max(noise, 1e-30)
+        simulated = oversample(graph, state, hessians, candidate, used)
+        model = simulated.graph.proto()
+        compared = model if error.is_of_outputs(model) else logits(model)
+        simulated_error = error.of(quant_points(simulated.graph, simulated.state), compared)
+        step(BUDGET.probes * (1 + number), parts)
+        if simulated_error.ratio(after) < 1 and sum(simulated_error.noise) < sum(after.noise):
+            repeats, oversampled, after = candidate, simulated, simulated_error
+        left = sum(simulated_error.noise) / max(noise, 1e-30)
         if goal is None or left <= allowed:
             break
-        share *= BUDGET.caution * allowed / left
-    return chosen, after, rounded
+        share *= BUDGET.caution * allowed / left  # the estimate was optimistic
+    return BudgetResult(
+        oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
+        sum(sizes.values()), before, after, not error.is_of_outputs(proto),
+    )  # fmt: skip
 
 
 def _terms(

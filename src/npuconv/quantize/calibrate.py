@@ -13,17 +13,24 @@ import onnx
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data import Samples
+from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.float_pass import collect, not_finite
 from npuconv.data.model_inputs import first_convolution
+from npuconv.data.normalization_mismatch import find_mismatch
 from npuconv.data.samples import Feed
 from npuconv.errors import CalibrationError
+from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, shapes
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize import kept
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN, RANGES
+from npuconv.quantize.state import QuantState
+from npuconv.rules import engine
+from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step
 
 _SOFTMAX_OF_ONE_AXIS = 13  # opset
@@ -66,6 +73,28 @@ def calibrate(
         raise _named(graph, samples, error) from None
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians)
+
+
+def calibrate_on(
+    graph: LegalModel, data: CalibrationData, step: Step
+) -> tuple[CalibrationData, Calibration]:
+    """Calibrate; if the model does not take some built-in samples, calibrate on the others.
+
+    Raises:
+        CalibrationError: samples of the user that cannot be used, or the first built-in sample,
+            which ends check as well.
+    """
+    proto = graph.proto()
+    try:
+        return data, calibrate(graph, proto, data.used, step)
+    except CalibrationError:
+        if not data.samples.builtin:
+            raise
+        samples = without_refused(graph, proto, data.samples)
+        if samples is data.samples or samples.indices[0] != data.samples.indices[0]:
+            raise
+    data = replace(data, samples=samples)
+    return data, calibrate(graph, proto, data.used, step)
 
 
 def _windows(graph: LegalModel) -> list[Windows]:
@@ -203,3 +232,29 @@ def _append_floor(graph: onnx.GraphProto, name: str, axis: int, opset: int) -> N
         maximum = onnx.helper.make_node("ReduceMax", [raw], [top], axes=[axis], keepdims=1)
     lowest = onnx.helper.make_node("Sub", [top, reach], [floor])
     graph.node.extend([maximum, lowest, onnx.helper.make_node("Max", [raw, floor], [name])])
+
+
+def calibration_findings(
+    graph: LegalModel, data: CalibrationData, calibration: Calibration, state: QuantState
+) -> list[Finding]:
+    """Return the findings of the rules that look at calibration.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    mismatch = None
+    if data.is_normalized:
+        mismatch = find_mismatch(
+            graph.model, graph.proto(), data.used, calibration.statistics, graph.expected
+        )
+    imported = (g for g in graph.plan.groups if state.methods.get(g.name) in kept.METHODS)
+    evidence = CalibrationEvidence(
+        plan=graph.plan,
+        statistics=calibration.statistics,
+        encodings=state.encodings,
+        kept=frozenset(end for group in imported for end in group.outputs),
+        samples=len(data.used),
+        rounded=state.weights,
+        mismatch=mismatch,
+    )
+    return engine.lint(graph.rules(evidence=evidence), at="calibrated")

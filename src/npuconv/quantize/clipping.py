@@ -11,7 +11,7 @@ checked with everything rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +39,6 @@ def clip_ranges(
     grids: Mapping[str, Grid],
     state: QuantState,
     used: Samples,
-    without: Collection[str] = (),
     step: Step = lambda _done, _total: None,
 ) -> QuantState:
     """Clip tensors of operators where that leaves less error in the outputs.
@@ -50,7 +49,6 @@ def clip_ranges(
         grids: of values, by tensor.
         state: with the ranges that calibration has seen.
         used: samples, some of which are run.
-        without: steps that are left out, such as ``clipping``.
         step: called after each random vector.
 
     Returns:
@@ -58,11 +56,11 @@ def clip_ranges(
         graph cannot be differentiated.
     """
     names = {tensor.name for tensor in graph.plan.operator_tensors}
-    if not names or graph.options.method != "auto" or "clipping" in without:
+    if not names or graph.options.method != "auto" or "clipping" in graph.options.without:
         return state
     groups = [group for group in graph.plan.groups if not names.isdisjoint(group.tensors)]
 
-    choice = RangeChoice(graph, calibration, grids, without, groups)
+    choice = RangeChoice(graph, calibration, grids, groups)
 
     def clipped(shares: Shares) -> QuantState:
         clipped_state = choice.at(shares)

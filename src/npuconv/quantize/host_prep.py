@@ -13,7 +13,7 @@ each tensor does to the outputs is measured by gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,6 @@ from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data import Feed, Samples
 from npuconv.data.model_inputs import apply_affine, path_from_input
-from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
@@ -51,19 +50,21 @@ Doubles = NDArray[np.float64]
 def prepare_host(
     graph: LegalModel,
     samples: Samples,
-    without: Collection[str] = (),
     step: Step = lambda _done, _total: None,
+    *,
+    has_grids: bool = True,
 ) -> tuple[LegalModel, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
-    The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
-    grid``. ``step`` is called after each sample.
+    ``step`` is called after each sample. ``has_grids`` tells whether samples may lie on a grid,
+    which made-up samples show and do not have.
 
     Returns:
-        The graph planned anew, and the grids of tensors that the device reads.
+        The graph with host padding and offsets, and the grids of tensors that the device reads.
     """
+    without = graph.options.without
     feeds = list(samples[: PROBE.samples])
-    grids = {} if "input-grid" in without else _find_grids(graph, feeds)
+    grids = _find_grids(graph, feeds) if has_grids and "input-grid" not in without else {}
     if "host-padding" not in without:
         graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
     free = {
@@ -77,13 +78,12 @@ def prepare_host(
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
-    if moved and manager.apply(
-        graph.model, align_input, graph.device, graph.log, plan=graph.plan, offsets=moved
-    ):
-        graph = graph.replanned()
+    if moved:
+        graph, _ = graph.rewritten(align_input, offsets=moved)
+    layers = {conv.name: conv for conv in graph.plan.device}
     # Where the pass refused, calibration finds values off the grid.
-    found = {graph.plan.uncut(cs[0].inputs[0]).name: grids[cs[0].name] for cs in free.values()}
-    return graph, found
+    names = [convs[0].name for convs in free.values()]
+    return graph, {graph.plan.uncut(layers[n].inputs[0]).name: grids[n] for n in names}
 
 
 def pads(conv: Node) -> tuple[int, ...]:
@@ -96,15 +96,14 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
     """Let the host pad the inputs of these convolutions.
 
     Returns:
-        The graph planned anew, and the convolutions that need no zero point of 0 any more.
+        The graph with pads, and the convolutions that need no zero point of 0 any more.
     """
     padded_convs = [conv for convs in tensors.values() for conv in convs]
     names = {conv.inputs[0].name for conv in padded_convs}
-    if names and manager.apply(
-        graph.model, pad_on_host, graph.device, graph.log, plan=graph.plan, tensors=names
-    ):
-        graph = graph.replanned()
-    return graph, [conv for conv in padded_convs if not pads(conv)]
+    if names:
+        graph, _ = graph.rewritten(pad_on_host, tensors=names)
+    layers = {conv.name: conv for conv in graph.plan.device}
+    return graph, [conv for c in padded_convs if not pads(conv := layers[c.name])]
 
 
 def _choose_inputs(
@@ -283,34 +282,32 @@ def pad_between_layers(
     calibration: Calibration,
     state: QuantState,
     sensitivity: Sensitivity | None,
-    without: Collection[str] = (),
-) -> tuple[LegalModel, Calibration, QuantState, Sensitivity | None]:
+) -> tuple[LegalModel, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
-    The graph is changed in place. ``sensitivity`` has contributions to the error of the outputs,
-    if known.
+    ``sensitivity`` has contributions to the error of the outputs, if known.
 
     Returns:
-        The graph, statistics, state and sensitivity, with those of the padded tensors.
+        The graph with host padding, state and sensitivity with those of the padded tensors.
     """
     chosen = set[str]()
-    if "host-padding" not in without:
+    if "host-padding" not in graph.options.without:
         chosen = _choose_crossings(graph, calibration, state, sensitivity)
     candidates = padded_tensors(graph, internal=True) if chosen else {}
     graph, freed = _pad(graph, {name: candidates[name] for name in sorted(chosen)})
     if not freed:
-        return graph, calibration, state, sensitivity
+        return graph, state, sensitivity
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
+    new = choose_encodings(graph, calibration, {}, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},
         methods={**state.methods, **new.methods},
     )
     readers = {c.name for c in graph.plan.device if c.inputs[0].name in new.encodings}
-    state = round_weights(graph, calibration.hessians, state, without, readers)
-    return graph, calibration, state, sensitivity and sensitivity.restepped(new.encodings)
+    state = round_weights(graph, calibration.hessians, state, readers)
+    return graph, state, sensitivity and sensitivity.restepped(new.encodings)
 
 
 def _choose_crossings(

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.data import Samples
-from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node
@@ -58,10 +57,15 @@ class Repeats:
 class Oversampled:
     """A graph in which something is made several times."""
 
-    graph: LegalModel  # planned anew
+    graph: LegalModel
     state: QuantState  # with the encodings and weights of all copies
     repeated: tuple[Repeated, ...] = ()  # layers that run several times
     duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
+
+    @property
+    def repeats_anything(self) -> bool:
+        """Return whether the graph has copies of layers or channels."""
+        return bool(self.repeated or self.duplicated)
 
     @property
     def copy_of(self) -> dict[str, str]:
@@ -77,25 +81,23 @@ def oversample(
     hessians: Mapping[str, Hessian],
     repeats: Repeats,
     samples: Samples,
-    known: QuantState | None = None,
 ) -> Oversampled:
     """Compute channels and layers several times, and round every copy.
 
-    The graph is changed in place. ``samples`` are for the Hessians of layers that read more
-    channels; ``known`` is the state of a copy of the graph with the same repeats, whose weights are
-    taken.
+    ``samples`` are for the Hessians of layers that read more channels.
 
     Raises:
         CalibrationError: the model does not run on the samples.
     """
-    found = _duplicate(graph, state, hessians, repeats.channels, samples, known)
-    graph, state, duplicated, hessians = found
+    graph, state, duplicated, hessians = _duplicate(
+        graph, state, hessians, repeats.channels, samples
+    )
     spaces: dict[str, Doubles] = {}  # distance between copies of channels, in steps
     for one in duplicated:
         times = np.bincount(one.index)[list(one.index)]
         spaces |= dict.fromkeys(one.path.tensors, 1.0 / times)
-    graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, spaces, known)
-    return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
+    graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, spaces)
+    return Oversampled(graph, state, tuple(repeated), tuple(duplicated))
 
 
 def _repeat(
@@ -104,14 +106,11 @@ def _repeat(
     hessians: Mapping[str, Hessian],
     counts: Mapping[str, int],
     spaces: Mapping[str, Doubles],
-    known: QuantState | None,
 ) -> tuple[LegalModel, QuantState, list[Repeated]]:
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
-    repeated = manager.apply(
-        graph.model, repeat_convolution, graph.device, graph.log, plan=graph.plan, counts=counts
-    )
+    graph, repeated = graph.rewritten(repeat_convolution, counts=counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
     for layer in repeated:
@@ -127,8 +126,6 @@ def _repeat(
             if len(values) > 1:
                 dims[1 if source.axis is None else source.axis] = len(values)
             shift.values = values.reshape(dims).astype(np.float32)
-        if known is not None:
-            continue
         names = [name for name, _, is_conv in layer.copies if is_conv]
         weight, bias, group = originals[layer.node]
         first = state.weights.get(layer.node)
@@ -137,7 +134,7 @@ def _repeat(
             if layer.shifts:
                 rounded = with_input_offset(rounded, source, group, by * input_space)
             weights[name] = with_output_offset(rounded, result, -by * output_space)
-    return graph.replanned(), replace(state, encodings=encodings, weights=weights), repeated
+    return graph, replace(state, encodings=encodings, weights=weights), repeated
 
 
 def _original(conv: Node, state: QuantState) -> tuple[Floats, Floats | None, int]:
@@ -156,14 +153,10 @@ def _duplicate(
     hessians: Mapping[str, Hessian],
     wanted: Mapping[str, tuple[int, ...]],
     samples: Samples,
-    known: QuantState | None,
 ) -> tuple[LegalModel, QuantState, list[Duplicated], Mapping[str, Hessian]]:
     if not wanted:
         return graph, state, [], hessians
-    made = manager.apply(
-        graph.model, repeat_channels, graph.device, graph.log, plan=graph.plan, wanted=wanted
-    )
-    graph = graph.replanned()
+    graph, made = graph.rewritten(repeat_channels, wanted=wanted)
     encodings = dict(state.encodings)
     for one in made:
         found = {new: encodings[old].take(one.index) for new, old in one.old.items()}
@@ -173,8 +166,6 @@ def _duplicate(
     for one in (one for one in made if one.shift is not None):
         by = offsets_of(one.index) * encodings[one.path.tensor.name].scales.astype(np.float64)
         one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
-    if known is not None:
-        return graph, state, made, hessians
     moments = dict(hessians)
     for one in made:
         for conv in (node for node in one.path.between if node.op == "Conv"):

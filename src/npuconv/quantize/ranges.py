@@ -9,7 +9,7 @@ et al., ICCV 2019) brings nothing where channels have scales of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,12 +36,11 @@ def choose_encodings(
     graph: LegalModel,
     calibration: Calibration,
     grids: Mapping[str, Grid],
-    without: Collection[str] = (),
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, grids, without, groups).at(shares)
+    return RangeChoice(graph, calibration, grids, groups).at(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -51,8 +50,7 @@ class RangeChoice:
     """Choice of scale and zero point of int8 tensors, at any share of their largest value.
 
     A tensor of a model that was quantized before keeps those it has. Groups are those given, or
-    all of the plan. Steps of ``without`` are left out: ``correlated-error`` and those of
-    ``ConstraintsOf``.
+    all of the plan.
     """
 
     def __init__(
@@ -60,12 +58,13 @@ class RangeChoice:
         graph: LegalModel,
         calibration: Calibration,
         grids: Mapping[str, Grid],
-        without: Collection[str] = (),
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._moves_steps = self._method == "auto" and "correlated-error" not in without
-        self._constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
+        self._moves_steps = (
+            self._method == "auto" and "correlated-error" not in graph.options.without
+        )
+        self._constraints = ConstraintsOf(graph, calibration.statistics, grids)
         self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)

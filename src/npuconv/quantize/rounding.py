@@ -34,7 +34,6 @@ def round_weights(
     graph: LegalModel,
     hessians: Mapping[str, Hessian],
     state: QuantState,
-    without: Collection[str] = (),
     only: Collection[str] | None = None,
     step: Step = lambda _done, _total: None,
 ) -> QuantState:
@@ -42,8 +41,7 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Layers that ``only`` does not name stay as they are; ``step`` is called after each one. Steps of
-    ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
+    Layers that ``only`` does not name stay as they are; ``step`` is called after each one.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     imported, labels = keep_weights(
@@ -51,8 +49,7 @@ def round_weights(
     )
     layers = [c for c in convs if c.name in hessians and c.name not in imported]
     layers = [] if graph.is_per_tensor else layers
-    if graph.biasless:
-        without = {*without, "bias-correction"}
+    without = {*graph.options.without, *(("bias-correction",) if graph.biasless else ())}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     rounded = dict[str, tuple[RoundedWeights | None, str]]()
     for number, (layer, result) in enumerate(zip(layers, in_order(work, layers), strict=True), 1):

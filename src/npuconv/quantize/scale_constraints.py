@@ -13,7 +13,7 @@ length of its side.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,22 +72,18 @@ def _filled_tensors(graph: LegalModel) -> set[str]:
 
 
 class ConstraintsOf:
-    """Function from a group to its constraints.
-
-    Steps of ``without`` are left out: ``range-margin``, ``input-grid``.
-    """
+    """Function from a group to its constraints."""
 
     def __init__(
         self,
         graph: LegalModel,
         stats: Mapping[str, Statistics],
         grids: Mapping[str, Grid],
-        without: Collection[str] = (),
     ) -> None:
         plan, centred, self.channels = graph.plan, graph.uniform_tensors, graph.channels
         zeros = graph.centred_tensors
-        self._stats, self._has_margins = stats, "range-margin" not in without
-        self._grids = {} if "input-grid" in without else grids
+        self._stats, self._has_margins = stats, "range-margin" not in graph.options.without
+        self._grids = grids
         self._padded, self._filled = {*zeros, *graph.padded_tensors}, _filled_tensors(graph)
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}

@@ -44,6 +44,7 @@ class Need:
     values: tuple[Any, ...]  # sorted, without repeats
     nodes: int
     example: Node  # a node with the largest value
+    label: str  # its name in the source model
 
     @property
     def text(self) -> str:
@@ -79,7 +80,8 @@ def needs(ctx: RuleContext) -> list[Need]:
     for name, by_value in sorted(nodes.items(), key=itemgetter(0)):
         values = tuple(sorted(by_value, key=lambda v: (str(type(v)), v)))
         count, example = sum(map(len, by_value.values())), by_value[values[-1]][0]
-        result.append(Need(name, limits[name], values, count, example))
+        label = ctx.model.label(example)
+        result.append(Need(name, limits[name], values, count, example, label))
     return result
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 import npuconv
 from npuconv.config import Preprocess
+from npuconv.data import preparation
 from npuconv.errors import ModelError
-from npuconv.evaluate import preparation
 from npuconv.evaluate.pairs import GUESSED
 from npuconv.evaluate.run_parts import run_parts
 from npuconv.evaluate.split import split

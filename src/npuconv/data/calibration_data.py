@@ -1,0 +1,130 @@
+"""Samples of a check or a conversion: opened, and divided for calibration and measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import onnx
+
+from npuconv import executor, files
+from npuconv.data import Feed, Samples, Source, open_samples, preparation
+from npuconv.data.builtin import BuiltinData, choose_builtin, open_builtin
+from npuconv.data.model_inputs import check_types, sample_inputs
+from npuconv.data.samples import HELD_OUT_LEAST, spread
+from npuconv.errors import ModelError, UsageError
+from npuconv.legalize.legal import LegalModel
+from npuconv.model.core import Model
+from npuconv.schemas import quality
+
+_RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
+_IMPORTED = (
+    "no calibration data: none is needed, all scales are kept from the model; figures are "
+    "measured on built-in inputs"
+)
+HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four is held out, and no more than these
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Samples that a model is calibrated on."""
+
+    samples: Samples  # opened, and checked against the inputs
+    assumed: str  # extents that were assumed for made-up samples; may be empty
+    chosen: BuiltinData | None  # what is taken instead of data; None where data is given
+    preparation: str  # how images become inputs, for the metadata; empty where none do
+
+    @property
+    def is_normalized(self) -> bool:
+        """True if the user has normalized the samples, or has said how that is to be done."""
+        return self.chosen is None or self.chosen.certainty == "given"
+
+    @property
+    def row(self) -> quality.Assumed | None:
+        """Row of the report on what is taken instead of data."""
+        return None if self.chosen is None else self.chosen.row
+
+    @property
+    def used(self) -> Samples:
+        """Samples to calibrate with."""
+        return self._parts[0]
+
+    @property
+    def held_out(self) -> Samples | None:
+        """Samples that calibration does not see; None where there are too few."""
+        return self._parts[1]
+
+    def measured_on(self) -> Samples:
+        """Return samples to measure the result on: those held out, or else all."""
+        return (self.held_out or self.samples)[:HELD_OUT_MAX]
+
+    def evaluation(self, count: int) -> list[Feed]:
+        """Return samples to check a choice on: some held out, and others if these are few."""
+        feeds = list((self.held_out or self.used)[:count])
+        more = count - len(feeds) if self.held_out else 0
+        return [*feeds, *(self.used[k] for k in (spread(len(self.used), more) if more > 0 else ()))]
+
+    @cached_property
+    def _parts(self) -> tuple[Samples, Samples | None]:
+        spare = len(self.samples) - HELD_OUT_LEAST
+        if spare < 0:
+            return self.samples, None
+        count = max(len(self.samples) // HELD_OUT_SHARE, min(spare, HELD_OUT_LEAST))
+        return self.samples.split(min(count, HELD_OUT_MAX))
+
+
+def open_calibration(
+    legal: LegalModel, proto: onnx.ModelProto, source: Source, cache: str | None = None
+) -> CalibrationData:
+    """Open the samples.
+
+    Raises:
+        CalibrationError: samples that are missing or do not fit, or that cannot be made up.
+        UsageError: layers are to run several times, with one scale for all weights.
+        OutputError: the folder of the cache cannot be made.
+        ModelError: an input or output of a type that no sample can have.
+    """
+    options = legal.options
+    if options.cache is not None:
+        files.check_folder(options.cache)
+    if options.has_budget and legal.is_per_tensor:
+        raise UsageError(
+            f"target {legal.target.name} has one scale for all weights of a layer: "
+            "running a layer several times is not supported there",
+            hint="leave out --min-sqnr and --max-extra-macs",
+        )
+    check_types(legal.model)
+    specs, assumed = sample_inputs(legal.model, proto, source)
+    if source is None:
+        chosen = choose_builtin(legal.model, options.preprocess, legal.expected, specs)
+        if legal.source_scales.is_complete(legal.model, legal.plan):
+            chosen = replace(chosen, sentence=_IMPORTED, warning="")
+        is_known = chosen.certainty != "unknown"
+        record = preparation.record(chosen.for_images(specs), chosen.certainty) if is_known else ""
+        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen, record)
+    samples = open_samples(
+        source,
+        specs,
+        options.preprocess,
+        limit=options.max_samples,
+        seed=options.seed,
+        cache=cache,
+        key=options.calibration_key,
+    )
+    record = preparation.record(options.preprocess, "given") if samples.prepared else ""
+    return CalibrationData(samples, assumed, None, record)
+
+
+def load_float(model: Model, proto: onnx.ModelProto) -> None:
+    """Load the float model, which finds operators and types that onnxruntime has no kernel for.
+
+    Raises:
+        ModelError: onnxruntime does not load it.
+    """
+    try:
+        # More threads, or fusing nodes, take longer than loading.
+        executor.Session(proto, threads=1, optimize=False)
+    except executor.RuntimeRefusedError as error:
+        check_types(model)  # says it better
+        text = f"{model.name}: onnxruntime does not load it: {error}"
+        raise ModelError(text, hint=_RUNS_ON) from None

@@ -1,0 +1,121 @@
+"""Quantization of a legal float model: its steps, in their order.
+
+Each step takes values and returns values; a step that changes the graph returns another graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from npuconv.config import Options
+from npuconv.data.calibration_data import CalibrationData
+from npuconv.legalize.legal import LegalModel
+from npuconv.quantize.budget import BudgetResult, spend_budget
+from npuconv.quantize.calibrate import Calibration, calibrate_on, calibration_findings
+from npuconv.quantize.clipping import clip_ranges
+from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers, prepare_host
+from npuconv.quantize.oversampling import Oversampled
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.sensitivity import Sensitivity, measure
+from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
+from npuconv.quantize.split import SplitGraph, split
+from npuconv.quantize.state import QuantState
+from npuconv.timings import Timings
+
+
+@dataclass(frozen=True)
+class QuantizedGraph:
+    """A float graph, and the integers of its tensors and weights."""
+
+    graph: LegalModel
+    state: QuantState
+    sensitivity: Sensitivity | None  # error of the outputs by rounding; None if unknown
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Result of all steps, and of those whose gain the report shows."""
+
+    data: CalibrationData  # without built-in samples that the model does not take
+    calibration: Calibration  # statistics of the float pass
+    unpadded: QuantizedGraph  # before the host pads tensors between layers
+    padded: QuantizedGraph  # after that, with the findings on calibration
+    budget: BudgetResult | None  # None without a budget
+    oversampled: Oversampled  # with the layers and channels that the budget repeats
+    shares: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
+    parts: SplitGraph  # the graph to write, whose convolutions are those of the device
+
+
+def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quantization:
+    """Choose scales and zero points of tensors, and integer weights.
+
+    ``legal`` has whole layers, those beyond a limit too.
+
+    Raises:
+        CalibrationError: the model does not run on the samples.
+    """
+    clock.expect(_expected_costs(legal.options, data, clips=bool(legal.plan.operators)))
+    # Made-up samples, and tensors with a scale of the source, are on no grid of pixels.
+    has_grids = not data.samples.synthetic and not legal.source_scales.tensors
+    with clock.measured("host preparation"):
+        graph, grids = prepare_host(legal, data.used, clock.step, has_grids=has_grids)
+    with clock.measured("calibrate"):
+        data, calibration = calibrate_on(graph, data, clock.step)
+    with clock.measured("choose ranges"):
+        state = choose_encodings(graph, calibration, grids)
+    with clock.measured("clip ranges"):
+        state = clip_ranges(graph, calibration, grids, state, data.used, clock.step)
+    with clock.measured("round weights"):
+        state = round_weights(graph, calibration.hessians, state, step=clock.step)
+    with clock.measured("sensitivity"):
+        sensitivity = _measure_sensitivity(graph, state, data, clock)
+    unpadded = QuantizedGraph(graph, state, sensitivity)
+    with clock.measured("host padding"):
+        graph, state, sensitivity = pad_between_layers(graph, calibration, state, sensitivity)
+    with clock.measured("rules of calibration"):
+        graph = graph.with_findings(calibration_findings(graph, data, calibration, state))
+    padded = QuantizedGraph(graph, state, sensitivity)
+    budget, oversampled = None, Oversampled(graph, state)
+    if legal.options.has_budget:
+        with clock.measured("budget"):
+            feeds = data.evaluation(BUDGET.evaluation_samples)
+            budget = spend_budget(graph, state, calibration.hessians, data.used, feeds, clock.step)
+            oversampled = budget.oversampled
+    if oversampled.repeats_anything:
+        with clock.measured("sensitivity"):
+            sensitivity = _measure_sensitivity(oversampled.graph, oversampled.state, data, clock)
+    shares = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
+    with clock.measured("split layers"):
+        parts = split(oversampled.graph, oversampled.state)
+        if budget is not None:
+            parts = replace(parts, graph=parts.graph.with_new_needs())
+    return Quantization(data, calibration, unpadded, padded, budget, oversampled, shares, parts)
+
+
+def _measure_sensitivity(
+    graph: LegalModel, state: QuantState, data: CalibrationData, clock: Timings
+) -> Sensitivity | None:
+    model, points = logits(graph.proto()), quant_points(graph, state)
+    return measure(model, points, state, data.used, SENSITIVITY.probes, clock.step)
+
+
+def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
+    """Return the costs of the stages of a conversion, in float passes of one sample.
+
+    Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
+    weights depend on the layers instead, and are small where samples take long.
+    """
+    samples = len(data.used)
+    return {
+        "host preparation": 1.4 * min(PROBE.samples, samples),
+        "calibrate": samples + min(HESSIAN.samples, samples),
+        "choose ranges": 6,
+        "clip ranges": 10 * CLIPPING.probes if clips else 0,
+        "round weights": 10,
+        "sensitivity": 5 * SENSITIVITY.probes,
+        "budget": 60 if options.has_budget else 0,
+        "quantize": 2,
+        "compare": 3 * len(data.measured_on()),
+    }

@@ -1,0 +1,117 @@
+"""What a report says of a conversion: quantization, accuracy, warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from npuconv.data import preparation
+from npuconv.emit.emit import EmittedModel
+from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.emit.tflite.translate import write as write_tflite
+from npuconv.evaluate import matching
+from npuconv.evaluate.comparison import (
+    ONLY_INDICES,
+    ConversionError,
+    accuracy_findings,
+    summed_up,
+)
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.selection import waived
+from npuconv.model import save
+from npuconv.quantize.quantization import Quantization
+from npuconv.report.builder import notices
+from npuconv.report.builder.quantization_rows import (
+    HostTraffic,
+    budget_report,
+    padding_report,
+    partial_sums,
+    source_scales,
+    tensor_rows,
+    weight_rows,
+    with_shares,
+)
+from npuconv.report.builder.report import RunResults
+from npuconv.schemas import quality
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model in its form, with values for the report."""
+
+    legal: LegalModel  # the float graph that it was made of, with all findings
+    proto: onnx.ModelProto
+    outcome: RunResults  # quantization, accuracy, data
+    warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
+    tflite: TfliteFile | None = None  # the file, if that is the form
+
+
+def describe_integers(
+    quantization: Quantization, emitted: EmittedModel, comparison: ConversionError
+) -> Written:
+    """Describe a model with integer activations; its layers become part of its metadata.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    data, padded, budget = quantization.data, quantization.padded, quantization.budget
+    graph, state, options = padded.graph, padded.state, padded.graph.options
+    same, held_out = notices.sameness(data.samples), data.held_out is not None
+    doubt = notices.doubt_db(same, held_out, data.chosen, emitted.legal.findings.selected)
+    measured, samples = comparison.measured, data.measured_on()
+    accuracy = summed_up(measured, held_out, samples.indices, doubt)
+    legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
+    save.add_metadata(
+        emitted.proto,
+        {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},
+    )
+    weights, shares = weight_rows(graph.plan, state), quantization.shares
+    unpadded = quantization.unpadded
+    rows = quality.QuantizationInfo(
+        format=options.format,
+        method=options.method,
+        samples=len(data.used),
+        source=data.samples.description,
+        synthetic=data.samples.synthetic,
+        tensors=tensor_rows(graph.plan, state, quantization.calibration.statistics),
+        layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
+        budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
+        host_padding=padding_report(
+            HostTraffic.of(unpadded.graph, unpadded.state, unpadded.sensitivity),
+            HostTraffic.of(graph, state, padded.sensitivity),
+        ),
+        partial_sums=partial_sums(graph, padded.sensitivity),
+        source_scales=source_scales(graph, state),
+    )
+    warnings = notices.nothing_left(legal.plan) or notices.about_samples(
+        data.samples, data.assumed, accuracy, held_out, data.chosen, same
+    )
+    if options.min_sqnr is not None and measured.is_of_indices:
+        warnings = (*warnings, ONLY_INDICES)
+    warnings = (
+        *warnings,
+        *filter(None, [measured.refusal]),
+        *notices.still_float(emitted.model, options),
+        *waived(legal.findings.every, legal.findings.selected),
+    )
+    tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
+    outcome = RunResults(data.row, rows, accuracy)
+    return Written(legal, emitted.proto, outcome, warnings, tflite)
+
+
+def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> Written:
+    """Describe a model with float activations; ``refusal`` is the reason not to run it so."""
+    legal, options = emitted.legal, emitted.legal.options
+    rows = quality.QuantizationInfo(
+        format=options.format, method="none", samples=0, source="none", synthetic=False
+    )
+    warnings = (
+        *notices.nothing_left(legal.plan),
+        *filter(None, [refusal]),
+        *notices.unused(options.format, options, samples=has_samples),
+        *notices.still_float(emitted.model, options),
+        *waived(legal.findings.every, legal.findings.selected),
+    )
+    outcome = RunResults(quantization=None if options.format == "float" else rows)
+    return Written(legal, emitted.proto, outcome, warnings)
