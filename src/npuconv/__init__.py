@@ -6,7 +6,7 @@
     result = npuconv.convert("model.onnx", calibration="images/", preprocess={"preset": "unit"})
     result.save("model.npu.onnx")
 
-Everything is imported when it is first used, so that ``import npuconv`` costs nothing.
+What takes time is imported when it is first used, so that ``import npuconv`` costs nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from npuconv.errors import (
+    CalibrationError,
+    ConfigError,
+    InternalError,
+    ModelError,
+    NpuconvError,
+    OutputError,
+    TargetError,
+    UnsupportedModelError,
+    UsageError,
+)
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
@@ -21,17 +32,6 @@ if TYPE_CHECKING:
     from npuconv.check_model import check
     from npuconv.conversion import Conversion
     from npuconv.convert_model import convert
-    from npuconv.errors import (
-        CalibrationError,
-        ConfigError,
-        InternalError,
-        ModelError,
-        NpuconvError,
-        OutputError,
-        TargetError,
-        UnsupportedModelError,
-        UsageError,
-    )
     from npuconv.evaluate.entry import verify
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 
-_HOME = {
+_HOME = {  # modules of what is imported when it is first used
     "BatchReport": "npuconv.schemas.batch",
     "Conversion": "npuconv.conversion",
     "check": "npuconv.check_model",
@@ -49,20 +49,6 @@ _HOME = {
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.schemas.verify",
     "verify": "npuconv.evaluate.entry",
-    **dict.fromkeys(
-        (
-            "CalibrationError",
-            "ConfigError",
-            "InternalError",
-            "ModelError",
-            "NpuconvError",
-            "OutputError",
-            "TargetError",
-            "UnsupportedModelError",
-            "UsageError",
-        ),
-        "npuconv.errors",
-    ),
 }
 
 __all__ = [

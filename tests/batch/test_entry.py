@@ -183,8 +183,8 @@ def test_images_are_decoded_once(folder, write, monkeypatch):
 @pytest.mark.parametrize(
     ("keywords", "said"),
     [
-        ({"jobs": 0}, "jobs must be at least 1"),
-        ({"threads": 0}, "threads must be at least 1"),
+        ({"jobs": 0}, "jobs: must be at least 1"),
+        ({"threads": 0}, "threads: must be at least 1"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"memory": "1 elephant"}, "memory: '1 elephant' is not a size"),
         ({"ship": True}, "give a scheduler"),

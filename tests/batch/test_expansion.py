@@ -42,15 +42,14 @@ def several(folder):
 )  # fmt: skip
 def test_matches(several, pattern, found):
     """Matches are sorted files; results of npuconv match only by name."""
-    assert [(one.path, one.inner) for one in match(pattern, several)] == found
+    assert list(match(pattern, several).items()) == found
 
 
 def test_matches_outside(several):
     """A pattern may be absolute or lead out of the folder."""
     inside = several / "b" / "c"
-    assert [one.inner for one in match("../../*/m.onnx", inside)] == ["a", "b"]
-    (one,) = match(f"{several}/b/c/*.onnx", inside)
-    assert (one.path, one.inner) == (f"{several}/b/c/n.onnx", "")
+    assert list(match("../../*/m.onnx", inside).values()) == ["a", "b"]
+    assert match(f"{several}/b/c/*.onnx", inside) == {f"{several}/b/c/n.onnx": ""}
 
 
 def test_lists_multiply(models, write):
@@ -93,8 +92,8 @@ def test_limits_and_outputs(models, write):
         "x/y.onnx", "elsewhere/good.npu.onnx", "build/good.npu.onnx",
     ]  # fmt: skip
     assert [job.name for job in jobs] == ["x/y.onnx", "elsewhere/good", "good"]
-    assert jobs[0].limits == JobLimits(5.0, 1 << 30)
-    assert jobs[1].limits == JobLimits(600.0, None)
+    assert jobs[0].limits == JobLimits(timeout=5.0, memory=1 << 30)
+    assert jobs[1].limits == JobLimits(timeout=600.0)
     assert jobs[0].reports == ("x/y.report.json", "x/y.report.html")
     assert jobs[0].lock == "x/y.onnx.lock.json"
     assert sorted(one.name for one in models.iterdir()) == ["jobs.yaml", "models"]

@@ -7,7 +7,7 @@ import json
 import onnx
 import pytest
 
-from npuconv.cli.coverage import cover, short_names
+from npuconv.cli.coverage import cover
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import builtin_names
 from support.builders import Net, digits
@@ -135,23 +135,6 @@ def test_json(model):
     assert data["cells"][0]["verdict"] == "refuses"
     assert data["cells"][0]["obstacles"][0]["code"] == "SHP001"
     assert data["unreadable"] == {}
-
-
-@pytest.mark.parametrize(
-    ("paths", "names"),
-    [
-        (["m/a/model.onnx", "m/b/model.onnx"], ["a", "b"]),
-        (["m/a.onnx", "m/b.onnx"], ["a.onnx", "b.onnx"]),
-        (["m/a.onnx"], ["m/a.onnx"]),
-        (["m/a.onnx", "m/a.onnx"], ["m/a.onnx", "m/a.onnx"]),
-        (["m/x/a.onnx", "n/a.onnx"], ["m/x", "n"]),
-        (["a.onnx", "m/a.onnx"], ["a.onnx", "m/a.onnx"]),
-        ([], []),
-    ],
-)
-def test_short_names(paths, names):
-    """Short names are distinct, and never empty."""
-    assert short_names(paths) == names
 
 
 def test_tensors_that_cross(model):

@@ -1,11 +1,12 @@
-"""Shapes of inputs that only some of many models have."""
+"""Names of many models, and shapes of inputs that only some of them have."""
 
 from __future__ import annotations
 
 import pytest
 
-from npuconv.cli.models import InputShapes
-from npuconv.errors import ModelError, UnknownInputError
+from npuconv.cli.models import InputShapes, model_names
+from npuconv.errors import ModelError
+from npuconv.model.shapes import UnknownInputError
 
 GIVEN = {"x": (1, 3), "y": (1, 4)}
 
@@ -53,3 +54,26 @@ def test_a_model_that_cannot_be_read_may_have_had_the_input():
     with pytest.raises(ModelError):
         shapes.apply(broken)
     shapes.check()
+
+
+@pytest.mark.parametrize(
+    ("paths", "arguments", "names"),
+    [
+        (["net.onnx"], ["net.onnx"], ["net.onnx"]),
+        (["zoo/a/model.onnx"], ["zoo/a/model.onnx"], ["zoo/a"]),
+        (["/zoo/a/model.onnx"], ["/zoo/a/model.onnx"], ["a"]),
+        (["/zoo/net.onnx"], ["/zoo/net.onnx"], ["net.onnx"]),
+        (["a/model.onnx", "b/model.onnx"], ["a/model.onnx", "b/model.onnx"], ["a", "b"]),
+        (["/x/a/model.onnx", "/y/a/model.onnx"], [], ["/x/a/model.onnx", "/y/a/model.onnx"]),
+    ],
+)
+def test_names(paths, arguments, names):
+    """A ``model.onnx`` is named by its folder, unless two models then had the same name."""
+    assert model_names(paths, arguments) == names
+
+
+def test_names_in_a_folder(folder):
+    """Models found in a folder are named from there; one in it, by the folder itself."""
+    (folder / "zoo" / "deep").mkdir(parents=True)
+    paths = ["zoo/deep/model.onnx", "zoo/deep/net.onnx", "zoo/model.onnx"]
+    assert model_names(paths, ["zoo"]) == ["deep", "deep/net.onnx", "zoo"]

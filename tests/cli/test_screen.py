@@ -184,7 +184,7 @@ def test_time_left(monkeypatch):
             for done in range(4):
                 step("samples", done, 4)
         shown = drain(other_end)
-    assert re.search(r" 75 % 0:00:0\d left samples", shown)
+    assert re.search(r" 75 % 0:00:0\d samples", shown)
 
 
 def test_width(monkeypatch):
@@ -209,9 +209,9 @@ def test_narrow_terminals(on_terminal, model, command):
 
 def test_interrupted():
     """Complete files are named; many of a folder are counted."""
-    assert screen.interrupted([]) == "interrupted; nothing was written"
+    assert screen.interruption([]) == "interrupted; nothing was written"
     made = [Path("out.onnx"), *(Path("cache") / f"{at}.npz" for at in range(9))]
-    assert screen.interrupted(made) == "interrupted; kept: out.onnx, 9 files in cache"
+    assert screen.interruption(made) == "interrupted; kept: out.onnx, 9 files in cache"
 
 
 def test_no_bar(capsys):

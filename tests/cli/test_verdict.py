@@ -5,35 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 
-import pytest
-
 from npuconv.cli.options import command_words
-from npuconv.cli.verdict import after_convert, names_of
-from npuconv.schemas.quality import Quantization
+from npuconv.cli.verdict import after_convert
+from npuconv.schemas.quality import QuantizationInfo
 from report.factory import make_clean
-
-
-@pytest.mark.parametrize(
-    ("paths", "given", "names"),
-    [
-        (["net.onnx"], ["net.onnx"], ["net.onnx"]),
-        (["zoo/a/model.onnx"], ["zoo/a/model.onnx"], ["zoo/a"]),
-        (["/zoo/a/model.onnx"], ["/zoo/a/model.onnx"], ["a"]),
-        (["/zoo/net.onnx"], ["/zoo/net.onnx"], ["net.onnx"]),
-        (["a/model.onnx", "b/model.onnx"], ["a/model.onnx", "b/model.onnx"], ["a", "b"]),
-        (["/x/a/model.onnx", "/y/a/model.onnx"], [], ["/x/a/model.onnx", "/y/a/model.onnx"]),
-    ],
-)
-def test_names(paths, given, names):
-    """A ``model.onnx`` is named by its folder, unless two models then had the same name."""
-    assert names_of(paths, given) == names
-
-
-def test_names_in_a_folder(folder):
-    """Models found in a folder are named from there; one in it, by the folder itself."""
-    (folder / "zoo" / "deep").mkdir(parents=True)
-    paths = ["zoo/deep/model.onnx", "zoo/deep/net.onnx", "zoo/model.onnx"]
-    assert names_of(paths, ["zoo"]) == ["deep", "deep/net.onnx", "zoo"]
 
 
 def test_one_screen(cli, model, refused):
@@ -79,7 +54,7 @@ def test_next_command_after_data(cli, model, folder):
 def test_next_command_leaves_preprocessing_to_the_model():
     """The model keeps it; with a configuration, which may say another, it is repeated."""
     flags = {"calibration": "photos", "preprocess__preset": "unit"}
-    quantized = Quantization(
+    quantized = QuantizationInfo(
         format="qdq", method="auto", samples=8, source="photos", synthetic=False
     )
     report = make_clean().model_copy(update={"quantization": quantized})

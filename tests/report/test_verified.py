@@ -71,10 +71,15 @@ def test_a_goal_that_is_missed():
 def test_both_ranges_share_a_track():
     """The wider of both models fills the track."""
     one = verified.side_by_side(layer(ours=(-1.0, 3.0), theirs=(0.0, 1.0)))
-    assert one.ours is not None
-    assert one.theirs is not None
-    assert (one.ours.width, one.theirs.left, one.theirs.width, one.zero) == (100.0, 25, 25, 25)
-    assert verified.side_by_side(layer(ours=None)).ours is None
+    assert one.float_range is not None
+    assert one.int8_range is not None
+    assert (one.float_range.width, one.int8_range.left, one.int8_range.width, one.zero) == (
+        100.0,
+        25,
+        25,
+        25,
+    )
+    assert verified.side_by_side(layer(ours=None)).float_range is None
 
 
 def test_table():

@@ -183,13 +183,6 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
     Returns:
         ``outcome``, and the written ``files`` if they are shipped.
     """
-    outcome, contents = _run_task(request, results)
-    return {"outcome": vars(outcome), "files": contents}
-
-
-def _run_task(
-    request: dict[str, Any], results: Iterable[dict[str, Any]]
-) -> tuple[Outcome, dict[str, bytes]]:
     from distributed import get_client, get_worker
 
     worker, client = get_worker(), get_client()
@@ -200,12 +193,14 @@ def _run_task(
         if versions[name] != expected[name]
     ]
     if different:  # the worker would write other bytes
-        return Outcome("failed", f"worker {worker.address} has {'; '.join(different)}"), {}
+        outcome = Outcome("failed", f"worker {worker.address} has {'; '.join(different)}")
+        return {"outcome": vars(outcome), "files": {}}
     job = from_json(Job, request["job"])
     key = [request["batch"], job.name]
     runs = client.get_metadata(key, 0)
     if runs >= _MAX_RUNS:
-        return Outcome("lost", f"{runs} workers died while they ran it; given up"), {}
+        outcome = Outcome("lost", f"{runs} workers died while they ran it; given up")
+        return {"outcome": vars(outcome), "files": {}}
     client.set_metadata(key, runs + 1)
     worker.log_event(request["batch"], {"job": job.name})
     task_key = worker.get_current_task()
@@ -215,29 +210,21 @@ def _run_task(
         task = worker.state.tasks.get(task_key)
         return task is not None and task.state != "cancelled"
 
-    outcome = Outcome("lost", "was cancelled")
-    with _provide_place(request, results, worker) as place:
+    outcome, written = Outcome("lost", "was cancelled"), {}
+    with contextlib.ExitStack() as stack:
+        place = from_json(Place, request["place"])
+        if request["ship"]:  # in a folder of its own, else in the shared one
+            home = Path(worker.local_directory) / _FOLDER
+            home.mkdir(exist_ok=True)
+            folder = tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True)
+            contents = {path: data for result in results for path, data in result["files"].items()}
+            root = write_files(contents, Path(stack.enter_context(folder)))
+            place = Place(root, home / "cache", place.threads)
         for event in local.run([job], place, is_wanted=is_wanted):
             outcome = event.outcome or outcome
-        written = read_files(outcome.files, place.root) if request["ship"] else {}
-    return outcome, written
-
-
-@contextlib.contextmanager
-def _provide_place(
-    request: dict[str, Any], results: Iterable[dict[str, Any]], worker: Any
-) -> Iterator[Place]:
-    """Provide the folder of a job within a with statement: the shared one, or a temporary one."""
-    shared = from_json(Place, request["place"])
-    if not request["ship"]:
-        yield shared
-        return
-    home = Path(worker.local_directory) / _FOLDER
-    home.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
-        contents = {path: data for result in results for path, data in result["files"].items()}
-        root = write_files(contents, Path(folder))
-        yield Place(root, home / "cache", shared.threads)
+        if request["ship"]:
+            written = read_files(outcome.files, place.root)
+    return {"outcome": vars(outcome), "files": written}
 
 
 def required_files(job: Job, root: Path) -> list[list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Unpack
+from typing import Any, Unpack
 
 from pydantic import ValidationError
 
@@ -57,31 +57,23 @@ def directory_lock(folder: Path, name: str) -> Iterator[None]:
         OutputError: another batch has it, or it cannot be written.
     """
     path = files.make_folder(folder) / LOCK_NAME
-    try:
-        stream = _open_locked(path, name)
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {socket.gethostname()}")
-        stream.flush()
-    except OSError as error:
-        raise OutputError(f"{name}: cannot be written: {error.strerror}") from None
-    with stream:
+    with contextlib.ExitStack() as stack:
         try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _open_locked(path: Path, name: str) -> IO[str]:
-    while True:
-        stream = path.open("a+", encoding="utf-8")
-        if not files.hold(stream.fileno(), wait=False):
-            with stream:
-                stream.seek(0)
-                text = f"{name}: another npuconv batch writes there ({stream.read()})"
-            raise OutputError(text, hint="wait until it has ended, or give another output")
-        if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
-            return stream
-        stream.close()
+            while True:
+                stream = stack.enter_context(path.open("a+", encoding="utf-8"))
+                if not files.hold(stream.fileno(), wait=False):
+                    stream.seek(0)
+                    text = f"{name}: another npuconv batch writes there ({stream.read()})"
+                    raise OutputError(text, hint="wait until it has ended, or give another output")
+                if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
+                    break
+            stack.callback(path.unlink, missing_ok=True)
+            stream.truncate(0)
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+            stream.flush()
+        except OSError as error:
+            raise OutputError(f"{name}: cannot be written: {error.strerror}") from None
+        yield
 
 
 class Batch:
@@ -111,10 +103,10 @@ class Batch:
         self.place = Place(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
-        common = self.settings.limits
         self.jobs = tuple(
             replace(job, limits=JobLimits(
-                job.limits.timeout or common.timeout, job.limits.memory or common.memory
+                timeout=job.limits.timeout or self.settings.timeout,
+                memory=job.limits.memory or self.settings.memory,
             ))
             for job in self.expanded.jobs
         )  # fmt: skip

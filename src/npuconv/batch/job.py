@@ -5,15 +5,25 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import TypeAdapter
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import UsageError
+from npuconv.schemas.batch import JobStatus
 
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -51,46 +61,41 @@ def _parse(quantity: object, units: dict[str, int], kind: str) -> float:
     return value
 
 
-# Parser of each limit, by its name.
-LIMIT_PARSERS: dict[str, Callable[[object], Any]]
-LIMIT_PARSERS = {"timeout": parse_seconds, "memory": parse_size}
+_QUANTITY_SCHEMA = WithJsonSchema({"type": ["string", "number"]})
+Size = Annotated[int, BeforeValidator(parse_size), _QUANTITY_SCHEMA]
+Seconds = Annotated[float, BeforeValidator(parse_seconds), _QUANTITY_SCHEMA]
 
 
-@dataclass(frozen=True)
-class JobLimits:
-    """Limits of one job."""
+class JobLimits(BaseModel):
+    """Limits of a job; one that exceeds them is ended, and the others go on."""
 
-    timeout: float | None = None  # seconds; None: no limit
-    memory: int | None = None  # bytes; None: no limit
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
+    memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a batch run; of these, only ``threads`` changes the results of jobs."""
+class Settings(JobLimits):
+    """Settings of a batch run; of these, only ``threads`` changes the results of jobs.
 
-    jobs: int | None = None  # number of jobs at once; None: number of cores / threads
-    threads: int = 1  # of each job; the last digits of measured numbers depend on it
-    limits: JobLimits = field(default_factory=JobLimits)  # of jobs that have no limits
+    Its limits are for jobs that have none.
+    """
+
+    jobs: int | None = Field(None, ge=1)  # number of jobs at once; None: cores / threads
+    threads: int = Field(1, ge=1)  # of each job; the last digits of measured numbers depend on it
     resume: bool = True  # whether jobs that are done and unchanged are skipped
     cache: Path | None = None  # folder of decoded samples; None: below the output folder
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
-    local_cluster: int = 0  # number of workers of a Dask cluster on this machine; 0: none
+    local_cluster: int = Field(0, ge=0)  # workers of a Dask cluster on this machine; 0: no cluster
     ship: bool = False  # whether files are sent to the workers, which share no folder
 
-    def __post_init__(self) -> None:
-        """Refuse values out of range and settings that contradict each other.
-
-        Raises:
-            UsageError: naming the setting.
-        """
-        for name in ("jobs", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Settings:
         if self.scheduler and self.local_cluster:
-            raise UsageError("a scheduler and a local cluster exclude each other")
+            raise ValueError("a scheduler and a local cluster exclude each other")
         if self.ship and not self.on_cluster:
-            raise UsageError("only a cluster is shipped to: give a scheduler")
+            raise ValueError("only a cluster is shipped to: give a scheduler")
+        return self
 
     @property
     def on_cluster(self) -> bool:
@@ -106,27 +111,21 @@ class Settings:
         return self.jobs or max(1, cores // self.threads)
 
 
-def make_settings(*, cache: str | Path | None = None, **settings: Any) -> Settings:
+def make_settings(**settings: Any) -> Settings:
     """Return settings; ``timeout`` and ``memory`` may be numbers or text such as ``10m``.
 
     Raises:
         UsageError: one of them cannot be used; named.
     """
-    limits = {}
-    for name, parse in LIMIT_PARSERS.items():
-        value = settings.pop(name, None)
-        try:
-            limits[name] = None if value is None else parse(value)
-        except ValueError as error:
-            raise UsageError(f"{name}: {error}") from None
-    return Settings(limits=JobLimits(**limits), cache=Path(cache) if cache else None, **settings)
+    try:
+        return Settings.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(": ".join((*map(str, first["loc"]), yamlio.explain(first)))) from None
 
 
-Status = Literal[
-    "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"
-]
 # Exit code that one job would have by itself.
-EXIT_CODES: dict[Status, int] = dict.fromkeys(get_args(Status), 1)
+EXIT_CODES: dict[JobStatus, int] = dict.fromkeys(get_args(JobStatus), 1)
 EXIT_CODES |= {"converted": 0, "failed": 2, "bug": 70}
 FINISHED = ("converted", "refused")  # the same job would end so again
 SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
@@ -189,7 +188,7 @@ class Job:
 class Outcome:
     """Outcome of a job."""
 
-    status: Status
+    status: JobStatus
     message: str  # the headline of its report, or the cause
     model_sha256: str = ""  # of the source model; empty if it was not read
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each written file

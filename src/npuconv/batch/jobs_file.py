@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from npuconv import yamlio
-from npuconv.batch.job import LIMIT_PARSERS, SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
+from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
 from npuconv.config_files import is_file, read_config, with_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
@@ -59,16 +59,6 @@ Formats = Annotated[
     Field(min_length=1),
     _schema_of_texts(typing.get_args(Format)),
 ]
-_QUANTITY = WithJsonSchema({"type": ["string", "number"]})
-Size = Annotated[int, BeforeValidator(LIMIT_PARSERS["memory"]), _QUANTITY]
-Seconds = Annotated[float, BeforeValidator(LIMIT_PARSERS["timeout"]), _QUANTITY]
-
-
-class _LimitKeys(BaseModel):
-    """Limits of a job; one that exceeds them is ended, and the others go on."""
-
-    timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
-    memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
 
 
 def _describe(name: str) -> str:
@@ -77,7 +67,7 @@ def _describe(name: str) -> str:
 
 Defaults = create_model(
     "Defaults",
-    __base__=(Options, _LimitKeys),
+    __base__=(Options, JobLimits),
     __doc__="What holds for every job that does not say otherwise.",
     target=(Names, Field(("npu-int8",), description=_describe("target"))),
     format=(Formats, Field(("qoperator",), description=_describe("format"))),
@@ -110,14 +100,6 @@ class JobsFile(BaseModel):
     )
     jobs: tuple[JobEntry, ...] = Field(min_length=1, description="what to convert")
     output: str = Field("build", description="folder of the results; relative to this file")
-
-
-@dataclass(frozen=True)
-class Match:
-    """A model that a pattern matches."""
-
-    path: str  # as the jobs file could have named it
-    inner: str  # its folder, below the part of the pattern that has no wildcard
 
 
 @dataclass(frozen=True)
@@ -217,7 +199,7 @@ def _check_file(key: str, value: Any) -> None:
         raise UsageError(f"calibration {value}: no such file or folder")
 
 
-def match(pattern: str, root: Path) -> list[Match]:
+def match(pattern: str, root: Path) -> dict[str, str]:
     """Return the files that match a pattern, sorted by name.
 
     A wildcard does not match results of npuconv, so that a batch can be run again where its
@@ -227,23 +209,28 @@ def match(pattern: str, root: Path) -> list[Match]:
         pattern: a file, a folder (all models in it, however deep), or a pattern with
             wildcards ``*``, ``?``, ``[...]`` and ``**``.
         root: folder that it is relative to.
+
+    Returns:
+        For each file, as the jobs file could have named it, its folder below the part of the
+        pattern that has no wildcard.
     """
     if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
-        return [Match(str(PurePosixPath(pattern)), "")]
+        return {str(PurePosixPath(pattern)): ""}
     if _is_folder(root / pattern):
         pattern = f"{glob.escape(pattern)}/**/*.onnx"
     if not glob.has_magic(pattern):
-        return []
+        return {}
     folders = PurePosixPath(pattern).parent.parts
     base = PurePosixPath(*takewhile(lambda part: not glob.has_magic(part), folders))
-    matches = []
     # Path.glob refuses absolute patterns.
-    for name in sorted(glob.glob(pattern, root_dir=root, recursive=True)):  # noqa: PTH207
-        if (root / name).is_file() and not name.endswith(SUFFIX):
-            path = PurePosixPath(name)
-            inner = str(path.parent.relative_to(base))
-            matches.append(Match(str(path), "" if inner == "." else inner))
-    return matches
+    names = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207
+    paths = [PurePosixPath(name) for name in names if not name.endswith(SUFFIX)]
+    inner = {str(path): str(path.parent.relative_to(base)) for path in paths}
+    return {
+        path: "" if folder == "." else folder
+        for path, folder in inner.items()
+        if (root / path).is_file()
+    }
 
 
 def _is_folder(path: Path) -> bool:
@@ -276,12 +263,12 @@ class _Expansion:
         """Add all jobs of one entry."""
         matches = self._matches((*at, "model"), entry.pop("model"))
         excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
-        models = [match for path, match in matches.items() if path not in excluded]
+        models = {path: inner for path, inner in matches.items() if path not in excluded}
         if matches and not models:
             self._error((*at, "exclude"), "excludes every model of this entry")
         place = entry.pop("output", None)
         keys = merge(self.defaults, entry)
-        limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
+        limits = JobLimits(timeout=keys.pop("timeout", None), memory=keys.pop("memory", None))
         # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
         lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
         output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
@@ -292,15 +279,15 @@ class _Expansion:
         home = PurePosixPath(self.output if place is None else place)
         options = self._options(at, merge(keys, self.flags))
         targets = [(chosen, self._target(at, chosen.target)) for chosen in options]
-        for model, (chosen, target) in product(models, targets):
+        for (model, inner), (chosen, target) in product(models.items(), targets):
             if target is None:
                 continue
             chosen = chosen.for_target(target.container, target.opset)
             parts = {"target": target.name, "format": chosen.format}
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
-            name = PurePosixPath(model.path).stem + suffix_of(chosen.format)
-            path = output or normpath(str(home.joinpath(*folders, model.inner, name)))
-            job = Job(self._name(path), model.path, path, chosen, target.name, limits)
+            name = PurePosixPath(model).stem + suffix_of(chosen.format)
+            path = output or normpath(str(home.joinpath(*folders, inner, name)))
+            job = Job(self._name(path), model, path, chosen, target.name, limits)
             self.jobs.append((job, at))
 
     def claim_outputs(self) -> tuple[Job, ...]:
@@ -333,8 +320,8 @@ class _Expansion:
             writers |= dict.fromkeys(job.files, at)
         return tuple(jobs)
 
-    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
-        matches: dict[str, Match] = {}
+    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, str]:
+        matches: dict[str, str] = {}
         for number, pattern in enumerate(patterns):
             models = match(pattern, self.root)
             if not models:
@@ -342,7 +329,7 @@ class _Expansion:
                 text = ": no .onnx file in it" if is_folder else " matches no file"
                 # Of a list the item; of a single pattern, which has no items, itself.
                 self._error((*at, number), f"{pattern!r}{text}")
-            matches |= {model.path: model for model in models}
+            matches |= models
         return matches
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:

@@ -22,9 +22,10 @@ from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Event, Job, Outcome, Place, Status, to_json
+from npuconv.batch.job import Event, Job, Outcome, Place, to_json
 from npuconv.batch.worker import ABANDONED
 from npuconv.report import words
+from npuconv.schemas.batch import JobStatus
 
 _POLL_SECONDS = 0.1  # between two checks of the limits of jobs
 _STDERR_BYTES = 2000  # of the end of stderr, in which the cause of a crash is searched
@@ -124,7 +125,7 @@ class JobProcess:
                 text = f"took more memory than {words.size(limits.memory)} and was ended"
                 self.kill("out-of-memory", text)
 
-    def kill(self, status: Status = "lost", message: str = "was ended") -> None:
+    def kill(self, status: JobStatus = "lost", message: str = "was ended") -> None:
         """End the process and its children now."""
         self._kill_outcome = self._kill_outcome or Outcome(status, message)
         with contextlib.suppress(psutil.NoSuchProcess):

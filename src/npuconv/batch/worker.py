@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npuconv.batch.job import Job, Outcome, Place, Status, from_json
+from npuconv.batch.job import Job, Outcome, Place, from_json
 from npuconv.config import Options, Preprocess
+from npuconv.schemas.batch import JobStatus
 from npuconv.schemas.report import Report
 
 Send = Callable[[dict[str, Any]], None]
@@ -81,7 +82,7 @@ def run(job: Job, place: Place, send: Send) -> Outcome:
         if is_lack_of_memory(error):
             return Outcome("out-of-memory", "there is not enough memory for it")
         if isinstance(error, NpuconvError):
-            status: Status = "bug" if isinstance(error, InternalError) else "failed"
+            status: JobStatus = "bug" if isinstance(error, InternalError) else "failed"
             return Outcome(status, as_keys(str(error)))
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return Outcome("bug", f"bug in npuconv, outside any pass: {text}")
@@ -102,7 +103,7 @@ def _convert(job: Job, progress: Progress) -> Outcome:
     return _write_reports(job, "converted", result.report, {job.output: digest})
 
 
-def _write_reports(job: Job, status: Status, report: Report, digests: dict[str, str]) -> Outcome:
+def _write_reports(job: Job, status: JobStatus, report: Report, digests: dict[str, str]) -> Outcome:
     from npuconv import files
     from npuconv.report import format_of, render
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import ValidationError
 
-from npuconv import files
+from npuconv import files, yamlio
 from npuconv.batch.entry import Batch, Watcher
-from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
+from npuconv.batch.job import Job, JobLimits, Outcome, make_settings
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, check_destinations, signal_exit_code
 from npuconv.cli.help import GroupedCommand, output_format_option
@@ -40,10 +41,9 @@ _SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the re
 def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Check a quantity here, so that the message names the flag."""
     try:
-        if value is not None:
-            LIMIT_PARSERS[str(parameter.name)](value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+        JobLimits.model_validate({str(parameter.name): value})
+    except ValidationError as error:
+        raise click.BadParameter(yamlio.explain(error.errors()[0])) from None
     return value
 
 
@@ -337,13 +337,13 @@ def watching(jobs: Sequence[Job], quiet: bool) -> Iterator[Watcher]:
     if quiet or not sys.stderr.isatty():
         yield Lines(jobs, quiet)
         return
-    from rich.progress import BarColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:3.0f} %"),
-        screen.time_left(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[stage]}", markup=False),
     )
     with screen.bars(*columns) as progress:

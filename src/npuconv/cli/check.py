@@ -11,9 +11,9 @@ from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import BriefOption, GroupedCommand, output_format_option
-from npuconv.cli.models import expand
+from npuconv.cli.models import expand, model_names
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
-from npuconv.cli.verdict import after_check, names_of, show, show_many
+from npuconv.cli.verdict import after_check, show, show_many
 from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
@@ -81,7 +81,7 @@ def check(
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
     elif results and not quiet:  # stderr has the unreadable models
-        names = names_of(list(by_path), models)
+        names = model_names(list(by_path), models)
         if len(results) > 1:
             show_many(results, names, verbose=verbose, no_color=no_color)
         else:
@@ -116,7 +116,7 @@ def _check_all(
         expected = (ModelError, UsageError, CalibrationError)
 
     by_path = {}
-    for number, (path, name) in enumerate(zip(paths, names_of(paths, ()), strict=True)):
+    for number, (path, name) in enumerate(zip(paths, model_names(paths), strict=True)):
         bar(name, number, len(paths))
         try:
             by_path[path] = check_with(path, options, options.calibration, timings=timings)

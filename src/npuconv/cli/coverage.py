@@ -14,7 +14,7 @@ import click
 from npuconv.check_model import check_with
 from npuconv.cli import screen
 from npuconv.cli.help import printed_option
-from npuconv.cli.models import InputShapes, Shapes, expand, short_names
+from npuconv.cli.models import InputShapes, Shapes, expand, model_names
 from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
 from npuconv.errors import ModelError
@@ -196,14 +196,14 @@ def coverage(
     if form == "json":
         click.echo(result.as_json(), nl=False)
     elif result.cells:
-        screen.show(_sections(result, verbose=verbose), no_color=no_color)
+        screen.show(_sections(result, models, verbose=verbose), no_color=no_color)
     return 2 if result.unreadable else 0
 
 
-def _sections(result: Coverage, *, verbose: bool) -> list[Section]:
+def _sections(result: Coverage, arguments: Sequence[str], *, verbose: bool) -> list[Section]:
     """Return the table of models and targets, its legend, and the obstacles when verbose."""
     rows: list[tuple[str, ...]] = []
-    for model, name in zip(result.models, short_names(result.models), strict=True):
+    for model, name in zip(result.models, model_names(result.models, arguments), strict=True):
         cells = [cell for cell in result.cells if cell.model == model]
         rows.append((name, *map(_verdict, cells)))
         rows += [(f"  {label}", *texts) for label, texts in _figures(cells)]

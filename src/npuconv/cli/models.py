@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from npuconv import files
 from npuconv.batch.job import SUFFIX
-from npuconv.errors import UnknownInputError, UsageError
+from npuconv.errors import UsageError
 
 Shapes = dict[str, tuple[int, ...]]
 _Result = TypeVar("_Result")
@@ -30,27 +32,32 @@ def expand(models: tuple[str, ...]) -> list[str]:
         if not os.path.isdir(path):  # noqa: PTH112 never raises
             paths[model] = None
             continue
-        files = sorted(file.as_posix() for file in path.rglob("*.onnx") if file.is_file())
-        sources = [file for file in files if not file.endswith(SUFFIX)]
+        every = sorted(file.as_posix() for file in path.rglob("*.onnx") if file.is_file())
+        sources = [file for file in every if not file.endswith(SUFFIX)]
         if not sources:
-            results = f", but for what convert has written (*{SUFFIX})" if files else ""
+            results = f", but for what convert has written (*{SUFFIX})" if every else ""
             raise UsageError(f"{model}: no .onnx file in this directory{results}")
         paths.update(dict.fromkeys(sources))
     return list(paths)
 
 
-def short_names(paths: Sequence[str]) -> list[str]:
-    """Return the paths without the folders that all begin with, and the parts that all end with.
+def model_names(paths: Sequence[str], arguments: Iterable[str] = ()) -> list[str]:
+    """Return a name for each model: its path from the folder among the arguments that has it.
 
-    ``models/a/model.onnx`` and ``models/b/model.onnx`` are ``a`` and ``b``; a single path
-    stays whole.
+    A ``model.onnx`` is named by its folder, unless two models then had the same name.
     """
-    parts = [Path(path).parts for path in paths]
-    shortest = min((len(p) for p in parts), default=0)
-    first = next((i for i in range(shortest) if len({p[i] for p in parts}) > 1), 0)
-    last = next((i for i in range(shortest - first) if len({p[-1 - i] for p in parts}) > 1), 0)
-    names = [p[first : len(p) - last] for p in parts]
-    return [str(Path(*name)) if name else path for name, path in zip(names, paths, strict=True)]
+    folders = [Path(argument) for argument in arguments if Path(argument).is_dir()]
+    names = []
+    for path in map(Path, paths):
+        inside = (path.relative_to(folder) for folder in folders if path.is_relative_to(folder))
+        name = next(inside, Path(path.name) if path.is_absolute() else path)
+        if path.name == files.UNNAMED:
+            name = (
+                name.parent if name.parent != Path() else Path(path.absolute().parent.name or name)
+            )
+        names.append(name.as_posix())
+    times = Counter(names)
+    return [name if times[name] == 1 else path for path, name in zip(paths, names, strict=True)]
 
 
 class InputShapes:
@@ -58,7 +65,7 @@ class InputShapes:
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
-        self._refusals: dict[str, UnknownInputError] = {}  # the last one of each input
+        self._refusals: dict[str, UsageError] = {}  # the last one of each input
         self._accepted: set[str] = set()
 
     def apply(self, read: Callable[[Shapes], _Result]) -> _Result:
@@ -66,6 +73,8 @@ class InputShapes:
 
         A model that cannot be read may have had any of the inputs.
         """
+        from npuconv.model.shapes import UnknownInputError  # takes onnx, which help does not need
+
         shapes = dict(self._shapes)
         try:
             while True:

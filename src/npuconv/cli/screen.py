@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,8 +20,7 @@ from npuconv.timings import Progress, silent
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-    from rich.progress import ProgressColumn, Task
-    from rich.text import Text
+    from rich.progress import ProgressColumn
 
     from npuconv.report.sections import Section
 
@@ -70,7 +68,7 @@ def say(text: str, *, command: str = "", quiet: bool = False) -> None:
     safe = shortened(plain(" ".join(line.split())), _MAX_MESSAGE)
     if is_terminal(sys.stderr):
         columns = shutil.get_terminal_size().columns
-        safe = continued(safe, columns) if command else broken(safe, columns)
+        safe = wrap_command(safe, columns) if command else wrap_line(safe, columns)
     sys.stderr.write(f"{safe}\n")  # click.echo would write into a bar, not above it
 
 
@@ -90,7 +88,7 @@ def say_if_saturating(*paths: str | Path, quiet: bool) -> None:
             )
 
 
-def continued(command: str, columns: int) -> str:
+def wrap_command(command: str, columns: int) -> str:
     """Return a command in lines that can be pasted, each but the last ended by a backslash."""
     lines = [""]
     for word in _WORD.findall(command):
@@ -100,7 +98,7 @@ def continued(command: str, columns: int) -> str:
     return " \\\n".join(lines)
 
 
-def broken(text: str, columns: int) -> str:
+def wrap_line(text: str, columns: int) -> str:
     """Return a line in lines of at most so many columns, broken between words only."""
     indent = " " * (len(text) - len(text.lstrip()) + 4)
     lines = textwrap.wrap(
@@ -120,24 +118,6 @@ def show(sections: Iterable[Section], *, no_color: bool) -> None:
     from npuconv.report import terminal
 
     click.echo(terminal.render(sections, color=wants_color(no_color), width=width()), nl=False)
-
-
-def time_left() -> ProgressColumn:
-    """Return a column of bars with the time left, empty as long as it is not known."""
-    from rich.progress import ProgressColumn
-    from rich.text import Text
-
-    class TimeLeft(ProgressColumn):
-        """Time left, by the mean speed so far."""
-
-        max_refresh = 0.5
-
-        def render(self, task: Task) -> Text:
-            """Return hours, minutes and seconds."""
-            left = task.time_remaining
-            return Text("" if left is None else f"{timedelta(seconds=int(left))} left")
-
-    return TimeLeft()
 
 
 def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
@@ -161,34 +141,34 @@ def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> It
     if quiet or not is_terminal(sys.stderr):
         yield silent
         return
-    from rich.progress import BarColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     columns = (
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[said]}"),
-        time_left(),
+        TextColumn("{task.fields[share]}"),
+        TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
     with bars(*columns, no_color=no_color) as bar:
-        task, of = bar.add_task("", total=None, said=""), 0
+        task, steps = bar.add_task("", total=None, share=""), 0
 
         def step(stage: str, done: int, total: int) -> None:
-            """Update the bar; begin anew where the number of steps is another."""
-            nonlocal of
+            """Update the bar; start it again if the number of steps changes."""
+            nonlocal steps
             text = shortened(plain(stage), _MAX_STAGE)
-            if total != of:
-                of = total
+            if total != steps:
+                steps = total
                 bar.reset(task, total=total or None, completed=done, description=text)
-            said = f"{100 * done / (total or 1):3.0f} %" if shares else f"{done}/{total}"
-            bar.update(task, completed=done, description=text, said=said if total else "")
+            share = f"{100 * done / (total or 1):3.0f} %" if shares else f"{done}/{total}"
+            bar.update(task, completed=done, description=text, share=share if total else "")
 
         yield step
 
 
-def interrupted(written: list[Path]) -> str:
+def interruption(written: list[Path]) -> str:
     """Return the message for an interrupted run: which files are complete and kept."""
     folders = Counter(path.parent for path in written)
     few = [str(path) for path in written if folders[path.parent] <= _MAX_NAMED]
     many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _MAX_NAMED]
-    kept = ", ".join((*few, *many))
-    return f"interrupted; kept: {kept}" if kept else "interrupted; nothing was written"
+    names = ", ".join((*few, *many))
+    return f"interrupted; kept: {names}" if names else "interrupted; nothing was written"

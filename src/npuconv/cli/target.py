@@ -46,7 +46,7 @@ def show(name: str, form: str) -> None:
     else:
         text, width = view.as_text(description), screen.terminal()
         if width is not None:
-            text = "".join(f"{screen.broken(row, width)}\n" for row in text.splitlines())
+            text = "".join(f"{screen.wrap_line(row, width)}\n" for row in text.splitlines())
         click.echo(text, nl=False)
 
 

@@ -5,43 +5,14 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.options import SAMPLE_OPTIONS, command_words
 from npuconv.schemas.report import Report
-
-
-def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
-    """Return a name for each model: its path from the argument that it was found under.
-
-    A ``model.onnx`` is named by its folder, unless two models then had the same name.
-    """
-    folders = [Path(one) for one in given if Path(one).is_dir()]
-    full = [_relative_to_argument(Path(path), folders) for path in paths]
-    short = [_name_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
-    times = Counter(short)
-    return [name if times[name] == 1 else path for path, name in zip(paths, short, strict=True)]
-
-
-def _relative_to_argument(path: Path, folders: Sequence[Path]) -> str:
-    for folder in folders:
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).as_posix()
-    return path.name if path.is_absolute() else path.as_posix()
-
-
-def _name_by_folder(path: Path, name: str) -> str:
-    if path.name != files.UNNAMED:
-        return name
-    above = Path(name).parent.as_posix()
-    return above if above != "." else path.absolute().parent.name or name
 
 
 def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
@@ -50,17 +21,17 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render(report, color=color, width=width)
+        page = text.render(report, color=color, width=width)
     else:
-        shown = brief.render(report, name, color=color, width=width)
+        page = brief.render(report, name, color=color, width=width)
     if following:
-        shown += f"\n{screen.continued(f'next: {following}', width)}\n"
+        page += f"\n{screen.wrap_command(f'next: {following}', width)}\n"
     height = brief.SCREEN_LINES
     if screen.is_terminal(sys.stdout):
         height = shutil.get_terminal_size((80, height)).lines
-    if shown.count("\n") >= height:
-        shown += "\n" + brief.last_line([report], color=color, width=width)
-    click.echo(shown, nl=False)
+    if page.count("\n") >= height:
+        page += "\n" + brief.last_line([report], color=color, width=width)
+    click.echo(page, nl=False)
 
 
 def show_many(
@@ -71,11 +42,11 @@ def show_many(
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render_many(reports, color=color, width=width)
-        shown += "\n" + brief.last_line(reports, color=color, width=width)
+        page = text.render_many(reports, color=color, width=width)
+        page += "\n" + brief.last_line(reports, color=color, width=width)
     else:
-        shown = brief.render_many(reports, names, color=color, width=width)
-    click.echo(shown, nl=False)
+        page = brief.render_many(reports, names, color=color, width=width)
+    click.echo(page, nl=False)
 
 
 def after_check(report: Report, path: str, config: str | None, flags: dict[str, Any]) -> str:
@@ -116,5 +87,5 @@ def after_convert(
 def _explain(report: Report) -> str:
     from npuconv.report import groups
 
-    found = groups.standing(report)
-    return f"npuconv explain {found[0].code}" if found else ""
+    standing = groups.standing(report)
+    return f"npuconv explain {standing[0].code}" if standing else ""

@@ -14,8 +14,8 @@ from npuconv.partition import Plan
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.legalize.split.builder import BiasChannels, WrittenConv
-    from npuconv.model.partial_sums import Part
+    from npuconv.emit.int32_sums import SumEntry
+    from npuconv.legalize.split.builder import BiasChannels, SumTerm, WrittenConv
 
     LayerEncodings = tuple[Encoding, Encoding]
 
@@ -29,7 +29,7 @@ class Splits:
         bias_channels: constant input channels that make up the bias.
     """
 
-    parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
+    parts: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
     bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
 
     @classmethod
@@ -51,6 +51,8 @@ class Emission:
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
+        scales: of inputs and outputs of the model that are int8, by name.
+        sums: convolutions that are written as sums in int32.
     """
 
     plan: Plan
@@ -60,6 +62,8 @@ class Emission:
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    sums: tuple[SumEntry, ...] = ()
 
     @classmethod
     def of(

@@ -10,7 +10,7 @@ import onnx
 from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators
+from npuconv.emit import Format, int8_operators, int32_sums
 from npuconv.emit.emission import Emission, Splits
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
@@ -60,6 +60,7 @@ class EmittedModel:
         proto: the same as ONNX.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
+        scales: of inputs and outputs that are int8, by name.
     """
 
     legal: LegalModel
@@ -67,6 +68,7 @@ class EmittedModel:
     proto: onnx.ModelProto
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
 
 
 def emit_model(
@@ -100,15 +102,15 @@ def emit_model(
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, form))
+    proto = save.to_proto(copy.model, _metadata(copy, form, emission))
     legal = replace(legal, log=copy.log).with_findings(broken)
-    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes)
+    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes, emission.scales)
 
 
-def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()
@@ -121,4 +123,5 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,
         **scales,
+        **int32_sums.record(emission.sums),
     }

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from npuconv.config import Options
+from npuconv.emit import int32_sums
 from npuconv.emit.emission import Emission, Splits, dequantizer, quantizer, same_scale
+from npuconv.emit.int32_sums import Int32Sum
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
 from npuconv.emit.lowering.split_accumulated import split_accumulated
@@ -16,10 +18,10 @@ from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
+from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
-from npuconv.model.partial_sums import Part, PartialSum, partial_sum
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import data_inputs
 from npuconv.partition import Plan
@@ -53,45 +55,44 @@ def in_integers(opened: Opened) -> Opened:
     emission = Emission(plan, splits=Splits(parts=parts))
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
         _, emission = manager.run_pass(model, item, device, log, emission)
-    return replace(opened, proto=save.to_proto(model))
+    metadata = int32_sums.record(emission.sums)
+    return replace(opened, proto=save.to_proto(model, metadata))
 
 
-def _join_sums(model: Model) -> dict[str, tuple[Part, ...]]:
-    """Make one Conv of each sum of parts between conversions; return its parts, by its name."""
-    parts, joined = dict[str, tuple[Part, ...]](), set[int]()
-    for node in model.nodes("Add")[::-1]:
-        total = partial_sum(model, node.outputs[0]) if id(node) not in joined else None
-        if total is not None and not total.constants:
-            joined |= {id(inner) for inner in total.nodes(node.outputs[0])}
-            name = _join(model, total, node.outputs[0])
-            parts |= {name: total.parts} if name else {}
+def _join_sums(model: Model) -> dict[str, tuple[SumTerm, ...]]:
+    """Make one Conv of each sum that the metadata name; return its terms, by its name."""
+    terms = dict[str, tuple[SumTerm, ...]]()
+    for layer in list(int32_sums.sums(model, "Conv")):
+        name = _join(model, layer)
+        terms |= {name: layer.terms} if name else {}
     sweep(model)
-    return parts
+    return terms
 
 
-def _join(model: Model, total: PartialSum, result: Tensor) -> str:
+def _join(model: Model, layer: Int32Sum) -> str:
     """Write a sum as one Conv; '' where its parts are not converted alike."""
-    makers = [[dequantizer(tensor) for tensor in list(c.inputs)[:2]] for c in total.convs]
-    x, w = makers[0]
-    if x is None or w is None:
+    conversions = [[dequantizer(tensor) for tensor in list(c.inputs)[:2]] for c in layer.convs]
+    inputs = [x for x, _ in conversions if x is not None]
+    weights = [w for _, w in conversions if w is not None]
+    biases = [tensor for c in layer.convs if (tensor := query.input_of(c, 2)) is not None]
+    if min(len(inputs), len(weights)) < len(layer.convs) or len(biases) > 1 or layer.constants:
         return ""
-    weights = []
-    for x_part, w_part in makers:
-        if x_part is None or w_part is None:
-            return ""
-        weight = query.constant_input(w_part, 0)
-        if weight is None or not same_scale(x_part, x) or not same_scale(w_part, w):
-            return ""
-        weights.append(weight)
-    biases = [tensor for c in total.convs if (tensor := query.input_of(c, 2)) is not None]
-    if len(biases) > 1:
+    (x, *_), (w, *_) = inputs, weights
+    alike = all(same_scale(other, x) for other in inputs)
+    alike = alike and all(same_scale(other, w) for other in weights)
+    sliced = layer.sliced([node.inputs[0] for node in inputs])
+    joined = layer.joined([query.constant_input(node, 0) for node in weights])
+    if sliced is None or joined is None or not alike:
         return ""
-    joined, source = total.joined(weights), total.source
+    source, convs, result = sliced[0], list(layer.convs), layer.total
     stored = edit.constant(model, f"{w.name}/joined", joined)
-    inputs = [source if dequantizer(source) else _dequantized(model, x, source, source.shape)]
-    inputs += [_dequantized(model, w, stored, joined.shape), *biases]
-    convs, dims = list(total.convs), query.shape(result)
-    output = edit.insert(model, "Conv", inputs, origin=convs, shape=dims, attrs=total.attrs)
+    terms = [
+        _dequantized(model, x, source, source.shape),
+        _dequantized(model, w, stored, joined.shape),
+        *biases,
+    ]
+    dims, attrs = query.shape(result), layer.entry.window.model_dump()
+    output = edit.insert(model, "Conv", terms, origin=convs, shape=dims, attrs=attrs)
     output.dtype = result.dtype
     conv = query.producer(output)
     assert conv is not None, "it has just been inserted"
@@ -133,8 +134,8 @@ def _round_before_activation(model: Model, conv: Node) -> None:
 def _is_integer(model: Model, conv: Node) -> bool:
     """Return whether a Conv reads and makes int8, with a bias of the scale of its products."""
     makers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
-    ends = [*makers[:1], quantizer(model, conv.outputs[0])]
-    if not all(end is not None and _has_one_scale(end, "int8") for end in ends):
+    conversions = [*makers[:1], quantizer(model, conv.outputs[0])]
+    if not all(end is not None and _has_one_scale(end, "int8") for end in conversions):
         return False
     nodes = [node for node in makers if node is not None and len(node.inputs) == 3]
     dtypes = [query.dtype_name(node.inputs[2]) for node in nodes]

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import files
 from npuconv.data import preparation
+from npuconv.emit import int32_sums
 from npuconv.errors import ModelError
 from npuconv.evaluate import packed
 from npuconv.evaluate.integer_form import in_integers
@@ -168,6 +169,9 @@ def _part_model(
         ir_version=proto.ir_version,
     )
     model.producer_name, model.producer_version = "npuconv", __version__
+    # Sums of other parts are left out when the entry is read.
+    noted = {entry.key: entry.value for entry in proto.metadata_props}
+    save.add_metadata(model, {int32_sums.KEY: noted.get(int32_sums.KEY, "")})
     return model
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import onnx
 from onnx import TensorProto
 
-from npuconv.emit import accumulated
+from npuconv.emit import int32_sums
 from npuconv.emit.int8_operators import KEY
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
@@ -173,7 +173,7 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     convolutions: set[str] = set()  # outputs of convolutions of the device
     sides: list[Side] = []
     in_regions = {number for region in _regions(model, target) for number in region}
-    in_parts = accumulated.parts(model)
+    in_parts = int32_sums.internal_tensors(model)
     activations = target.fused_activations
     fusible = activations.values if activations.known else activations.assume
     for number, node in enumerate(model.graph.node):

@@ -20,7 +20,6 @@ from npuconv.target import Target
 
 _RELU = "Clip from 0, written as Relu: int8 ends at its upper bound"
 _SATURATES = "no operator is left of it: int8 saturates at its bounds"
-ABSORBED = (_RELU, _SATURATES)
 
 
 def candidates(model: Model, plan: Plan) -> list[Node]:

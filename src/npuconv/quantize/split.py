@@ -20,8 +20,6 @@ from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
 from npuconv.legalize.split.builder import TensorPart, WrittenConv
 from npuconv.model import core, shapes
-from npuconv.partition.channels import CUTTING
-from npuconv.partition.saturation import ABSORBED
 from npuconv.quantize.state import QuantState
 
 
@@ -41,7 +39,6 @@ def split(graph: LegalModel, state: QuantState) -> SplitGraph:
     graph = graph.copied()
     layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
     ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
-    whole, nodes = graph.plan, graph.model.nodes()  # holding the nodes keeps their ids from reuse
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()
     for builder in split_layers(graph.model, graph.device.planner, layers):
@@ -57,13 +54,8 @@ def split(graph: LegalModel, state: QuantState) -> SplitGraph:
     shapes.infer_unknown(graph.model)
     # The Reshapes that are left keep their results, which have encodings.
     manager.apply(graph.model, fuse_reshapes, graph.device, Log(measures=False))
-    graph = graph.replanned()
-    ids = {id(node) for node in nodes}
-    for node in graph.plan.passthrough:  # what int8 saturates to follows from scales chosen before
-        reason = whole.reason.get(id(node)) if id(node) in ids else None
-        if node.op in CUTTING and reason in ABSORBED:
-            graph.plan.placement[id(node)], graph.plan.reason[id(node)] = "device", reason
-    return SplitGraph(graph, replace(state, encodings=encodings, weights=weights), tuple(convs))
+    state = replace(state, encodings=encodings, weights=weights)
+    return SplitGraph(graph.replanned(), state, tuple(convs))
 
 
 def _encoding_of(part: TensorPart, whole: Encoding) -> Encoding:

@@ -104,11 +104,11 @@ def format_of(path: str | os.PathLike[str]) -> str:
         UsageError: the suffix belongs to no format.
     """
     suffix = PurePath(path).suffix.lower()
-    known = {value: name for name, value in FORMATS.items() if value}
-    if suffix not in known:
-        hint = f"use {' '.join(known)}"
+    formats = {value: name for name, value in FORMATS.items() if value}
+    if suffix not in formats:
+        hint = f"use {' '.join(formats)}"
         raise UsageError(f"{path}: no report format for the suffix '{suffix}'", hint=hint)
-    return known[suffix]
+    return formats[suffix]
 
 
 def _renderer(format: str) -> _Renderer:

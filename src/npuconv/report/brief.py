@@ -173,7 +173,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
     samples = assumed.sentence if assumed is not None and report.ok else ""
     if quant is not None:
         samples = words.calibrated_on(quant) if quant.samples else ""
-    found = [
+    labelled = [
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
@@ -185,7 +185,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("limits", _limits(report)),
         ("more", f"{', '.join(more)}; -v shows them" if more else ""),
     ]
-    return [(label, text) for label, text in found if text]
+    return [(label, text) for label, text in labelled if text]
 
 
 def _device(report: Report) -> str:
@@ -242,14 +242,14 @@ def _limits(report: Report) -> str:
 
 def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
     """Yield the worst issues, and the number of those left out."""
-    found = issues(report)
-    for issue in found[:most]:
+    ranked = issues(report)
+    for issue in ranked[:most]:
         parts: list[str | Note] = [_clip(issue.message, width)] if issue.title else []
         parts += [f"and {issue.more} more"] if issue.more else []
         parts += [Note("fix:", [_clip(issue.fix, width, 7, _MAX_FIX_LINES)])] if issue.fix else []
         title = _clip(f"{issue.label}: {issue.title or issue.message}", width)
         yield Section(title, parts, issue.label)
-    hidden = len(found) - most
+    hidden = len(ranked) - most
     if hidden > 0:
         yield Section("", [f"... and {hidden} more; -v shows them"])
 

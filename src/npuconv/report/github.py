@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     accepted = f"; {count(summary.accepted, 'finding')} accepted" if summary.accepted else ""
     headline = f"{path} on {report.target.name}: {summary.headline}{accepted}"
     level = "error" if summary.exit_code else "notice"
-    lines = [_annotation("warning", path, "not judged", [one]) for one in summary.not_judged]
+    lines = [_annotation("warning", path, "not judged", [text]) for text in summary.not_judged]
     lines += [_annotation(level, path, verdict(report), [headline])]
     lines += [_annotation("warning", path, "npuconv", [warning]) for warning in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]

@@ -9,9 +9,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -48,8 +48,9 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         unreadable=unreadable,
         pictures=_pictures(reports, picture),
         source_pictures=_pictures(reports, source_picture),
-        sections=_sections,
+        findings=_findings,
         profile=profile,
+        largest_share=largest_share,
         ranked=ranked,
         tensor_ranges=tensor_ranges,
         weight_ranges=weight_ranges,
@@ -114,11 +115,16 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters["csp_hash"] = _csp_hash
+    env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
-    env.filters["titled"] = _capitalize_head
+    env.filters["titled"] = lambda head: head[:1].upper() + head[1:]
     env.filters["anchor"] = groups.anchor
     return env
+
+
+def csp_hash(script: str) -> str:
+    """Return the hash by which the page's Content-Security-Policy allows only its one script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _read(name: str) -> str:
@@ -131,16 +137,6 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _capitalize_head(head: str) -> str:
-    """Return a head of a table as it stands in a page; a terminal has it in small letters."""
-    return head[:1].upper() + head[1:]
-
-
-def _csp_hash(script: str) -> str:
-    """Return the hash by which the page's Content-Security-Policy allows only its one script."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def _pictures(
     reports: Sequence[Report], draw: Callable[[Report], Picture | None]
 ) -> list[Picture | None]:
@@ -150,7 +146,7 @@ def _pictures(
     return [draw(report) for report in reports]
 
 
-def _sections(report: Report) -> dict[str, object]:
+def _findings(report: Report) -> dict[str, object]:
     """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
     by_label = groups.group_by(groups.standing(report), lambda group: group.label)
     folded = {
@@ -159,8 +155,8 @@ def _sections(report: Report) -> dict[str, object]:
         "Accepted by the baseline": groups.accepted(report),
         "Removed by the converter": groups.removed(report),
     }
-    shown = (*by_label.get("error", ()), *by_label.get("warning", ()))
-    return {"open": shown, "folded": [(title, each) for title, each in folded.items() if each]}
+    open_groups = (*by_label.get("error", ()), *by_label.get("warning", ()))
+    return {"open": open_groups, "folded": [item for item in folded.items() if item[1]]}
 
 
 def contents(report: Report) -> list[tuple[str, str]]:
@@ -178,7 +174,7 @@ def contents(report: Report) -> list[tuple[str, str]]:
         ("rewritten", "Rewritten", report.rewrites or report.refusals),
         ("timings", "Timings", report.timings),
     )
-    return [(anchor, title) for anchor, title, there in sections if there]
+    return [(anchor, title) for anchor, title, content in sections if content]
 
 
 def is_low(sqnr_db: float | None) -> bool:
@@ -189,7 +185,7 @@ def is_low(sqnr_db: float | None) -> bool:
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
     """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
     low = [is_low(part.sqnr_db) for output in accuracy.outputs for part in (output, *output.parts)]
-    return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
+    return [(*row, is_low) for row, is_low in zip(words.output_rows(accuracy), low, strict=True)]
 
 
 def unproven(report: Report) -> str:
@@ -215,61 +211,54 @@ def some(values: Sequence[str]) -> str:
     return f"{', '.join(values[: _MAX_VALUES - 2])} ... {values[-1]} ({len(values)} values)"
 
 
-@dataclass(frozen=True)
-class LayerBar:
-    """SQNR of one layer, and the share of the noise that its rounding adds."""
+class LayerBar(NamedTuple):
+    """SQNR of one layer, and the share of the noise that its rounding adds; in per cent."""
 
     layer: LayerQuant
-    largest_share: float = 1.0  # of the noise, among all layers
+    share: str  # length for its SQNR, of a whole bar; an exact one fills it
+    noise: str  # its share of the noise; empty if it is not known
+    noise_height: str  # the same, of the largest share
+    is_weak: bool  # the SQNR is low
+    text: str  # tooltip
 
-    @property
-    def share(self) -> str:
-        """Length for its SQNR, in per cent of a whole bar; an exact one fills it."""
-        share = 1.0 if self.is_exact else (self.layer.sqnr_db or 0.0) / _FULL_DB
-        return f"{100 * min(max(share, _MIN_LENGTH), 1.0):.1f}"
 
-    @property
-    def noise(self) -> str:
-        """Its share of the noise, in per cent; empty if it is not known."""
-        share = self.layer.noise_share
-        return "" if share is None else f"{100 * min(max(share, 0.0), 1.0):.1f}"
+def layer_bar(layer: LayerQuant, largest_share: float = 1.0) -> LayerBar:
+    """Return the bar of a layer; ``largest_share`` is that of the noise among all layers."""
+    sqnr, noise = layer.sqnr_db, layer.noise_share
+    is_exact = sqnr is None and layer.cosine is not None
+    share = 1.0 if is_exact else min(max((sqnr or 0.0) / _FULL_DB, _MIN_LENGTH), 1.0)
+    texts = [layer.name, words.sqnr(sqnr, layer.cosine)]
+    texts += [] if noise is None else [f"{words.percent(noise)} of the noise"]
+    return LayerBar(
+        layer,
+        share=f"{100 * share:.1f}",
+        noise="" if noise is None else f"{100 * min(max(noise, 0.0), 1.0):.1f}",
+        noise_height="" if noise is None else f"{100 * max(noise, 0.0) / largest_share:.1f}",
+        is_weak=not is_exact and (sqnr or 0.0) < WEAK_DB,
+        text=", ".join(texts),
+    )
 
-    @property
-    def noise_height(self) -> str:
-        """Its share of the noise, in per cent of the largest share."""
-        share = self.layer.noise_share
-        return "" if share is None else f"{100 * max(share, 0.0) / self.largest_share:.1f}"
 
-    @property
-    def is_exact(self) -> bool:
-        """True if the output of the layer has no error."""
-        return self.layer.sqnr_db is None and self.layer.cosine is not None
-
-    @property
-    def is_weak(self) -> bool:
-        """True if the SQNR of the layer is low."""
-        return not self.is_exact and (self.layer.sqnr_db or 0.0) < WEAK_DB
-
-    @property
-    def text(self) -> str:
-        """Tooltip of the bar."""
-        parts = [self.layer.name, words.sqnr(self.layer.sqnr_db, self.layer.cosine)]
-        if self.layer.noise_share is not None:
-            parts.append(f"{words.percent(self.layer.noise_share)} of the noise")
-        return ", ".join(parts)
+def largest_share(report: Report) -> float:
+    """Return the largest share of the noise of a layer; 1 where none is known."""
+    layers = report.quantization.layers if report.quantization else ()
+    return max((layer.noise_share or 0.0 for layer in layers), default=0.0) or 1.0
 
 
 def profile(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, in the order of the network."""
     layers = report.quantization.layers if report.quantization else ()
-    largest = max((one.noise_share or 0.0 for one in layers), default=0.0) or 1.0
-    measured = (layer for layer in layers if layer.cosine is not None or layer.sqnr_db is not None)
-    return tuple(LayerBar(one, largest) for one in measured)
+    largest = largest_share(report)
+    return tuple(
+        layer_bar(layer, largest)
+        for layer in layers
+        if layer.cosine is not None or layer.sqnr_db is not None
+    )
 
 
 def ranked(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, those with the largest share of the noise first."""
-    return tuple(map(LayerBar, groups.ranked_layers(report)))
+    return tuple(map(layer_bar, groups.ranked_layers(report)))
 
 
 _CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?![\w-])")

@@ -251,7 +251,7 @@ def _draw(report: Report, boxes: tuple[Box, ...]) -> Picture | None:
     most_macs, most_noise = max(box.macs or 0 for box in boxes), max(noise)
     cards = []
     for number, (box, (x, y)) in enumerate(zip(boxes, drawing.boxes, strict=True)):
-        of_box = [one for name in box.names if name for one in findings.get(name, ())]
+        of_box = [f for name in box.names if name for f in findings.get(name, ())]
         kinds = [_kind(finding) for finding in of_box if _kind(finding) in _OPEN]
         operator = box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title.split(" ")[0]
         card = Card(

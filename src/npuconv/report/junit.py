@@ -33,8 +33,9 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         number = str(len(unreadable))
         counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
         suites.append(ET.Element("testsuite", counts, name="models that cannot be read"))
-        for path, message in ((_safe(path), _safe(message)) for path, message in unreadable):
-            _add_error(suites[-1], path, "readable", message, message).set("type", "unreadable")
+        for path, message in unreadable:
+            texts = (_safe(path), "readable", _safe(message), _safe(message))
+            _add_error(suites[-1], *texts).set("type", "unreadable")
     return _document(suites)
 
 
@@ -69,14 +70,14 @@ def _suite(report: Report) -> ET.Element:
     headline = _safe(f"{verdict(report)}: {summary.headline}")
     if summary.exit_code:
         ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
-    lines = [_safe(f"not judged: {one}") for one in summary.not_judged]
+    lines = [_safe(f"not judged: {sentence}") for sentence in summary.not_judged]
     lines += [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
     ET.SubElement(case, "system-out").text = "\n".join(lines)
     suite.append(case)
-    cases = group_by(report.findings, lambda one: (one.code, one.node))
+    cases = group_by(report.findings, lambda finding: (finding.code, finding.node))
     suite.extend(_case(members, report) for members in cases.values())
-    found = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
-    for key, path in found.items():
+    counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
+    for key, path in counts.items():
         suite.set(key, str(len(suite.findall(path))))
     suite.set("errors", "0")
     return suite
@@ -96,7 +97,7 @@ def _case(findings: Sequence[FindingInfo], report: Report) -> ET.Element:
     name = _safe(f"{first.code} {first.name}: {first.node or 'the model'}")
     case = ET.Element("testcase", classname=_safe(report.model.path), name=name)
     outcomes = [_outcome(finding) for finding in findings]
-    text = "\n".join(_line(one) for one in findings)
+    text = "\n".join(map(_line, findings))
     for outcome in ("failure", "skipped"):
         if outcome in outcomes:
             worst = findings[outcomes.index(outcome)]

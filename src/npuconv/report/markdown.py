@@ -68,26 +68,26 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
 
 def text(untrusted: str) -> str:
     """Return prose without any markup, shortened."""
-    shown = shortened(plain(untrusted), _MAX_CHARS)
-    return _MARKUP.sub(lambda hit: f"&#{ord(hit[0])};", shown)
+    short = shortened(plain(untrusted), _MAX_CHARS)
+    return _MARKUP.sub(lambda hit: f"&#{ord(hit[0])};", short)
 
 
 def code(untrusted: str) -> str:
     """Return a name in a code span; one with backticks, backslashes or pipes as HTML entities."""
-    shown = shortened(plain(untrusted).strip(), _MAX_CHARS)
-    if not shown:
+    short = shortened(plain(untrusted).strip(), _MAX_CHARS)
+    if not short:
         return "-"
-    return f"`{shown}`" if _PLAIN_CODE.fullmatch(shown) else f"<code>{text(shown)}</code>"
+    return f"`{short}`" if _PLAIN_CODE.fullmatch(short) else f"<code>{text(short)}</code>"
 
 
-def table(shown: Table) -> str:
+def table(data: Table) -> str:
     """Return a table; names are code, and columns of numbers are flush right."""
-    rule = ["---:" if number in shown.numbers else "---" for number in range(len(shown.head))]
+    rule = ["---:" if number in data.numbers else "---" for number in range(len(data.head))]
     rows = [
-        [code(cell) if number in shown.names else text(cell) for number, cell in enumerate(row)]
-        for row in shown.rows
+        [code(cell) if number in data.names else text(cell) for number, cell in enumerate(row)]
+        for row in data.rows
     ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (shown.head, rule, *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (data.head, rule, *rows))
 
 
 def _join(blocks: Iterable[str]) -> str:
@@ -105,7 +105,7 @@ def _verdict(report: Report) -> list[str]:
     title = f"{icon} {groups.verdict(report)}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
-        *(f"> ⚠️ not judged: {text(one)}" for one in summary.not_judged),
+        *(f"> ⚠️ not judged: {text(sentence)}" for sentence in summary.not_judged),
         f"**{text(summary.headline)}**",
         *(f"> ⚠️ {text(warning)}" for warning in summary.warnings),
     ]

@@ -20,15 +20,16 @@ def render(report: Report) -> str:
         f'<td style="text-align:left">{_safe(text)}</td></tr>'
         for label, text in brief.rows(report, report.model.path)
     )
-    found = brief.issues(report)
+    issues = brief.issues(report)
     items = "".join(
-        f"<li>{_safe(f'{one.label}: {one.title} {one.message}')}</li>"
-        for one in found[:_MAX_ISSUES]
+        f"<li>{_safe(f'{issue.label}: {issue.title} {issue.message}')}</li>"
+        for issue in issues[:_MAX_ISSUES]
     )
-    more = f"<li>and {len(found) - _MAX_ISSUES} more</li>" if len(found) > _MAX_ISSUES else ""
-    issues = f"<ul>{items}{more}</ul>" if items else ""
+    hidden = len(issues) - _MAX_ISSUES
+    more = f"<li>and {hidden} more</li>" if hidden > 0 else ""
+    listed = f"<ul>{items}{more}</ul>" if items else ""
     verdict = f'<b style="color:{color}">{_safe(brief.headline(report))}</b>'
-    return f"<div>{verdict}<table>{rows}</table>{issues}</div>"
+    return f"<div>{verdict}<table>{rows}</table>{listed}</div>"
 
 
 def _safe(text: str) -> str:

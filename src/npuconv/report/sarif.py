@@ -54,14 +54,14 @@ def _runs(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> l
     notes = [_notification("error", path, message) for path, message in unreadable]
     for report in reports:
         notes += [
-            _notification("warning", report.model.path, f"not judged: {one}")
-            for one in report.summary.not_judged
+            _notification("warning", report.model.path, f"not judged: {sentence}")
+            for sentence in report.summary.not_judged
         ]
     runs = [_run(reports)] if reports else []
     if notes:
         runs = runs or [{"tool": {"driver": {"name": "npuconv"}}, "results": []}]
-        done = {"executionSuccessful": not unreadable, "toolExecutionNotifications": notes}
-        runs[0]["invocations"] = [done]
+        invocation = {"executionSuccessful": not unreadable, "toolExecutionNotifications": notes}
+        runs[0]["invocations"] = [invocation]
     return runs
 
 
@@ -103,76 +103,56 @@ def _notification(level: str, path: str, message: str) -> _Json:
 
 
 def _run(reports: Sequence[Report]) -> _Json:
-    paths = list(dict.fromkeys(report.model.path for report in reports))
-    found = [
-        (report, finding)
-        for report in reports
-        for group in (*standing(report), *accepted(report))
-        for finding in group.findings
-    ]
+    models = {path: n for n, path in enumerate(dict.fromkeys(r.model.path for r in reports))}
     rules: dict[str, _Json] = {}
-    alike: dict[object, list[tuple[Report, FindingInfo]]] = {}
-    for report, one in found:
-        rules.setdefault(one.code, _rule(one, report))
-        key: object = len(alike)
-        if one.code == limit_unknown.code:  # one result for each limit, whatever models need it
-            key = (report.target.name, one.source, one.accepted)
-        alike.setdefault(key, []).append((report, one))
+    alike: dict[object, list[tuple[Report, FindingInfo]]] = {}  # findings of one result
+    for report in reports:
+        for group in (*standing(report), *accepted(report)):
+            for finding in group.findings:
+                rules.setdefault(finding.code, _rule(finding, report))
+                key: object = len(alike)
+                if finding.code == limit_unknown.code:  # one result, whatever models need it
+                    key = (report.target.name, finding.source, finding.accepted)
+                alike.setdefault(key, []).append((report, finding))
     codes = sorted(rules)
-    models = {path: at for at, path in enumerate(paths)}
-    seen: Counter[str] = Counter()
     driver = {
         "name": reports[0].tool.name,
         "semanticVersion": reports[0].tool.version,
         "rules": [rules[code] for code in codes],
     }
+    prints: Counter[str] = Counter()
     return {
         "tool": {"driver": driver},
-        "artifacts": [{"location": {"uri": _uri(path)}} for path in paths],
+        "artifacts": [{"location": {"uri": _uri(path)}} for path in models],
         "results": [
-            _result(same, models, codes.index(same[0][1].code), seen) for same in alike.values()
+            _result(same, models, codes.index(same[0][1].code), prints) for same in alike.values()
         ],
         "columnKind": "unicodeCodePoints",
     }
 
 
 def _rule(finding: FindingInfo, report: Report) -> _Json:
-    known = (rule for rule in report.rules if rule.code == finding.code)
-    info = next(known, None) or _unexplained(finding)
+    info = next((rule for rule in report.rules if rule.code == finding.code), None)
+    if info is None:  # an older report does not explain its rules
+        text = f"{finding.name.replace('-', ' ')}."
+        info = RuleInfo(
+            code=finding.code, name=finding.name, severity=finding.severity, summary=text,
+            checks=text, why="", fix=finding.fix or f"npuconv explain {finding.code}",
+        )  # fmt: skip
+    sections = {
+        "What it checks": info.checks, "Why it matters": info.why, "How to fix": info.fix,
+    }  # fmt: skip
+    parts = [f"**{title}.** {_literal(body)}" for title, body in sections.items() if body]
+    markdown = "\n\n".join([*parts, f"`npuconv explain {info.code}` tells more."])
     return {
         "id": info.code,
         "name": info.name,
         "shortDescription": {"text": _literal(info.summary)},
         "fullDescription": {"text": _literal(f"{info.checks} {info.why}".strip())},
-        "help": {"text": _literal(info.fix), "markdown": _help(info)},
+        "help": {"text": _literal(info.fix), "markdown": markdown},
         "defaultConfiguration": {"level": info.severity.value},
         "properties": {"tags": ["onnx"]},
     }
-
-
-def _unexplained(finding: FindingInfo) -> RuleInfo:
-    """Return the rule of a finding from an older report, which does not explain its rules."""
-    text = f"{finding.name.replace('-', ' ')}."
-    fix = finding.fix or f"npuconv explain {finding.code}"
-    return RuleInfo(
-        code=finding.code,
-        name=finding.name,
-        severity=finding.severity,
-        summary=text,
-        checks=text,
-        why="",
-        fix=fix,
-    )
-
-
-def _help(info: RuleInfo) -> str:
-    parts = (
-        ("What it checks", info.checks),
-        ("Why it matters", info.why),
-        ("How to fix", info.fix),
-    )
-    shown = [f"**{title}.** {_literal(body)}" for title, body in parts if body]
-    return "\n\n".join([*shown, f"`npuconv explain {info.code}` tells more."])
 
 
 def _literal(body: str) -> str:
@@ -184,17 +164,17 @@ def _result(
     alike: Sequence[tuple[Report, FindingInfo]],
     models: Mapping[str, int],
     rule: int,
-    seen: Counter[str],
+    prints: Counter[str],
 ) -> _Json:
     """Return one result, of one finding or of an undocumented limit that several models need.
 
-    ``models`` and ``rule`` are numbers in the lists of the run.
+    ``models`` and ``rule`` are numbers in the lists of the run; ``prints`` counts fingerprints.
     """
     (report, finding), *others = alike
     where = f"{finding.node}: " if finding.node else ""
     more = f"; {count(len(others), 'other model')} as well" if others else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
-    seen[print_] += 1
+    prints[print_] += 1
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
@@ -203,7 +183,7 @@ def _result(
         "locations": [_location(models, report, finding)],
         # Without this key code scanning hashes the first line of the model, and takes all
         # findings of one rule for the same.
-        "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{seen[print_]}"},
+        "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{prints[print_]}"},
         "properties": {
             "status": finding.status.value,
             "target": report.target.name,
@@ -213,14 +193,16 @@ def _result(
         },
     }
     if others:
-        places = {(one.model.path, other.node): (one, other) for one, other in others}
+        places = {
+            (report.model.path, finding.node): (report, finding) for report, finding in others
+        }
         result["relatedLocations"] = [
             {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}
             for pair in places.values()
         ]
     if finding.accepted:
-        why = {"kind": "external", "status": "accepted", "justification": "in the baseline"}
-        result["suppressions"] = [why]
+        suppression = {"kind": "external", "status": "accepted"}
+        result["suppressions"] = [{**suppression, "justification": "in the baseline"}]
     return result
 
 

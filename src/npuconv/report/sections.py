@@ -22,6 +22,7 @@ class Table:
     numbers: Sequence[int] = ()
     names: Sequence[int] = (0,)  # columns with names of the model or of passes
     styles: Mapping[str, str] = field(default_factory=dict)  # colours of cells by their first word
+    hints: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of a page, by row, column
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def sections(report: Report, *, each: bool) -> list[Section]:
         report: what to show.
         each: whether nodes that are rewritten alike are listed one by one.
     """
-    every = [
+    listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
         _plan(report, each=each),
@@ -76,7 +77,7 @@ def sections(report: Report, *, each: bool) -> list[Section]:
         _layers(report),
         Section("Timings", [timings(report)] if report.timings else []),
     ]  # fmt: skip
-    return [section for section in every if section.parts]
+    return [section for section in listed if section.parts]
 
 
 def overview(reports: Sequence[Report]) -> Table:
@@ -184,9 +185,9 @@ def _placement(report: Report) -> Iterator[Section]:
 
 def subgraphs(device: Device) -> Table:
     """Return nodes, MACs, first and last node, and bytes in and out of each subgraph."""
-    head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
-    rows = []
-    for subgraph in device.subgraphs:
+    head = ("#", "nodes", "MACs", "from", "to", "in", "out")
+    rows, hints = [], {}
+    for place, subgraph in enumerate(device.subgraphs):
         read, written = (
             words.size(words.total(port.bytes for port in ports))
             for ports in (subgraph.inputs, subgraph.outputs)
@@ -194,7 +195,9 @@ def subgraphs(device: Device) -> Table:
         macs = "unknown" if subgraph.macs is None else words.quantity(subgraph.macs)
         number, nodes = str(subgraph.number), str(subgraph.nodes)
         rows.append((number, nodes, macs, subgraph.first, subgraph.last, read, written))
-    return Table(head, rows, (0, 1, 2, 5, 6), (3, 4))
+        hints[place, 5] = ", ".join(tensor.name for tensor in subgraph.inputs)
+        hints[place, 6] = ", ".join(tensor.name for tensor in subgraph.outputs)
+    return Table(head, rows, (0, 1, 2, 5, 6), (3, 4), hints=hints)
 
 
 def _unknown_limits(report: Report) -> Section:
@@ -264,7 +267,7 @@ def duplicated_channels(budget: Budget) -> Table:
         )
         for channels in budget.channels
     ]
-    return Table(("tensor", "layers", "channels", "copies", "more MACs"), rows, (2, 3, 4))
+    return Table(("tensor", "layers", "channels", "copies", "more MACs"), rows, (2, 3, 4), (0, 1))
 
 
 def _accuracy(report: Report) -> Section:

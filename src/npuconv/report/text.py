@@ -77,14 +77,14 @@ def render_batch(
     del base
     label, style = ("DONE", "green") if batch.ok else ("NOT ALL DONE", "red")
     targets = {job.target for job in batch.jobs}
-    of = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
+    subject = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
     short_names = shown_names(batch.jobs)
     causes = [
         f"{short_names[job.name]}: {job.status}: {job.message}"
         for job in groups.not_converted(batch)
     ]
     document = [
-        Section(f"{label}: {of}: {batch.summary.headline}", style=style),
+        Section(f"{label}: {subject}: {batch.summary.headline}", style=style),
         Section("", [_jobs(batch)]),
         Section("Not converted" if causes else "", causes),
     ]
@@ -100,10 +100,10 @@ def _document(report: Report) -> list[Section]:
     summary = report.summary
     verdict = f"{groups.verdict(report)}: {report.model.path} on {report.target.name}"
     return [
-        Section("", [Note("not judged:", summary.not_judged)] if summary.not_judged else []),
+        Section("", [Note("not judged:", [sentence]) for sentence in summary.not_judged]),
         Section(
             f"{verdict}: {summary.headline}",
-            [Note("warning:", summary.warnings)] if summary.warnings else [],
+            [Note("warning:", [warning]) for warning in summary.warnings],
             style=groups.verdict_style(report),
         ),
         *sections(report, each=True),

@@ -6,10 +6,10 @@ import csv
 import io
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from npuconv.report.escape import visible
-from npuconv.report.html import WEAK_DB, LayerBar, is_low, page
+from npuconv.report.html import WEAK_DB, LayerBar, is_low, layer_bar, page
 from npuconv.report.html_ranges import Bar, bar_of
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
@@ -22,81 +22,74 @@ _HEAD = (
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
-@dataclass(frozen=True)
-class SideBySide:
+class SideBySide(NamedTuple):
     """One layer of both models: the values of each on one track, and the error."""
 
     layer: VerifiedLayer
-    ours: Bar | None  # range of the values in the float model; None where none is finite
-    theirs: Bar | None  # the same of the int8 model
+    bar: LayerBar  # the SQNR as the bar of a chart
+    float_range: Bar | None  # None where no value is finite
+    int8_range: Bar | None
     zero: float  # position of 0 on the track, in per cent
 
-    @property
-    def bar(self) -> LayerBar:
-        """The SQNR as the bar of a chart."""
-        one = self.layer
-        return LayerBar(LayerQuant(name=one.name, sqnr_db=one.sqnr_db, cosine=one.cosine))
 
-
-def render(found: VerifyReport) -> str:
+def render(report: VerifyReport) -> str:
     """Render the page: outputs, a chart of the layers, and both models layer by layer."""
-    rows = [side_by_side(layer) for layer in found.layers]
+    rows = [side_by_side(layer) for layer in report.layers]
     return page(
         "verify.html.j2",
-        found=found,
+        report=report,
         rows=rows,
-        worst_first=sorted(rows, key=lambda one: one.layer.rank),
-        outputs=sorted(found.outputs, key=lambda one: one.rank),
+        worst_first=sorted(rows, key=lambda row: row.layer.rank),
+        outputs=sorted(report.outputs, key=lambda output: output.rank),
         is_low=is_low,
         weak_db=WEAK_DB,
     )
 
 
-def render_csv(found: VerifyReport) -> str:
+def render_csv(report: VerifyReport) -> str:
     """Render a table with one row for each output, part of an output, and layer.
 
     Numbers are those of the JSON; names that a spreadsheet would take for a formula get an
     apostrophe in front.
     """
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
     table.writerow(_HEAD)
-    for output in found.outputs:
+    for output in report.outputs:
         shares = (output.top1_agreement, output.agreement)
         table.writerow(_row("output", output.name, output, shares=shares))
         for part in output.parts:
             table.writerow(_row("part", part.name, part))
-    for layer in found.layers:
+    for layer in report.layers:
         ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
         table.writerow(_row("layer", layer.name, layer, layer.tensor, ends, note=layer.note))
-    return text.getvalue()
+    return file.getvalue()
 
 
 def side_by_side(layer: VerifiedLayer) -> SideBySide:
     """Return both ranges of a layer on a track that holds them and 0."""
-    ends = [end for ends in (layer.float_range, layer.int8_range) if ends for end in ends]
+    ranges = (layer.float_range, layer.int8_range)
+    ends = [end for both in ranges if both for end in both]
     low, high = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
-    ours, theirs = (
-        None if ends is None else bar_of(*ends, low, high)
-        for ends in (layer.float_range, layer.int8_range)
-    )
-    return SideBySide(layer, ours, theirs, bar_of(0.0, 0.0, low, high).left)
+    float_bar, int8_bar = (None if both is None else bar_of(*both, low, high) for both in ranges)
+    bar = layer_bar(LayerQuant(name=layer.name, sqnr_db=layer.sqnr_db, cosine=layer.cosine))
+    return SideBySide(layer, bar, float_bar, int8_bar, bar_of(0.0, 0.0, low, high).left)
 
 
 def _row(
     kind: str,
     name: str,
-    one: Errors,
+    errors: Errors,
     tensor: str = "",
     ends: Iterable[float | None] = (None,) * 4,
     *,
     shares: Iterable[float | None] = (None,) * 2,
     note: str = "",
 ) -> list[str | float | None]:
-    errors = (one.sqnr_db, one.cosine, one.max_abs_error)
-    return [kind, _plain(name), _plain(tensor), *errors, *ends, *shares, _plain(note)]
+    numbers = (errors.sqnr_db, errors.cosine, errors.max_abs_error)
+    return [kind, _plain(name), _plain(tensor), *numbers, *ends, *shares, _plain(note)]
 
 
 def _plain(text: str) -> str:
-    shown = visible(text)
-    return f"'{shown}" if _FORMULA.match(shown) else shown
+    text = visible(text)
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -108,6 +108,7 @@ class RuleContext:
     fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
     # Labels of source nodes that stay float on the host; no limit is about them.
     kept_float: frozenset[str] = frozenset()
+    opset_obstacle: str = ""  # node that keeps the model from an opset, once that was tried
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
@@ -184,10 +185,10 @@ class RuleContext:
         """Return whether the convolution before an activation applies it, or may."""
         fused = self.target.fused_activations
         names = fused.values if fused.known else fused.assume
-        maker = query.producer(node.inputs[0]) if len(node.inputs) else None
-        if maker is None or node.op not in names or not query.is_standard(node):
+        producer = query.producer(node.inputs[0]) if len(node.inputs) else None
+        if producer is None or node.op not in names or not query.is_standard(node):
             return False
-        return is_convolution(maker) and self.operator(maker) is not None
+        return is_convolution(producer) and self.operator(producer) is not None
 
     def violations(self, node: Node, *names: str) -> Iterator[Violation]:
         """Return a violation for each of these facts of a convolution beyond a known limit.

@@ -17,9 +17,7 @@ Rows = dict[str, str]  # name of a limit, format or cost -> its value as text
 
 MAX_NAME_WIDTH, MAX_VALUE_WIDTH = 40, 28  # columns; wider cells are not aligned
 
-_NOTHING = "-"
 _ORDER = {name: place for place, name in enumerate(FACTS)}
-_ALL = "all operators"
 
 
 def summaries() -> list[str]:
@@ -44,7 +42,9 @@ def as_text(target: Target) -> str:
         lines += ["", title, *_indented(_rows(_operator_rows(operator)))]
     lines += ["", f"operators not listed: {target.unlisted_operators}"]
     lines += [f"opset: {target.opset}"] if target.opset else []
-    lines += ["", *_source_lines(target)]
+    if target.sources:
+        texts = [f"{name}: {text}" for name, text in target.sources.items()]
+        lines += ["", "sources", *_indented(texts)]
     return "\n".join(line.rstrip() for line in lines).strip() + "\n"
 
 
@@ -133,73 +133,47 @@ def _indented(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines if line]
 
 
-def _source_lines(target: Target) -> list[str]:
-    if not target.sources:
-        return []
-    return ["sources", *_indented([f"{name}: {text}" for name, text in target.sources.items()])]
-
-
 def differences(old: Target, new: Target) -> list[str]:
     """Return a line for each limit, format or relation that differs, by operator."""
     before, after = dict(_groups(old)), dict(_groups(new))
-    relations = {name: _relations(old, new, name) for name in (*before, *after)}
     lines: list[str] = []
     for title in dict.fromkeys([*before, *after]):
-        rows = _changed(before.get(title, {}), after.get(title, {}))
-        indent = "  " if title else ""
-        found = _aligned(rows, indent) + [indent + line for line in relations[title]]
-        lines += ["", *([title] if title else []), *found] if found else []
+        (values, required), (new_values, new_required) = (
+            groups.get(title, ({}, [])) for groups in (before, after)
+        )
+        names = sorted(
+            dict.fromkeys([*values, *new_values]),
+            key=lambda name: _ORDER.get(name.partition(" ")[0], -1),
+        )
+        rows = [(name, values.get(name, "-"), new_values.get(name, "-")) for name in names]
+        changed = [row for row in rows if row[1] != row[2]]
+        widths = [max((len(row[column]) for row in changed), default=0) for column in (0, 1)]
+        texts = [f"{n:<{widths[0]}}  {o:<{widths[1]}} -> {v}" for n, o, v in changed]
+        texts += [f"- require {text}" for text in required if text not in new_required]
+        texts += [f"+ require {text}" for text in new_required if text not in required]
+        if texts:
+            indent = "  " if title else ""
+            lines += ["", *([title] if title else []), *(indent + text for text in texts)]
     return lines[1:]
 
 
-def _changed(before: Rows, after: Rows) -> list[tuple[str, str, str]]:
-    names = dict.fromkeys([*before, *after])
-    rows = [(name, before.get(name, _NOTHING), after.get(name, _NOTHING)) for name in names]
-    changed = [row for row in rows if row[1] != row[2]]
-    return sorted(changed, key=lambda row: _ORDER.get(row[0].partition(" ")[0], -1))
-
-
-def _aligned(rows: list[tuple[str, str, str]], indent: str) -> list[str]:
-    if not rows:
-        return []
-    name_width, old_width = (max(len(row[column]) for row in rows) for column in (0, 1))
-    return [f"{indent}{n:<{name_width}}  {o:<{old_width}} -> {v}" for n, o, v in rows]
-
-
-def _relations(old: Target, new: Target, title: str) -> list[str]:
-    """Return the removed and added relations, compared by text, not by position."""
-    before, after = (_required(target, title) for target in (old, new))
-    gone = [f"- require {text}" for text in before if text not in after]
-    return gone + [f"+ require {text}" for text in after if text not in before]
-
-
-def _required(target: Target, title: str) -> list[str]:
-    part = target.all_operators if title == _ALL else target.operators.get(title)
-    return [relation.text() for relation in part.require] if part else []
-
-
-def _groups(target: Target) -> Iterator[tuple[str, Rows]]:
-    yield "", _general(target)
-    for name, block in target.blocks():
-        yield name, {key: value for key, value, _ in block_rows(block)}
-    yield "costs", {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
-    yield _ALL, _limits(target.all_operators)
-    for name, operator in target.operators.items():
-        rows = {"operator": "listed", **({"domain": operator.domain} if operator.domain else {})}
-        rows |= _limits(operator)
-        for mode, limits in operator.modes.items():
-            rows |= {f"{name} ({mode})": with_assumed(limit) for name, limit in limits.items()}
-        yield name, rows
-
-
-def _general(target: Target) -> Rows:
-    return {
-        "version": target.version or _NOTHING,
-        "opset": str(target.opset or _NOTHING),
+def _groups(target: Target) -> Iterator[tuple[str, tuple[Rows, list[str]]]]:
+    """Yield the limits or keys of each part of a target, and its relations."""
+    general = {
+        "version": target.version or "-",
+        "opset": str(target.opset or "-"),
         "unlisted_operators": target.unlisted_operators,
         "fused_activations": with_assumed(target.fused_activations),
     }
-
-
-def _limits(part: Demands) -> Rows:
-    return {name: with_assumed(limit) for name, limit in part.limits.items()}
+    yield "", (general, [])
+    for name, block in target.blocks():
+        yield name, ({key: value for key, value, _ in block_rows(block)}, [])
+    yield "costs", ({name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}, [])
+    for name, part in {"all operators": target.all_operators, **target.operators}.items():
+        rows = {name: with_assumed(limit) for name, limit in part.limits.items()}
+        if isinstance(part, Operator):
+            domain = {"domain": part.domain} if part.domain else {}
+            rows = {"operator": "listed", **domain, **rows}
+            for mode, limits in part.modes.items():
+                rows |= {f"{name} ({mode})": with_assumed(limit) for name, limit in limits.items()}
+        yield name, (rows, [relation.text() for relation in part.require])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer
 from npuconv.errors import InternalError
@@ -18,8 +18,11 @@ from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.partial_sums import Part
 from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    from npuconv.emit.int32_sums import SumEntry
+    from npuconv.legalize.split.builder import SumTerm
 
 _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 
@@ -31,11 +34,12 @@ def split_accumulated(
     split, notes = emission.splits.parts, dict(emission.notes)
     convs = [c for c in emission.plan.device if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")
+    sums = list(emission.sums)
     for conv in convs:
         parts = split[conv.name]
-        writer.split(conv, parts)
         notes.setdefault(model.label(conv), f"{len(parts)} parts, added in int32")
-    return len(convs), replace(emission, notes=notes)
+        sums.append(writer.split(conv, parts))
+    return len(convs), replace(emission, notes=notes, sums=tuple(sums))
 
 
 @dataclass
@@ -46,14 +50,19 @@ class _Writer:
     integers: bool
     _slices: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
 
-    def split(self, conv: Node, parts: Sequence[Part]) -> None:
-        """Replace a convolution between conversions."""
+    def split(self, conv: Node, parts: Sequence[SumTerm]) -> SumEntry:
+        """Replace a convolution between conversions; return its entry in the metadata."""
+        from npuconv.emit.int32_sums import SumEntry
+
         result, consumer = conv.outputs[0], quantizer(self.model, conv.outputs[0])
         producers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
         sources = [node for node in producers if node is not None]
         if len(sources) < len(producers) or (self.integers and consumer is None):
             raise InternalError(f"{conv.name!r} is not between conversions", where="partial sums")
         terms = [self._part(conv, part, sources, first=not k) for k, part in enumerate(parts)]
+        nodes = [node for term in terms if (node := query.producer(term)) is not None]
+        named = {str(node.name): part for node, part in zip(nodes, parts, strict=True)}
+        entry = SumEntry.of(conv, conv.inputs[1].shape, named)
         if self.integers and len(sources) > 2:
             bias = query.constant_input(sources[2], 0)
             assert bias is not None, "a bias is constant"
@@ -67,8 +76,9 @@ class _Writer:
         edit.disconnect(conv)
         if not self.integers:
             edit.hand_over(total, result)
+        return entry
 
-    def _part(self, conv: Node, part: Part, sources: Sequence[Node], *, first: bool) -> Tensor:
+    def _part(self, conv: Node, part: SumTerm, sources: Sequence[Node], *, first: bool) -> Tensor:
         """Return the result of one part; with explicit conversions the first adds the bias."""
         x, w, *bias = sources
         weight = query.constant_input(w, 0)
@@ -87,7 +97,7 @@ class _Writer:
         inputs += [node.outputs[0] for node in bias if first]
         return self._insert(conv, "Conv", inputs, like, **attrs)
 
-    def _slice(self, conv: Node, part: Part, source: Tensor) -> Tensor:
+    def _slice(self, conv: Node, part: SumTerm, source: Tensor) -> Tensor:
         """Return the integers that a part reads."""
         bounds = part.bounds
         key = (source.name, *bounds)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from npuconv.emit.accumulated import with_layers
+from npuconv.emit.int32_sums import with_layers
 from npuconv.evaluate.simulator import convolution, operators
 from npuconv.evaluate.simulator.float_carriers import FloatCarriers
 from npuconv.evaluate.simulator.operators import Operators

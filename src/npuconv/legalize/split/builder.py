@@ -18,12 +18,22 @@ from npuconv.legalize.split.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.model.core import Model
-from npuconv.model.partial_sums import Part as SumTerm
 from npuconv.model.types import Node, Tensor
 
 FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
 Mode = Literal["float", "rounding", "exact", "int8"]
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
+
+
+@dataclass(frozen=True)
+class SumTerm:
+    """A convolution of a layer whose result the device adds to others in int32."""
+
+    # Axis, start, stop and step of the slices that it reads of the input; empty for all of it.
+    bounds: tuple[Bound, ...]
+    index: tuple[slice, ...]  # of its weights among those of the layer
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
 
 
 @dataclass(frozen=True)

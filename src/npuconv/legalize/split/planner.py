@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from npuconv.legalize.split.bias import change_bias
-from npuconv.legalize.split.builder import Builder, Mode, Piece, is_whole
+from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
 from npuconv.legalize.split.cascade import cascade_average
 from npuconv.legalize.split.channels import (
     add_channels,
@@ -30,7 +30,6 @@ from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Spli
 from npuconv.legalize.split.stride import phases_as_channels, undo_stride
 from npuconv.legalize.split.tiles import split_batch, split_image
 from npuconv.model.core import Model
-from npuconv.model.partial_sums import Part as SumTerm
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target

@@ -40,7 +40,7 @@ NOTHING_LEFT = "the device runs none of it: no convolution is left for the devic
 def about_samples(
     samples: Samples,
     assumed: str,
-    found: quality.Accuracy,
+    accuracy: quality.Accuracy,
     held_out: bool,
     chosen: BuiltinData | None = None,
     same: str = "",
@@ -51,7 +51,7 @@ def about_samples(
         warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
     if assumed:
         warnings.append(assumed)
-    if found.uncompared < found.samples and found.cosine is None:
+    if accuracy.uncompared < accuracy.samples and accuracy.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append(TOO_FEW)
@@ -61,10 +61,10 @@ def about_samples(
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     """Return warnings about options that a form without int8 activations does not use."""
     goals = {"--min-sqnr": options.min_sqnr, "--max-extra-macs": options.max_extra_macs}
-    given = " and ".join(flag for flag, value in goals.items() if value)
+    flags = " and ".join(flag for flag, value in goals.items() if value)
     warnings = [f"--format {form} needs no samples: those given are not used"] if samples else []
-    if given:
-        text = f"--format {form} has float activations: nothing is measured or bought for {given}"
+    if flags:
+        text = f"--format {form} has float activations: nothing is measured or bought for {flags}"
         warnings.append(text)
     return tuple(warnings)
 

@@ -165,8 +165,8 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
     rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
     bins = (HIGHEST - LOWEST + 1) // quality.LEVELS_PER_BIN
-    at = np.floor((rounded - LOWEST) / quality.LEVELS_PER_BIN).astype(np.int64) + 1
-    return tuple(int(n) for n in np.bincount(at.clip(0, bins + 1), minlength=bins + 2))
+    places = np.floor((rounded - LOWEST) / quality.LEVELS_PER_BIN).astype(np.int64) + 1
+    return tuple(int(n) for n in np.bincount(places.clip(0, bins + 1), minlength=bins + 2))
 
 
 def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np.float32]:
@@ -199,13 +199,13 @@ def channel_ranges(
     highest = np.broadcast_to(encoding.scales * (HIGHEST - encoding.zeros), lows.shape)
     return tuple(
         quality.ChannelRange(
-            channel=int(at),
-            minimum=_rounded(lows[at]),
-            maximum=_rounded(highs[at]),
-            lowest=_rounded(lowest[at]),
-            highest=_rounded(highest[at]),
+            channel=int(channel),
+            minimum=_rounded(lows[channel]),
+            maximum=_rounded(highs[channel]),
+            lowest=_rounded(lowest[channel]),
+            highest=_rounded(highest[channel]),
         )
-        for at in order[np.rint(places).astype(np.int64)]
+        for channel in order[np.rint(places).astype(np.int64)]
     )
 
 
@@ -267,7 +267,7 @@ def _difference(before: Encoding, after: Encoding) -> str:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class HostTraffic:
     """Traffic between device and host, and the error at the outputs."""
 
     options: Options  # of the conversion
@@ -276,7 +276,7 @@ class Crossing:
     power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
-    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> Crossing:
+    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> HostTraffic:
         """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
@@ -322,7 +322,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
     )
 
 
-def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
+def padding_report(before: HostTraffic, after: HostTraffic) -> quality.HostPadding | None:
     """Return cost and gain of padding by the host between layers.
 
     Returns:
