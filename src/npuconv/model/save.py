@@ -45,13 +45,13 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
     ``metadata`` are entries of ``metadata_props`` to add or replace.
     """
     used = {node.domain or "" for node, _ in model.walk()}
-    others = {o.domain: o.version for o in model.graph.import_domains or ()}
-    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
+    versions = {o.domain: o.version for o in model.graph.import_domains or ()}
+    versions |= {d: 1 for d in used if d not in versions and d not in query.STANDARD_DOMAINS}
     imports = [helper.make_opsetid("", model.opset)]
-    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
+    domains = sorted(d for d in versions if d not in query.STANDARD_DOMAINS)
     proto = helper.make_model(
         _graph(model),
-        opset_imports=imports + [helper.make_opsetid(d, others[d]) for d in domains],
+        opset_imports=imports + [helper.make_opsetid(d, versions[d]) for d in domains],
         functions=[OnnxExporter.export_function(f) for f in model.graph.functions],
         ir_version=ir_version(model.header.ir_version, model.opset),
     )

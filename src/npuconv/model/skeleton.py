@@ -69,8 +69,8 @@ def skeleton(
             types.write(tensor, out.input.add())
     _write_types(model, nodes, settled, types, out)
     proto.opset_import.append(helper.make_opsetid("", _opset(model.opset, nodes)))
-    others = model.graph.import_domains or ()
-    proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
+    imports = model.graph.import_domains or ()
+    proto.opset_import.extend([o for o in imports if o.domain not in query.STANDARD_DOMAINS])
     proto.ir_version = max(model.header.ir_version, 4)
     return proto
 
@@ -172,9 +172,9 @@ def _is_replaced(win: Window) -> bool:
 
 
 def _without(proto: onnx.NodeProto, *names: str) -> None:
-    kept = [a for a in proto.attribute if a.name not in names]
+    attributes = [a for a in proto.attribute if a.name not in names]
     del proto.attribute[:]
-    proto.attribute.extend(kept)
+    proto.attribute.extend(attributes)
 
 
 def _with_pads(win: Window, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
