@@ -25,7 +25,7 @@ from npuconv import files
 from npuconv.errors import OutputError
 from npuconv.model import query, skeleton, store
 from npuconv.model.core import Model
-from npuconv.model.proto import is_packed, node_proto
+from npuconv.model.proto import Types, is_packed, node_proto
 from npuconv.model.types import Node, Tensor
 
 # onnxruntime 1.20 of November 2024 loads no newer one: a newer opset alone asks for more.
@@ -153,7 +153,7 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
-    constants = {t.name: t for t in skeleton.constants(graph)}
+    constants = {t.name: t for t in skeleton.constants(graph.nodes)}
     # An output may be a constant that no node reads.
     constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
     # A branch of an If that is never taken may contradict the shapes around it.
@@ -165,8 +165,10 @@ def _graph(model: Model) -> onnx.GraphProto:
         [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
         [_initializer(model, t) for t in constants.values()],
         doc_string=graph.doc_string,
-        value_info=[] if has_branches else list(map(skeleton.value_info, skeleton.typed(graph))),
     )
+    types = Types()
+    for tensor in [] if has_branches else skeleton.typed(graph):
+        types.write(tensor, proto.value_info.add())
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
         proto.metadata_props.add(key=key, value=text)
