@@ -166,7 +166,7 @@ UNKNOWN_SHAPE = [1, 1, 1, -1, 0, 0, 2**62, 2**62]
 
 @dataclass(frozen=True)
 class TapSelection:
-    """TapSelection of values of each tensor: every n-th, before and behind the channels.
+    """Selection of values of each tensor: every n-th, before and behind the channels.
 
     When samples are run together, the model returns all values, and they are picked
     afterwards: so the selection does not depend on how many samples were run at once.
