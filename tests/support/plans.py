@@ -57,7 +57,7 @@ def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
     legal = LegalModel(
         model,
         ctx.device,
-        SourceModel.of(model),
+        SourceModel.from_model(model),
         ctx.log,
         findings,
         annotations.expected,

@@ -36,8 +36,9 @@ def shared_constant(model: Model, name: str, values: np.ndarray) -> Tensor:
     return model.shared[name]
 
 
-def keep_name(new: Node, old: Node) -> None:
-    """Give ``new`` the name of the node it replaces."""
+def keep_name(new: Node | None, old: Node) -> None:
+    """Give ``new``, the producer of a tensor, the name of the node it replaces."""
+    assert new is not None, "only a constant or an input has no producer"
     new.name, old.name = old.name, new.name
 
 
