@@ -21,11 +21,12 @@ from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
-from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.split.planner import split_layers, splittable
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model

@@ -16,9 +16,9 @@ from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
-from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
 from npuconv.legalize.split.builder import TensorPart, WrittenConv
+from npuconv.legalize.split.planner import split_layers, splittable
 from npuconv.model import core, shapes
 from npuconv.quantize.state import QuantState
 

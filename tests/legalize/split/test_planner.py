@@ -9,8 +9,9 @@ import pytest
 from npuconv.config import Options
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.split.builder import Builder
+from npuconv.legalize.split.planner import split_layers, splittable
 from npuconv.model.core import Model, sweep
 from npuconv.target import Target
 from support.asserts import read, same_numbers

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from npuconv.legalize.split.bias import change_bias
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
@@ -18,7 +19,7 @@ from npuconv.legalize.split.channels import (
     split_outputs,
 )
 from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
-from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.pads import even_pads, move_pads
 from npuconv.legalize.split.pools import (
@@ -29,10 +30,16 @@ from npuconv.legalize.split.pools import (
 from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.split.stride import phases_as_channels, undo_stride
 from npuconv.legalize.split.tiles import split_batch, split_image
+from npuconv.model import edit
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.legalize.device import TargetDevice
+
+LEAST_OPSET = 13  # from which a Slice has its bounds as inputs, and a Split its sizes
 
 # In the order in which they are tried: a later one works on what an earlier one made, never the
 # other way round. So the search ends, and no two orders of the same rewrites are looked at.
@@ -391,3 +398,26 @@ def write(
     builder = Builder(model, node, plan.layer, mode)
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder
+
+
+def splittable(model: Model, device: TargetDevice) -> list[Node]:
+    """Return the convolutions beyond a limit whose parts have their integers."""
+    if model.opset < LEAST_OPSET or device.target.operator("Conv") is None:
+        return []
+    convs = (node for node in model.nodes("Conv") if node.name not in device.keep_float)
+    return [conv for conv in convs if device.split_plan(conv) is not None]
+
+
+def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+    """Replace layers by the parts that have their integers."""
+    builders = []
+    for node in layers:
+        layer = layer_of(node)
+        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
+        if plan is None or plan.proposal is None:
+            continue
+        result, builder = write(model, node, plan, "int8")
+        builders.append(builder)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return builders
