@@ -110,7 +110,7 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     sets = {"measured": data.measured_on()}
     for role, path in entry.scored.items():
         sets[role] = prepare.open_calibration(legal, proto, path).samples
-    both = Comparison(proto, made.model, legal.model.scales)
+    both = Comparison(proto, made.model)
     found = {role: both.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,

@@ -24,7 +24,7 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize.calibrate import try_sample
 from npuconv.report.builder import notices
 from npuconv.report.builder.placement_rows import graph_rows
-from npuconv.report.builder.report import NOTHING, Outcome, build_report
+from npuconv.report.builder.report import NO_RESULTS, RunResults, build_report
 from npuconv.schemas.report import Report
 from npuconv.timings import Timings
 
@@ -74,7 +74,7 @@ def check_with(
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
         form, refused = emit.get(legal.options.format), legal.findings.refuse
-        outcome, warnings = NOTHING, tuple[str, ...]()
+        outcome, warnings = NO_RESULTS, tuple[str, ...]()
         if not refused and not form.calibrates:
             given = calibration is not None
             warnings = notices.unused(form.name, legal.options, samples=given)
@@ -92,7 +92,7 @@ def check_with(
     )
 
 
-def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
+def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) -> RunResults:
     """Run the model as the beginning of a conversion would, with the same errors.
 
     Returns:
@@ -102,7 +102,7 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     if not emit.get(legal.options.format).calibrates:
         with clock.measured("load in onnxruntime"):
             load_float(legal.model, proto)
-        return NOTHING
+        return NO_RESULTS
     try:
         with clock.measured("calibration data"):
             data = open_calibration(legal, proto, calibration)
@@ -116,4 +116,4 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
         *notices.sums_not_judged(legal.target, legal.plan.device),
         *notices.samples_not_judged(data.samples),
     )
-    return Outcome(data.row if legal.plan.device else None, not_judged=not_judged)
+    return RunResults(data.row if legal.plan.device else None, not_judged=not_judged)

@@ -7,7 +7,7 @@ import shutil
 
 from npuconv.cli.options import command_words
 from npuconv.cli.verdict import after_convert
-from npuconv.schemas.quality import Quantization
+from npuconv.schemas.quality import QuantizationInfo
 from report.factory import make_clean
 
 
@@ -54,7 +54,7 @@ def test_next_command_after_data(cli, model, folder):
 def test_next_command_leaves_preprocessing_to_the_model():
     """The model keeps it; with a configuration, which may say another, it is repeated."""
     flags = {"calibration": "photos", "preprocess__preset": "unit"}
-    quantized = Quantization(
+    quantized = QuantizationInfo(
         format="qdq", method="auto", samples=8, source="photos", synthetic=False
     )
     report = make_clean().model_copy(update={"quantization": quantized})

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from npuconv.config import Preprocess
 from npuconv.data import InputSpec, Samples, open_samples
 from npuconv.data import archives as archive
-from npuconv.data.archives import Archive, Streamed, npz
+from npuconv.data import arrays as checked
+from npuconv.data.archives import Archive, npz
 from npuconv.errors import CalibrationError
 
 X = np.random.default_rng(0).normal(size=(24, 3, 4, 4)).astype(np.float32)
@@ -71,16 +72,16 @@ def same(left: Samples, right: Samples) -> None:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set steps so small that every array takes several."""
-    monkeypatch.setattr(archive, "READ_BYTES", 100)
-    monkeypatch.setattr(archive, "PIECE_BYTES", 700)
+    """Set sizes so small that every array is mapped, and checked in several steps."""
+    monkeypatch.setattr(archive, "HELD_BYTES", 0)
+    monkeypatch.setattr(checked, "PIECE_BYTES", 700)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_samples_as_from_an_array(tmp_path: Path, kind: int) -> None:
     """Samples equal those of the array: all, some, split, and read twice."""
     path = pack(tmp_path / "a.npz", kind, x=X, y=X)
-    assert isinstance(Archive(path)["x"], Streamed)
+    assert isinstance(Archive(path)["x"], np.memmap)
     for limit in (512, 7, 1):
         ours, theirs = read(path, limit=limit), read({"x": X, "y": X}, limit=limit)
         same(ours, theirs)
@@ -134,7 +135,8 @@ def test_only_some_rows_are_held(
 ) -> None:
     """Memory does not grow with the number of rows."""
     monkeypatch.undo()
-    monkeypatch.setattr(archive, "PIECE_BYTES", 2**16)
+    monkeypatch.setattr(archive, "HELD_BYTES", 2**20)
+    monkeypatch.setattr(checked, "PIECE_BYTES", 2**16)
     spec = InputSpec("x", np.dtype("float32"), ("N", 2**14))
     path = pack(tmp_path / "a.npz", kind, x=np.zeros((256, 2**14), np.float32))
     gc.collect()
@@ -147,15 +149,8 @@ def test_only_some_rows_are_held(
     assert peak < 2**21, "the array takes 2**24"
 
 
-def test_the_file_is_closed_in_the_end(tmp_path: Path) -> None:
-    """The file is closed with the last of the samples, or at once if it is no archive."""
-    stream = (found := Archive(pack(tmp_path / "a.npz", x=X))).stream
-    rows = found["x"]
-    del found
-    assert np.array_equal(rows[23], X[23])
-    del rows
-    gc.collect()
-    assert stream.closed
+def test_no_archive(tmp_path: Path) -> None:
+    """The start of an archive alone is none."""
     (tmp_path / "b.npz").write_bytes(b"PK\x03\x04")
     assert "not a zip file" in refuse(tmp_path / "b.npz")
 
@@ -215,13 +210,13 @@ def test_a_directory_that_lies(tmp_path: Path) -> None:
     assert "damaged" in refuse(tmp_path / "a.npz")
 
 
-def test_rows_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows larger than the memory are an error of one line."""
+def test_an_array_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array larger than the memory is an error of one line."""
 
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Streamed, "_empty", full)
+    monkeypatch.setattr(archive.np, "memmap", full)
     assert "larger than the memory" in refuse(pack(tmp_path / "a.npz", x=X))
 
 
@@ -233,17 +228,6 @@ def test_encrypted(tmp_path: Path) -> None:
         data[place] |= 1
     path.write_bytes(data)
     assert "encrypted" in refuse(path)
-
-
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path, kind: int) -> None:
-    """A truncated file is an error that names it."""
-    path = pack(tmp_path / "a.npz", kind, x=np.repeat(X, 64, axis=0))
-    samples = read(path)
-    with path.open("r+b") as file:
-        file.truncate(500)
-    with pytest.raises(CalibrationError, match=r"a\.npz: damaged"):
-        samples[-1]
 
 
 @settings(suppress_health_check=UNCHECKED, max_examples=150)

@@ -114,7 +114,7 @@ AUTO = list(itertools.product(("SAME_UPPER", "SAME_LOWER", "VALID"), (1, 2, 3), 
 
 @pytest.mark.parametrize(("mode", "stride", "extent"), AUTO)
 def test_auto_pad(mode, stride, extent):
-    """Numbers of Conv and of the pools by ONNX's text are onnxruntime's."""
+    """Stated pads give the numbers of auto_pad."""
     x, w = random(1, extent, 7, 3), random(2, 3, 3, 3)
     attrs = {"auto_pad": mode, "strides": [stride, 1]}
     close(evaluate("Conv", [x, w], attrs), by_onnxruntime("Conv", {"x": x, "w": w}, **attrs))

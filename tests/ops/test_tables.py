@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from npuconv.ops.tables import (
     table,
 )
 
+HERE = Path(__file__).parent
 EVERY = np.arange(-128, 128).astype(np.int8)
 # Far less than a step, and more than the runtime's float32 is wrong by.
 _UNDECIDED = 2e-3
@@ -80,7 +82,9 @@ def test_entries_are_float_rounded_once(op, attrs, zeros):
 
 
 def test_every_function_has_a_case():
-    assert {op for op, _ in CASES} == {o.name for o in OPERATORS if o.is_table}
+    """Here, or in a test module of the operator."""
+    others = {o.name for o in OPERATORS if o.is_table} - {op for op, _ in CASES}
+    assert [op for op in others if not (HERE / f"test_{op.lower()}.py").is_file()] == []
 
 
 def test_a_chain_is_rounded_once():

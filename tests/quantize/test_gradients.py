@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -183,8 +185,11 @@ def test_an_adjoint(name: str):
 
 
 def test_every_adjoint_is_tested():
-    """Cases name their operator in the first word."""
-    assert {name.split(",")[0] for name in CASES} == {o.name for o in OPERATORS if o.adjoint}
+    """Cases name their operator in the first word; others have a test module of their own."""
+    cases = {name.split(",")[0] for name in CASES}
+    others = {operator.name for operator in OPERATORS if operator.adjoint} - cases
+    folder = Path(__file__).parent.parent / "ops"
+    assert [op for op in others if not (folder / f"test_{op.lower()}.py").is_file()] == []
 
 
 @pytest.mark.parametrize("newer", [13, 18])

@@ -10,7 +10,7 @@ from npuconv.schemas.quality import (
     LayerQuant,
     OutputAccuracy,
     PartAccuracy,
-    Quantization,
+    QuantizationInfo,
     TensorQuant,
 )
 from npuconv.schemas.report import (
@@ -225,7 +225,7 @@ _NODES = (
         parameters=0,
     ),
 )
-_QUANTIZATION = Quantization(
+_QUANTIZATION = QuantizationInfo(
     format="qoperator",
     method="mse",
     samples=8,

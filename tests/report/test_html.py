@@ -10,7 +10,7 @@ from npuconv.schemas.quality import (
     Assumed,
     Budget,
     LayerQuant,
-    Quantization,
+    QuantizationInfo,
     RepeatedLayer,
     TensorQuant,
     WeightQuant,
@@ -20,7 +20,7 @@ from report.graphs import node, report_of
 
 
 def quantized(tensors=(), layers=(), nodes=()):
-    quant = Quantization(
+    quant = QuantizationInfo(
         format="qdq", method="mse", samples=1, source="x", synthetic=False,
         tensors=tuple(tensors), layers=tuple(layers),
     )  # fmt: skip
@@ -67,7 +67,7 @@ def test_noise_beside_the_largest():
 )
 def test_why_accuracy_is_unproven(synthetic, pictures, why):
     """Photographs are not made up: of them only the normalization can be a guess."""
-    quant = Quantization(format="qdq", method="mse", samples=1, source="x", synthetic=synthetic)
+    quant = QuantizationInfo(format="qdq", method="mse", samples=1, source="x", synthetic=synthetic)
     assumed = Assumed(sentence="s", pictures=pictures, normalization="", certainty="guessed")
     report = report_of((), quantization=quant, calibration=assumed)
     assert html.unproven(report) == why

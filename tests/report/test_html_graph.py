@@ -11,7 +11,7 @@ from npuconv.report.html_graph import (
     source_boxes,
     source_picture,
 )
-from npuconv.schemas.quality import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.schemas.quality import LayerQuant, QuantizationInfo, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
 from report.graphs import chain, node, report_of, rewritten
 
@@ -79,7 +79,7 @@ def test_what_is_said_of_a_box():
     tensor = TensorQuant(
         name="t", scale=0.5, zero_point=0, minimum=-1, maximum=2, clip_fraction=0.25
     )
-    quant = Quantization(
+    quant = QuantizationInfo(
         format="qdq", method="mse", samples=1, source="x", synthetic=False,
         tensors=(tensor,), layers=(layer,),
     )  # fmt: skip
@@ -132,7 +132,7 @@ def test_the_layer_of_a_box():
         name="t", scale=0.5, zero_point=0, minimum=-1, maximum=2, clip_fraction=0.0,
         channels=8, smallest_scale=0.25,
     )  # fmt: skip
-    quant = Quantization(
+    quant = QuantizationInfo(
         format="qdq", method="mse", samples=1, source="x", synthetic=False,
         tensors=(tensor,), layers=(layer,),
     )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from npuconv.report import html
 from npuconv.report.html_ranges import Histogram, tensor_ranges
-from npuconv.schemas.quality import ChannelRange, Quantization, TensorQuant
+from npuconv.schemas.quality import ChannelRange, QuantizationInfo, TensorQuant
 from report.graphs import report_of
 
 
 def quantized(**more):
     values = {"scale": 0.5, "zero_point": 0, "minimum": -1.0, "maximum": 3.0, "clip_fraction": 0.0}
-    quant = Quantization(
+    quant = QuantizationInfo(
         format="qdq", method="mse", samples=1, source="x", synthetic=False,
         tensors=(TensorQuant(name="t", **(values | more)),),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from npuconv.data.float_pass import collect
 from npuconv.emit.emission import Emission, Splits
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.partition import Group, Plan

@@ -67,12 +67,12 @@ def of_factors(factors: NDArray[np.float64]) -> Multipliers:
             "multiplier of gemmlowp comes near"
         )
     mantissas, exponents = np.frexp(factors)
-    found = np.floor(np.ldexp(mantissas, MULTIPLIER_BITS) + 0.5).astype(np.int64)
-    carried = found == np.int64(1) << MULTIPLIER_BITS
+    integers = np.floor(np.ldexp(mantissas, MULTIPLIER_BITS) + 0.5).astype(np.int64)
+    carried = integers == np.int64(1) << MULTIPLIER_BITS
     exponents = exponents.astype(np.int64) + carried
-    found = np.where(carried, found >> 1, found)
+    integers = np.where(carried, integers >> 1, integers)
     tiny = exponents < SMALLEST_EXPONENT
-    return Multipliers(np.where(tiny, 0, found), np.where(tiny, 0, exponents))
+    return Multipliers(np.where(tiny, 0, integers), np.where(tiny, 0, exponents))
 
 
 def nearest(factors: ArrayLike) -> Multipliers:
@@ -85,18 +85,18 @@ def scaled(whole: W, factors: Multipliers) -> W:
 
     TFLite's ``MultiplyByQuantizedMultiplier``.
     """
-    left = np.maximum(factors.exponent, 0)
-    if left.any():
-        whole = whole.times(np.int64(1) << left).clipped(_LOWEST32, _HIGHEST32)
+    shift = np.maximum(factors.exponent, 0)
+    if shift.any():
+        whole = whole.times(np.int64(1) << shift).clipped(_LOWEST32, _HIGHEST32)
     return divided(high_product(whole, factors.multiplier), np.maximum(-factors.exponent, 0))
 
 
-def high_product(whole: W, other: W | ArrayLike) -> W:
+def high_product(whole: W, factor: W | ArrayLike) -> W:
     """Return the product of two numbers of 32 bits over ``2**31``, half a step upwards.
 
     TFLite's ``SaturatingRoundingDoublingHighMul``.
     """
-    return whole.times(other).plus(_HALF).shifted(MULTIPLIER_BITS)
+    return whole.times(factor).plus(_HALF).shifted(MULTIPLIER_BITS)
 
 
 def divided(whole: W, places: ArrayLike) -> W:

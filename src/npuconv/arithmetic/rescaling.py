@@ -71,8 +71,8 @@ class Rescaling:
             for f, p in zip(factors, places, strict=True)
         ]
         total, *others = (w.times(m) for (w, _), m in zip(terms, multipliers, strict=True))
-        for other in others:
-            total = total.plus(other)
+        for term in others:
+            total = total.plus(term)
         return shifted_right(total, places[0], self.rounding)
 
     def places(self, factors: ArrayLike) -> NDArray[np.int64]:

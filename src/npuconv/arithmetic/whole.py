@@ -96,9 +96,9 @@ class Whole(ABC):
 
     def shifted(self, places: ArrayLike) -> Self:
         """Return ``self / 2**places``, rounded down; the places broadcast."""
-        by = np.asarray(places, np.int64)
-        moved = self.plus(1 << _ROOM).over(np.int64(1) << by)
-        return moved.plus(-(np.int64(1) << (_ROOM - by)))
+        shift = np.asarray(places, np.int64)
+        moved = self.plus(1 << _ROOM).over(np.int64(1) << shift)
+        return moved.plus(-(np.int64(1) << (_ROOM - shift)))
 
     def looked_up(self, table: ArrayLike) -> Self:
         """Return the entry of each int8 in a table of 256; the first is that of -128."""
@@ -157,8 +157,8 @@ def window_sums(
         pads: top, left, bottom, right.
         fill: the value of padded cells.
     """
-    ends = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
-    padded = np.pad(values, ends, constant_values=fill)
+    amounts = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
+    padded = np.pad(values, amounts, constant_values=fill)
     sides = zip(padded.shape[2:], kernel_shape, strides, strict=True)
     counts = [max(0, (extent - reach) // stride + 1) for extent, reach, stride in sides]
     if 0 in counts:
@@ -191,17 +191,17 @@ def shifted_right(whole: W, places: ArrayLike, rounding: Rounding) -> W:
         places: 0..61; they broadcast.
         rounding: which way exactly half a step goes.
     """
-    by = np.asarray(places, np.int64)
-    half = (np.int64(1) << by) >> 1
+    shift = np.asarray(places, np.int64)
+    half = (np.int64(1) << shift) >> 1
     if rounding == "half_away":
-        return whole.plus(whole.sign().times(half)).over(np.int64(1) << by)
+        return whole.plus(whole.sign().times(half)).over(np.int64(1) << shift)
     above = whole.plus(half)
-    up = above.shifted(by)
+    up = above.shifted(shift)
     if rounding == "half_up":
         return up
-    off = above.plus(up.times(-(np.int64(1) << by))).sign()  # 0 at half a step
+    off = above.plus(up.times(-(np.int64(1) << shift))).sign()  # 0 at half a step
     odd = up.plus(up.shifted(1).times(-2))
-    return up.plus(odd.times(off.plus(-1)).times(np.asarray(by > 0, np.int64)))
+    return up.plus(odd.times(off.plus(-1)).times(np.asarray(shift > 0, np.int64)))
 
 
 def spatial(x: Whole, op: str) -> tuple[int, int]:

@@ -116,7 +116,6 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
             f"int8 {percent(labelled.int8_top1)} (output {labelled.output})"
             for labelled in filter(None, [report.labelled])
         ],
-        "warning:": report.warnings,
     }
     outputs = sorted(report.outputs, key=lambda output: output.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
@@ -127,7 +126,13 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
     few = f", worst first ({len(shown_outputs)} of {len(outputs)})"
     title = "outputs" if len(shown_outputs) == len(outputs) else f"outputs{few}"
     sections = [
-        Section("", [Note(label, texts) for label, texts in notes.items() if texts]),
+        Section(
+            "",
+            [
+                *(Note(label, texts) for label, texts in notes.items() if texts),
+                *(Note("warning:", [warning]) for warning in report.warnings),
+            ],
+        ),
         Section(title, [Table(head, rows, range(1, len(head)))]),
     ]
     layers = sorted(report.layers, key=lambda layer: layer.rank)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from npuconv.data.archives import Rows, Streamed, rows_at_once
+from npuconv.data.archives import Archive
 from npuconv.data.samples import Array, Feed, InputSpec, Samples, choose, matches
 from npuconv.errors import CalibrationError
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
+PIECE_BYTES = 2**22  # of the rows that are checked at once
 IGNORED = "arrays not used, as no input has their name: "  # and the names
 _MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -34,7 +35,7 @@ class Column:
     """The samples of one input."""
 
     spec: InputSpec
-    array: Rows
+    array: Array
     rows: int  # rows of the array per sample, or 0 if each row is a complete input
 
     def __len__(self) -> int:
@@ -95,7 +96,8 @@ def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict
     unnamed = len(inputs) == 1 and UNNAMED in others
     if len(missing) != 1 or unnamed or len(others) > _MAX_OTHERS:
         return {}
-    fitting = [name for name in others if _has_rows(arrays[name], missing[0])]
+    peek = arrays.peek if isinstance(arrays, Archive) else arrays.__getitem__
+    fitting = [name for name in others if _has_rows(peek(name), missing[0])]
     return {missing[0].name: fitting[0]} if len(fitting) == 1 else {}
 
 
@@ -187,9 +189,9 @@ def open_feeds(
     return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", all_notes)
 
 
-def _as_array(where: str, value: object) -> Rows:
+def _as_array(where: str, value: object) -> Array:
     try:
-        array = value if isinstance(value, Streamed) else np.asanyarray(value)
+        array = np.asanyarray(value)
     except ValueError:
         raise CalibrationError(f"{where}: rows of different shapes") from None
     if array.dtype.kind not in "biuf":
@@ -198,7 +200,7 @@ def _as_array(where: str, value: object) -> Rows:
     return array
 
 
-def _rows_per_sample(where: str, array: Rows, spec: InputSpec, complete: bool) -> int:
+def _rows_per_sample(where: str, array: Array, spec: InputSpec, complete: bool) -> int:
     """Rows per sample, or 0 if a row (or, with ``complete``, the array) is a whole input."""
     lengths, rows = spec.lengths, array.shape[1:]
     if complete:
@@ -217,7 +219,7 @@ def _rows_per_sample(where: str, array: Rows, spec: InputSpec, complete: bool) -
     )
 
 
-def _check_type(where: str, array: Rows, spec: InputSpec) -> list[str]:
+def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
     """Refuse a type that cannot be the input's without guessing; note a harmless change."""
     have, want = array.dtype, spec.dtype
     if have.kind == want.kind == "f":
@@ -248,37 +250,28 @@ def _check_lengths(label: str, columns: Sequence[Column]) -> None:
         raise CalibrationError(f"{label}: there are no samples{wanted}")
 
 
-def _check_values(where: str, array: Rows, spec: InputSpec) -> None:
-    """Refuse values that the input cannot hold, and an archive that is damaged."""
-    alike = array.dtype == spec.dtype and spec.dtype.kind != "f"
-    if not array.size or (alike and not isinstance(array, Streamed)):
+def _check_values(where: str, array: Array, spec: InputSpec) -> None:
+    """Refuse values that the input cannot hold."""
+    dtype = spec.dtype
+    if not array.size or (array.dtype == dtype and dtype.kind != "f"):
         return
-    start, dtype = 0, spec.dtype
-    for part in _pieces(array):  # of a file also where all values fit: is it whole?
-        if not alike and dtype.kind == "f":
+    # Some rows at a time, so that a file is never in memory as a whole.
+    step = max(PIECE_BYTES // max(array.dtype.itemsize * math.prod(array.shape[1:]), 1), 1)
+    for start in range(0, len(array), step):
+        part = np.asarray(array[start : start + step])
+        if dtype.kind == "f":
             with np.errstate(over="ignore"):
                 wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
             if len(wrong):
                 value = part[tuple(wrong[0])]
                 what = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
                 raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {what}")
-        elif not alike:
+        else:
             lowest, highest = (0, 1)
             if dtype.kind != "b":
                 lowest, highest = np.iinfo(dtype).min, np.iinfo(dtype).max
             if int(part.min()) < lowest or int(part.max()) > highest:
                 raise CalibrationError(f"{where}: {part.dtype} values that {dtype} cannot hold")
-        start += len(part)
-
-
-def _pieces(array: Rows) -> Iterator[Array]:
-    """Yield all rows, some at a time, so that a file is never in memory as a whole."""
-    if isinstance(array, Streamed):
-        yield from array.pieces()
-        return
-    step = rows_at_once(array)
-    for start in range(0, len(array), step):
-        yield np.asarray(array[start : start + step])
 
 
 def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:

@@ -1,6 +1,6 @@
 """Samples from image files: decoded, resized, cropped and normalized one at a time.
 
-Decoded images may be kept on disk, so that other models need not decode them again: a file
+Decoded images may be cached on disk, so that other models need not decode them again: a file
 holds the pixels of one image; its name is a digest of the image file and of how it was scaled.
 Mean, standard deviation and layout come later, so models that differ in those share it.
 """
@@ -31,7 +31,6 @@ from npuconv.data.sample_files import check_ordinary
 from npuconv.data.samples import Feed, InputSpec, Samples, choose, count
 from npuconv.errors import CalibrationError
 
-Size = tuple[int, int]  # height, width
 Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]
 UNREADABLE_IMAGE = (
     *(OSError, SyntaxError, ValueError, EOFError, struct.error),
@@ -39,7 +38,7 @@ UNREADABLE_IMAGE = (
 )
 FORMAT = 1  # of the cache
 _FOLDER = "images"  # in the cache
-_shared_folder: str | Path | None = None  # where a conversion names none
+_shared_folder: str | Path | None = None  # cache of conversions that name none
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,14 @@ class Plan:
     """Conversion of an image file to one item of a batch."""
 
     spec: InputSpec  # the input of the model
-    keys: Preprocess  # the options that were given
-    # Height and width the input asks for; None where it is not fixed.
-    size: tuple[int | None, int | None]
+    keys: Preprocess  # options of the user
+    size: tuple[int | None, int | None]  # height and width of the input; None: not fixed
     mean: Floats  # float32, one per channel or one for all, in pixel units
     std: Floats  # like mean
 
     @property
     def fits(self) -> bool:
-        """True if images are resized and cropped to the input without being told how."""
+        """True if images are scaled to cover the input and cropped, for want of options."""
         return self.keys.resize is None and self.keys.crop is None
 
     @property
@@ -76,7 +74,7 @@ def open_images(
 ) -> Samples:
     """Open samples of image files, in the order given; a fixed batch of B takes B of them.
 
-    Decoded images are kept in the folder ``cache``, and looked for there.
+    Decoded images are stored in the folder ``cache``, and looked up there.
 
     Raises:
         CalibrationError: the model's input is not one image, an option is missing or does
@@ -86,7 +84,7 @@ def open_images(
     plan = make_plan(label, inputs, preprocess)
     batch = plan.spec.batch
     for file in files:
-        check_header(file, limits.present().image_pixels)
+        _check_header(file, limits.present().image_pixels)
     if len(files) < batch:
         raise CalibrationError(f"{label}: {len(files)} images do not fill a batch of {batch}")
     all_notes = list(notes)
@@ -100,21 +98,19 @@ def open_images(
         all_notes.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
         all_notes.append(f"images that do not fill a batch of {batch} are ignored")
-
     folder = cache or _shared_folder
     decoded = Cache(folder, plan.pixels_depend_on) if folder else None
 
     def load(k: int) -> Feed:
-        items = [read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
+        items = [_read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
-    return replace(
-        choose(load, len(files) // batch, limit, label, all_notes), prepared=preprocess.said
-    )
+    samples = choose(load, len(files) // batch, limit, label, all_notes)
+    return replace(samples, prepared=preprocess.said)
 
 
 def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan:
-    """Check the options against the input of the model.
+    """Check the options against the input of the model; no image is read.
 
     Raises:
         CalibrationError: naming the option to give or to change.
@@ -122,27 +118,77 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
     spec = inputs[0]
     is_numeric = spec.dtype.kind == "f" or spec.is_quantity
     if len(inputs) != 1 or len(spec.lengths) != 4 or not is_numeric:
-        what = ", ".join(f"{i.name!r} {i.dtype} {i.wanted}" for i in inputs)
+        text = ", ".join(f"{i.name!r} {i.dtype} {i.wanted}" for i in inputs)
         raise CalibrationError(
             f"{label}: images need a model with one 4-dimensional float input, or one of integer"
-            f" pixels; it has {what}",
+            f" pixels; it has {text}",
             hint="give arrays in an .npz file",
         )
-    _check_channels(label, spec, keys)
+    channels = 1 if keys.color == "gray" else 3
+    of_layout = {"nchw": spec.lengths[1], "nhwc": spec.lengths[3]}
+    length = of_layout.pop(keys.layout)
+    if length not in (None, channels):
+        ((layout, other_length),) = of_layout.items()
+        color = "rgb" if keys.color == "gray" else "gray"
+        hint = "give arrays in an .npz file"
+        if other_length == channels:
+            hint = f"try --input-layout {layout}"
+        elif length in (1, 3):
+            hint = f"try --color {color}"
+        raise CalibrationError(
+            f"{label}: {keys.color} images in {keys.layout} have {count(channels, 'channel')}, but"
+            f" input {spec.name!r} is {spec.wanted}",
+            hint=hint,
+        )
     height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
-    integers = normalization_of(spec, keys) if spec.dtype.kind != "f" else None
-    options = (
-        keys
-        if integers is None
-        else keys.model_copy(update={"mean": integers.mean, "std": integers.std})
-    )
-    mean, std = mean_and_std(label, options, 1 if keys.color == "gray" else 3)
+    options = keys
+    if spec.dtype.kind != "f" and (integers := normalization_of(spec, keys)):
+        options = keys.model_copy(update={"mean": integers.mean, "std": integers.std})
+    mean, std = mean_and_std(label, options, channels)
     plan = Plan(spec, keys, (height, width), mean, std)
-    _check_sizes(label, plan)
+    resize, crop = keys.resize, keys.crop
+    if (resize and len(resize) > 2) or min((*(resize or ()), *(crop or ())), default=1) < 1:
+        raise CalibrationError(f"{label}: --resize takes one or two numbers above 0, --crop two")
+    exact = crop or (resize if resize and len(resize) == 2 else None)
+    if exact:
+        _check_size(label, exact, plan)
+    elif None in plan.size:
+        raise CalibrationError(
+            f"{label}: input {spec.name!r} is {spec.wanted}, so the size is not known",
+            hint=f"give --resize HEIGHT,WIDTH, or --input-shape {spec.name}=...",
+        )
     return plan
 
 
-def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
+def _check_size(label: str, size: Sequence[int], plan: Plan) -> None:
+    if any(want not in (None, have) for have, want in zip(size, plan.size, strict=True)):
+        raise CalibrationError(
+            f"{label}: images become {size[0]}x{size[1]}, but input {plan.spec.name!r} is"
+            f" {plan.spec.wanted}",
+            hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
+        )
+
+
+def _check_header(file: Path, max_pixels: int) -> None:
+    """Refuse a file that holds no image, or one of more than ``max_pixels``, without decoding it.
+
+    Raises:
+        CalibrationError: either of the two.
+    """
+    check_ordinary(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's are not for the user
+            with Image.open(file) as image:
+                pixels = image.width * image.height
+    except UNREADABLE_IMAGE as error:
+        raise _unreadable(file, error) from None
+    if pixels > max_pixels:
+        text = f"{file}: has {image.width} x {image.height} pixels, over {max_pixels}"
+        raise CalibrationError(text, hint=limits.hint("image_pixels"))
+
+
+def _read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
     """Return one image as float32 [C,H,W] or [H,W,C].
 
     Raises:
@@ -152,121 +198,55 @@ def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
         decode = partial(_decode, file, plan)
         pixels = decoded.get(file, decode) if decoded else decode()
     except UNREADABLE_IMAGE as error:
-        raise unreadable(file, error) from None
-    _check_size(str(file), (pixels.shape[0], pixels.shape[1]), plan)
+        raise _unreadable(file, error) from None
+    _check_size(str(file), pixels.shape[:2], plan)
     values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
     values = (values - plan.mean) / plan.std
     return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
 
 
 def _decode(file: Path, plan: Plan) -> Pixels:
-    """Decode an image, turn it upright, resize and crop it."""
-    with warnings.catch_warnings(), Image.open(file) as image:
+    """Decode an image, turn it upright, convert its colours, resize and crop it."""
+    resize, crop, color = plan.keys.resize, plan.keys.crop, plan.keys.color
+    with warnings.catch_warnings(), Image.open(file) as source:
         warnings.simplefilter("ignore")
-        upright = ImageOps.exif_transpose(image)
-        return np.asarray(_resize(file, _convert(file, upright, plan.keys.color), plan))
+        image = ImageOps.exif_transpose(source)
+        if image.mode[0] in "IF":  # Pillow would clip these to 0..255 and not scale them
+            text = f"{file}: has more than 8 bits a channel"
+            raise CalibrationError(text, hint="save it with 8")
+        if image.mode in ("P", "PA"):
+            image = image.convert("RGBA")
+        image = image.convert("L" if color == "gray" else "RGB")
+        if color == "bgr":
+            image = Image.merge("RGB", image.split()[::-1])
+        if plan.fits:
+            crop = (plan.size[0] or 0, plan.size[1] or 0)
+            image = _scale(image, max(crop[0] / image.height, crop[1] / image.width), crop)
+        elif resize and len(resize) == 2:
+            image = image.resize((resize[1], resize[0]), Image.Resampling.BILINEAR)
+        elif resize:
+            image = _scale(image, resize[0] / min(image.size), (resize[0], resize[0]))
+        if crop:
+            if image.height < crop[0] or image.width < crop[1]:
+                raise CalibrationError(
+                    f"{file}: {image.height}x{image.width} is smaller than the crop"
+                    f" {crop[0]}x{crop[1]}",
+                    hint="give --resize",
+                )
+            left, top = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
+            image = image.crop((left, top, left + crop[1], top + crop[0]))
+        return np.asarray(image)
 
 
-def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
-    if image.mode[0] in "IF":
-        # Pillow would clip these to 0..255 and not scale them.
-        raise CalibrationError(f"{file}: has more than 8 bits a channel", hint="save it with 8")
-    if image.mode in ("P", "PA"):
-        image = image.convert("RGBA")
-    if color == "gray":
-        return image.convert("L")
-    image = image.convert("RGB")
-    return Image.merge("RGB", image.split()[::-1]) if color == "bgr" else image
-
-
-def _resize(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
-    resize, crop = plan.keys.resize, plan.keys.crop
-    if plan.fits:
-        crop = (plan.size[0] or 0, plan.size[1] or 0)
-        image = _scaled(image, max(crop[0] / image.height, crop[1] / image.width), crop)
-    elif resize and len(resize) == 2:
-        image = image.resize((resize[1], resize[0]), Image.Resampling.BILINEAR)
-    elif resize:
-        short = min(image.size)
-        image = _scaled(image, resize[0] / short, (resize[0], resize[0]))
-    if crop:
-        if image.height < crop[0] or image.width < crop[1]:
-            raise CalibrationError(
-                f"{file}: {image.height}x{image.width} is smaller than the crop"
-                f" {crop[0]}x{crop[1]}",
-                hint="give --resize",
-            )
-        left, top = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
-        image = image.crop((left, top, left + crop[1], top + crop[0]))
-    return image
-
-
-def _scaled(image: Image.Image, factor: float, minimum: Size) -> Image.Image:
+def _scale(image: Image.Image, factor: float, minimum: tuple[int, int]) -> Image.Image:
+    """Scale an image to at least this height and width."""
     height = max(minimum[0], round(image.height * factor))
     width = max(minimum[1], round(image.width * factor))
     return image.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def _check_channels(label: str, spec: InputSpec, keys: Preprocess) -> None:
-    wanted = 1 if keys.color == "gray" else 3
-    here, there = (spec.lengths[1], spec.lengths[3])[:: 1 if keys.layout == "nchw" else -1]
-    if here in (None, wanted):
-        return
-    other = "nhwc" if keys.layout == "nchw" else "nchw"
-    color = "rgb" if keys.color == "gray" else "gray"
-    hint = f"--input-layout {other}" if there == wanted else f"--color {color}"
-    raise CalibrationError(
-        f"{label}: {keys.color} images in {keys.layout} have {count(wanted, 'channel')}, but"
-        f" input {spec.name!r} is {spec.wanted}",
-        hint=f"try {hint}" if there == wanted or here in (1, 3) else "give arrays in an .npz file",
-    )
-
-
-def _check_sizes(label: str, plan: Plan) -> None:
-    """Raise if the size options do not fit the input; no image is read."""
-    resize, crop = plan.keys.resize, plan.keys.crop
-    if (resize and len(resize) > 2) or min((*(resize or ()), *(crop or ())), default=1) < 1:
-        raise CalibrationError(f"{label}: --resize takes one or two numbers above 0, --crop two")
-    exact = crop or (resize if resize and len(resize) == 2 else None)
-    if exact:
-        _check_size(label, (exact[0], exact[1]), plan)
-    elif None in plan.size:
-        raise CalibrationError(
-            f"{label}: input {plan.spec.name!r} is {plan.spec.wanted}, so the size is not known",
-            hint=f"give --resize HEIGHT,WIDTH, or --input-shape {plan.spec.name}=...",
-        )
-
-
-def _check_size(label: str, size: Size, plan: Plan) -> None:
-    if any(want not in (None, have) for have, want in zip(size, plan.size, strict=True)):
-        raise CalibrationError(
-            f"{label}: images become {size[0]}x{size[1]}, but input {plan.spec.name!r} is"
-            f" {plan.spec.wanted}",
-            hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
-        )
-
-
-def check_header(file: Path, max_pixels: int) -> None:
-    """Raise if a file holds no image, or too large a one; nothing is decoded.
-
-    Raises:
-        CalibrationError: no image, or one of more than ``max_pixels``.
-    """
-    check_ordinary(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's are not for the user
-            with Image.open(file) as image:
-                pixels = image.width * image.height
-    except UNREADABLE_IMAGE as error:
-        raise unreadable(file, error) from None
-    if pixels > max_pixels:
-        text = f"{file}: has {image.width} x {image.height} pixels, over {max_pixels}"
-        raise CalibrationError(text, hint=limits.hint("image_pixels"))
-
-
-def unreadable(file: Path, error: Exception) -> CalibrationError:
-    """Return the error for the user for one that Pillow has raised."""
+def _unreadable(file: Path, error: Exception) -> CalibrationError:
+    """Return the error for the user for an error of Pillow."""
     if isinstance(error, Image.DecompressionBombError):
         cause = "larger than Pillow's limit against decompression bombs"
     elif isinstance(error, UnidentifiedImageError):
@@ -279,10 +259,7 @@ def unreadable(file: Path, error: Exception) -> CalibrationError:
 
 
 def keep_in(folder: str | Path) -> None:
-    """Keep decoded images in this folder from now on, where a conversion names none.
-
-    For processes that convert one of many models on the same images.
-    """
+    """Set the cache of further conversions of this process that name none."""
     global _shared_folder
     _shared_folder = folder
 
@@ -290,7 +267,7 @@ def keep_in(folder: str | Path) -> None:
 class Cache:
     """A folder of decoded images.
 
-    ``how`` is what the pixels depend on besides the file, as plain data.
+    ``how`` is plain data that the pixels depend on besides the file.
 
     Raises:
         OutputError: the folder cannot be made.
@@ -311,12 +288,12 @@ class Cache:
         digest = hashlib.sha256(self._how)
         digest.update(file.read_bytes())
         path = self._folder / f"{digest.hexdigest()[:40]}.npy"
-        pixels = _read(path)
+        pixels = _read_cached(path)
         if pixels is not None:
             return pixels
         with (self._folder / f"{path.stem[:2]}.lock").open("ab") as lock:
             atomic.hold(lock)
-            pixels = _read(path)
+            pixels = _read_cached(path)
             if pixels is None:
                 pixels = decode()
                 stream = io.BytesIO()
@@ -325,7 +302,7 @@ class Cache:
             return pixels
 
 
-def _read(path: Path) -> Pixels | None:
+def _read_cached(path: Path) -> Pixels | None:
     try:
         pixels = np.load(path, allow_pickle=False)
     except UNREADABLE:

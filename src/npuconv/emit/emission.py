@@ -51,6 +51,7 @@ class Emission:
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
+        scales: of inputs and outputs of the model that are int8, by name.
         sums: convolutions that are written as sums in int32.
     """
 
@@ -61,6 +62,7 @@ class Emission:
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
     sums: tuple[SumEntry, ...] = ()
 
     @classmethod

@@ -60,6 +60,7 @@ class EmittedModel:
         proto: the same as ONNX.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
+        scales: of inputs and outputs that are int8, by name.
     """
 
     legal: LegalModel
@@ -67,6 +68,7 @@ class EmittedModel:
     proto: onnx.ModelProto
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
 
 
 def emit_model(
@@ -102,13 +104,13 @@ def emit_model(
             raise InternalError(text, where=f"postcondition {finding.name}")
     proto = save.to_proto(copy.model, _metadata(copy, form, emission))
     legal = replace(legal, log=copy.log).with_findings(broken)
-    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes)
+    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes, emission.scales)
 
 
 def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # The graph does not contain the scales of int8 inputs and outputs.
-    scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()

@@ -123,8 +123,8 @@ class Int8Graph:
         steps = (
             (Step(op, attributes=attributes),) if quantizer is None and operator.is_table else ()
         )
-        ends = (tuple(inputs), tuple(sources), result)
-        return self._with_scales(node, op, ends, pairs, attributes, steps)
+        tensors = (tuple(inputs), tuple(sources), result)
+        return self._with_scales(node, op, tensors, pairs, attributes, steps)
 
     def read_function(self, quantizer: onnx.NodeProto) -> Int8Operator | None:
         """Return the float operators before a conversion that are a function of one int8 tensor."""
@@ -150,16 +150,16 @@ class Int8Graph:
             steps.append(Step(node.op_type, tuple(operands), node.output[0], attributes_of(node)))
         op = " + ".join(node.op_type for node in nodes)
         producer = self.producers[dequantized[0]]
-        ends = ((producer.input[0],), (producer.input[0],), quantizer.output[0])
+        tensors = ((producer.input[0],), (producer.input[0],), quantizer.output[0])
         pairs = [list(producer.input)[1:3], list(quantizer.input)[1:3]]
         attributes = attributes_of(nodes[-1])
-        return self._with_scales(nodes[-1], op, ends, pairs, attributes, tuple(steps))
+        return self._with_scales(nodes[-1], op, tensors, pairs, attributes, tuple(steps))
 
     def _with_scales(
         self,
         node: onnx.NodeProto,
         op: str,
-        ends: tuple[tuple[str, ...], tuple[str, ...], str],
+        tensors: tuple[tuple[str, ...], tuple[str, ...], str],
         pairs: Sequence[Sequence[str]],
         attributes: dict[str, Any],
         steps: tuple[Step, ...],
@@ -171,7 +171,7 @@ class Int8Graph:
             if [array.size for array in values] != [1, 1] or values[1].dtype != np.int8:
                 return None
             scales.append(TensorScale(float(values[0].item()), int(values[1].item())))
-        inputs, sources, result = ends
+        inputs, sources, result = tensors
         constants = {n: a for n in sources if (a := self._array(n)) is not None}
         parts = (inputs, sources, result, tuple(scales), attributes, constants, steps)
         return Int8Operator(node.name or result, op, node, *parts)

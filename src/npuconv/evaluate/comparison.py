@@ -467,7 +467,7 @@ def compare_conversion(
         emitted.model, layers, quantization.oversampled, emitted.stored, emitted.notes
     )
     try:
-        comparison = Comparison(float_model, emitted.proto, emitted.model.scales, pairs)
+        comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs)
         measured = comparison.measure(
             samples, lambda number, *_: step(number + 1, len(samples)), layer_samples=1
         )

@@ -134,8 +134,8 @@ def _round_before_activation(model: Model, conv: Node) -> None:
 def _is_integer(model: Model, conv: Node) -> bool:
     """Return whether a Conv reads and makes int8, with a bias of the scale of its products."""
     makers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
-    ends = [*makers[:1], quantizer(model, conv.outputs[0])]
-    if not all(end is not None and _has_one_scale(end, "int8") for end in ends):
+    conversions = [*makers[:1], quantizer(model, conv.outputs[0])]
+    if not all(end is not None and _has_one_scale(end, "int8") for end in conversions):
         return False
     nodes = [node for node in makers if node is not None and len(node.inputs) == 3]
     dtypes = [query.dtype_name(node.inputs[2]) for node in nodes]

@@ -94,12 +94,15 @@ def vectors(
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "operators": []}
     how = chip.activations.requantize
     values = _run(opened, steps, feeds)
+    convolutions = [step for step in steps if isinstance(step, IntegerConv)]
+    outputs = simulate(convolutions, [values[layer.source] for layer in convolutions], how)
+    computed = dict(zip([layer.result for layer in convolutions], outputs, strict=True))
     for number, step in enumerate(steps):
         # Safe on any system, such as ``003_features_dw.npz``.
         stem = re.sub(r"[^\w.-]+", "_", step.name, flags=re.ASCII).strip("._")[:80]
         name = f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
         if isinstance(step, IntegerConv):
-            rows["layers"].append(_write_layer(step, folder / name, values, how))
+            rows["layers"].append(_write_layer(step, folder / name, values, computed, how))
         else:
             rows["operators"].append(_write_operator(step, folder / name, values, how))
         progress("vectors", number + 1, len(steps))
@@ -179,10 +182,13 @@ def _run(
 
 
 def _write_layer(
-    layer: IntegerConv, file: Path, values: Mapping[str, Array], how: Requantize
+    layer: IntegerConv,
+    file: Path,
+    values: Mapping[str, Array],
+    computed: Mapping[str, Array],
+    how: Requantize,
 ) -> dict[str, Any]:
-    x = values[layer.source]
-    y = run_convolution(layer, x, how)
+    x, y = values[layer.source], computed[layer.result]
     scales = {"x_scale": layer.x_scale, "w_scale": layer.w_scale, "y_scale": layer.y_scale}
     zeros = {"x_zero_point": layer.x_zero, "w_zero_point": layer.w_zero}
     zeros["y_zero_point"] = layer.y_zero
@@ -254,42 +260,62 @@ def _numbers(values: Array) -> Any:
     return listed[0] if values.ndim == 0 else listed
 
 
-def run_convolution(layer: IntegerConv, x: Array, how: Requantize) -> Array:
-    """Return the output of the device for an input, both in the layout of the model.
+def simulate(
+    layers: Sequence[IntegerConv], inputs: Sequence[Array], how: Requantize
+) -> list[Array]:
+    """Return the outputs of the device for inputs of layers, in the layout of the model.
 
     Padding is the stored integer 0 whatever the zero point is.
 
     Raises:
         ModelError: onnxruntime does not run the simulation.
     """
-    ends = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
-    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + ends)
-    names = ("x_scale", "x_zero", "weight", "w_scale", "w_zero", "y_scale", "y_zero", "bias")
-    parts = {name: array for name in names if (array := getattr(layer, name)) is not None}
-    node = helper.make_node(
-        "QLinearConv",
-        ["x", *parts],
-        ["y"],
-        strides=layer.strides,
-        dilations=layer.dilations,
-        group=layer.group,
-    )
-    types = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in (padded, layer.y_zero)]
-    graph = helper.make_graph(
-        [node],
-        "layer",
-        [helper.make_tensor_value_info("x", types[0], padded.shape)],
-        [helper.make_tensor_value_info("y", types[1], None)],
-        [numpy_helper.from_array(array, name) for name, array in parts.items()],
-    )
+    if not layers:
+        return []
+    nodes, infos, constants, feeds = [], [], [], {}
+    for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
+        amounts = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
+        padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + amounts)
+        feeds[f"x/{number}"] = padded
+        names = [f"x/{number}"]
+        for key in (
+            "x_scale",
+            "x_zero",
+            "weight",
+            "w_scale",
+            "w_zero",
+            "y_scale",
+            "y_zero",
+            "bias",
+        ):
+            array = getattr(layer, key)
+            if array is not None:
+                names.append(f"{key}/{number}")
+                constants.append(numpy_helper.from_array(array, names[-1]))
+        window = {"strides": layer.strides, "dilations": layer.dilations, "group": layer.group}
+        node = helper.make_node("QLinearConv", names, [f"y/{number}"])
+        node.attribute.extend(helper.make_attribute(key, value) for key, value in window.items())
+        nodes.append(node)
+        infos += [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
+            for name, dtype, shape in (
+                (names[0], padded.dtype, padded.shape),
+                (node.output[0], layer.y_zero.dtype, None),
+            )
+        ]
+    graph = helper.make_graph(nodes, "layers", infos[::2], infos[1::2], constants)
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
+    results = [node.output[0] for node in nodes]
     try:
-        y = executor.Session(as_float(model)).run({"x": padded}, ["y"])["y"]
+        outputs = executor.Session(as_float(model)).run(feeds, results)
     except executor.RuntimeRefusedError as error:
-        raise ModelError(f"{layer.name}: onnxruntime does not run it: {error}") from None
-    return np.moveaxis(y, 1, -1) if layer.channels_last else y
+        raise ModelError(f"onnxruntime does not run the layers: {error}") from None
+    return [
+        np.moveaxis(outputs[name], 1, -1) if layer.channels_last else outputs[name]
+        for name, layer in zip(results, layers, strict=True)
+    ]
 
 
 def shifts(layer: IntegerConv, how: Requantize) -> device.Shifts:

@@ -3,7 +3,7 @@
 ``legal``         lint, canonicalize, legalize, lint again, make the plan; the status of findings
 ``registry``      passes and their phases; ``manager`` runs them, ``measure`` compares
 ``canonicalize``  one pass a file: one spelling for each meaning
-``rewrites``      one pass a file: what fits the model to the target
+``rewrites``      one pass a file: fits the model to the target
 ``tools``         what several passes need
 ``split``         convolutions beyond a limit, as layers within it
 ``selection``     findings that count: select, ignore, severity, baselines

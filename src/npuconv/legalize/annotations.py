@@ -21,7 +21,9 @@ class Annotations:
     Attributes:
         expected: mean and standard deviation of a tensor's channels in training, by tensor.
         source_scales: of a model that was quantized before.
+        opset_obstacle: node that keeps the model from an opset, with the reason; or ''.
     """
 
     expected: Mapping[str, Expected] = field(default_factory=dict)
     source_scales: SourceScales = field(default_factory=SourceScales)
+    opset_obstacle: str = ""

@@ -44,7 +44,7 @@ def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str
 
 
 def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the patterns of the nodes that now stand for those of ``labels``, by node name."""
+    """Return the pattern of every node that comes from a node of ``labels``, by node name."""
     return {
         node.name: next(labels[label] for label in model.origin(node) if label in labels)
         for node in model.nodes()

@@ -24,7 +24,7 @@ from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
-from npuconv.legalize.source import SourceModel
+from npuconv.legalize.source_model import SourceModel
 from npuconv.legalize.source_scales import SourceScales
 from npuconv.legalize.split.planner import split_layers, splittable
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
@@ -62,6 +62,7 @@ class LegalModel:
     # The graph before layers were split that have the integers of the whole; None: it is ``model``.
     unsplit: Model | None = None
     summed: frozenset[str] = frozenset()  # names of convolutions whose int8 results are added
+    opset_obstacle: str = ""  # node that keeps the model from an opset, with the reason
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of those that the device computes beside convolutions, as the first plan chose them:
@@ -85,18 +86,24 @@ class LegalModel:
         """Return a context for rules."""
         keep_float = frozenset(self.device.keep_float)
         return RuleContext(
-            self.model, self.target, self.options, self.facts, kept_float=keep_float, **evidence
+            self.model,
+            self.target,
+            self.options,
+            self.facts,
+            kept_float=keep_float,
+            opset_obstacle=self.opset_obstacle,
+            **evidence,
         )
 
     def make_plan(self) -> Plan:
-        """Partition the graph as it is now."""
+        """Partition the present graph."""
         model = self.model
-        kept = keep_float.names(model, self.device.keep_float)
+        on_host = keep_float.names(model, self.device.keep_float)
         plan = make_plan(
             model,
             self.target,
             self.blocked,
-            kept=kept,
+            kept=on_host,
             operators=self.operators,
             form=self.options.format,
         )
@@ -111,20 +118,19 @@ class LegalModel:
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
         names = uniform(self.plan)
-        # one scale says what they stand for, and TFLite has one for a tensor
+        # integers of the user have one scale, and TFLite has one for a tensor
         if self.options.io == "int8" or self.options.format == "tflite":
-            ends = (*self.model.graph.inputs, *self.model.graph.outputs)
-            names += [tensor.name for tensor in ends]
+            interface = (*self.model.graph.inputs, *self.model.graph.outputs)
+            names += [tensor.name for tensor in interface]
         return names
 
     @cached_property
     def centred_tensors(self) -> list[str]:
         """Tensors whose zero point is 0: tensors of one scale, inputs and outputs of operators.
 
-        And those around a convolution without a bias, which is where zero points go.
-
-        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
-        not tensors of operators where the device takes every zero point.
+        Also inputs and outputs of convolutions without a bias, which would hold the zero points.
+        Not the inputs of a TFLite model, whose file has the zero point of a tensor, and not
+        tensors of operators if the device takes every zero point.
         """
         allows = self.target.activations.allows_zero_point
         takes_all = allows(LOWEST) and allows(HIGHEST)
@@ -159,7 +165,7 @@ class LegalModel:
 
     @property
     def symmetric_tensors(self) -> set[str]:
-        """Tensors that keep zero point 0 of a quantized source, whatever reads them."""
+        """Tensors that keep zero point 0 of a quantized source with all of their consumers."""
         source = self.source_scales
         symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
         producers = {label for label, name in source.made.items() if name in symmetric}
@@ -191,7 +197,7 @@ class LegalModel:
         return replace(self, findings=self.findings.add(findings))
 
     def replanned(self) -> LegalModel:
-        """Return the model with the plan of its graph as it is now."""
+        """Return the model with a plan of its present graph."""
         return replace(self, plan=self.make_plan())
 
     def with_whole_layers(self) -> LegalModel:
@@ -248,7 +254,7 @@ def legalize(
     malformed = engine.lint_malformed(rules)
     if malformed:  # rewrites of nodes without a meaning say nothing
         tracker, after = Tracker(malformed), malformed
-        legal.source.record_costs(model, device.target, malformed)
+        source_model = legal.source.with_costs(model, device.target, malformed)
     else:
         before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
         if contradiction and not any(f.severity == Severity.ERROR for f in before):
@@ -264,11 +270,12 @@ def legalize(
         _, annotations = manager.run_phase(
             model, Phase.CANONICALIZE, device, log, annotations, credit
         )
-        legal.source.record_costs(model, device.target, tracker.open_errors())
+        source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
         _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
         if core.sweep(model):
             tracker.step(SWEEP, legal.rules())
         legal, annotations = _split(legal, annotations, credit)
+        legal = replace(legal, opset_obstacle=annotations.opset_obstacle)
         rules = legal.rules()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
@@ -278,13 +285,14 @@ def legalize(
         split_layers(model, device.planner, splittable(model, device))
         core.sweep(model)
         legal = replace(legal, model=model)
-        beside = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
+        elsewhere = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
-        after = sorted(convolutions + beside, key=sort_key)
+        after = sorted(convolutions + elsewhere, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(
         legal,
+        source=source_model,
         expected=annotations.expected,
         source_scales=source_scales,
         blocked=frozenset().union(*(_blocked(graph, after) for graph in graphs)),
@@ -349,7 +357,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     contradiction = shapes.infer(model)
     validate.check_tensor_sizes(model)
     validate.check_types(model)
-    info.record_nodes(model)
+    info = info.with_nodes(model)
     device = TargetDevice(target, options, keep_float.find(model, options.keep_float, target))
     findings = Findings(options, selection.listed_in(options, name, target.name))
     return LegalModel(model, device, info, Log(options.verify), findings), contradiction

@@ -31,7 +31,9 @@ class RewriteRecord:
     note: str = ""
     cost_before: Cost = NOTHING
     cost_after: Cost = NOTHING
-    made: list[Node] = field(default_factory=list)  # new nodes, until their cost is known
+    new_nodes: list[Node] = field(
+        default_factory=list
+    )  # in its place nodes, until their cost is known
     forms: tuple[Form, ...] = ()
 
     @property
@@ -105,7 +107,7 @@ class Log:
         """
         record = RewriteRecord(self.pass_name, model.origin(*nodes), before, after, modulus=modulus)
         record.exact, record.cost_before = frozenset(exact), cost(nodes)
-        border, makers = _region.border(nodes)
+        border, producers = _region.border(nodes)
         if not measure:
             record.reference = "nothing to compare"
         watch = self.measures and measure
@@ -113,7 +115,7 @@ class Log:
         if watch:
             record.old = _region.capture(model, nodes, results)
         yield record
-        record.made = _region.between(border, results, makers)
+        record.new_nodes = _region.between(border, results, producers)
         if watch and record.old is not None and record.new is None:
-            record.new = _region.trace(model, record.old, results, record.made)
+            record.new = _region.trace(model, record.old, results, record.new_nodes)
         self.rewrites.append(record)

@@ -101,7 +101,7 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
         if result[0] if isinstance(result, tuple) else result:
             _settle(model, item, entries.rewrites)
     for record in entries.rewrites:
-        record.cost_after, record.made = cost(record.made), []
+        record.cost_after, record.new_nodes = cost(record.new_nodes), []
     log.extend(entries)
     return result
 

@@ -1,8 +1,8 @@
-"""Comparison of what a rewrite replaced with its replacement, on the same random inputs.
+"""Comparison of a region with its replacement, on the same random inputs.
 
-Regions of one pass run together: one onnxruntime session holds all the old ones, another
-all the new ones. Where onnxruntime refuses an original (SAME padding with dilation, for
-one), it runs alone on ONNX's reference evaluator, and the report says so.
+Regions of one pass run together: one onnxruntime session holds all the old regions,
+another all the new regions. Where onnxruntime refuses an original (SAME padding with dilation,
+for example), it runs alone on ONNX's reference evaluator, and the report says so.
 
 Where the new region reads the very constants of the old one, their equality does not depend
 on the values of these constants. So of rewrites with the same form (operators, attributes,
@@ -67,7 +67,7 @@ def measure(records: Sequence[RewriteRecord]) -> None:
 
 
 def _form(record: RewriteRecord) -> Hashable | None:
-    """Return a key that rewrites of one form share; None for one that made constants."""
+    """Return a key that rewrites of one form share; None for a rewrite with new constants."""
     old, new = record.old, record.new
     assert old is not None
     assert new is not None
@@ -151,7 +151,7 @@ def _run_all(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]
 
 
 def onnxruntime(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
-    """Run a model on onnxruntime as it is written, in one thread."""
+    """Run a model on onnxruntime without optimization, in one thread."""
     return executor.Session(proto, threads=1, optimize=False).run(feeds)
 
 

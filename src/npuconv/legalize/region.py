@@ -85,23 +85,23 @@ def _region(
 
 
 def border(nodes: Sequence[Node]) -> tuple[set[str], set[int]]:
-    """Return the names of the tensors that nodes read of others, and the ids of their makers."""
+    """Return names of the tensors that nodes read from outside, and ids of their producers."""
     inside = {id(t) for n in nodes for t in n.outputs}
     read = [t for n in nodes for t in n.inputs if id(t) not in inside]
-    makers = {id(maker) for t in read if (maker := query.producer(t)) is not None}
-    return {t.name for t in read}, makers
+    producers = {id(producer) for t in read if (producer := query.producer(t)) is not None}
+    return {t.name for t in read}, producers
 
 
 def between(
-    border: set[str], outputs: Sequence[Tensor], makers: Collection[int] = ()
+    border: set[str], outputs: Sequence[Tensor], producers: Collection[int] = ()
 ) -> list[Node]:
     """Return the nodes that make ``outputs`` from the tensors named by ``border``, in order.
 
-    ``makers`` are ids of nodes that are not among them: a tensor of the border may have got
+    ``producers`` are ids of nodes that are not among them: a tensor of the border may have got
     another name, where a node behind it is gone.
     """
     return upstream(
-        outputs, lambda tensor, node: tensor.name not in border and id(node) not in makers
+        outputs, lambda tensor, node: tensor.name not in border and id(node) not in producers
     )
 
 
@@ -112,7 +112,7 @@ def upstream(
 ) -> list[Node]:
     """Return the nodes that make tensors, in order.
 
-    They end where a tensor and its maker are not inside, and in front of a first node.
+    They end where a tensor and its producer are not inside, and in front of a first node.
     """
     order: list[Node] = []
     visited: set[int] = set()

@@ -79,26 +79,18 @@ PASSES: Registry[Pass] = Registry(
 def model_pass(
     phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False, rewires: bool = True
 ) -> Callable[[PassFunction], Pass]:
-    """Register a pass; its name is the function's, in kebab case.
+    """Register a pass of the whole model; its name is the function's, in kebab case.
 
     Args:
         phase: when it runs.
         after: passes of the same phase that must have run before it.
-        infers: what it did can tell new shapes, so inference runs after it.
+        infers: its changes can make more shapes known, so inference runs after it.
         rewires: False if it changes attributes only, so that no node goes, comes or moves.
 
     Raises:
         ValueError: a name that is taken.
     """
-
-    def register(function: PassFunction) -> Pass:
-        """Make a pass of the function."""
-        name = function.__name__.replace("_", "-")
-        item = Pass(name, phase, function, after, infers, described(function), rewires)
-        PASSES.add(name, item)
-        return item
-
-    return register
+    return node_pass(phase, after=after, infers=infers, rewires=rewires)
 
 
 def node_pass(
@@ -117,8 +109,7 @@ def node_pass(
 
     def register(function: PassFunction) -> Pass:
         """Make a pass of the function."""
-        name = function.__name__.replace("_", "-")
-        doc = described(function)
+        name, doc = function.__name__.replace("_", "-"), described(function)
         item = Pass(name, phase, function, after, infers, doc, rewires, ops, least_opset)
         PASSES.add(name, item)
         return item

@@ -1,4 +1,4 @@
-"""Codes and names of rules in options: those that no rule has would do nothing quietly."""
+"""Codes and names of rules in options; an unknown code would do nothing quietly."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ def check_codes(options: Options) -> None:
     """Refuse codes and names that no rule has.
 
     Raises:
-        UsageError: names each of them, and the one that is near it.
+        UsageError: names each unknown code, and a similar code.
     """
     codes = _codes((), options.model_dump(include={"select", "ignore", "severity", "rules"}))
     raise_together(_errors(code for _, code in codes), UsageError)
 
 
 def unknown_codes(
-    document: Document, at: KeyPath = (), options: Mapping[str, Any] | None = None
+    document: Document, path: KeyPath = (), options: Mapping[str, Any] | None = None
 ) -> Iterator[ConfigError]:
     """Yield an error for each code or name of a file that no rule has.
 
     Args:
         document: the file, which has the form that it should.
-        at: where the options stand in it.
-        options: what stands there; by default the whole file.
+        path: keys that lead to the options.
+        options: the options; by default the whole file.
 
     Yields:
-        Errors that name the code and the one that is near it; with line and column.
+        Errors that name the code and a similar code; with line and column.
     """
-    for place, code in _codes(at, document.data if options is None else options):
+    for place, code in _codes(path, document.data if options is None else options):
         for error in _errors([code]):
             line, column = document.mark(place)
             yield ConfigError(
@@ -43,15 +43,15 @@ def unknown_codes(
             )
 
 
-def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+def _codes(path: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """Yield every code that is named, and its place."""
     for key in ("select", "ignore"):
         for number, code in enumerate(options.get(key, ())):
-            yield (*at, key, number), code
+            yield (*path, key, number), code
     for code in options.get("severity", {}):
-        yield (*at, "severity", code), code
+        yield (*path, "severity", code), code
     for pattern, part in options.get("rules", {}).items():
-        yield from _codes((*at, "rules", pattern), part)
+        yield from _codes((*path, "rules", pattern), part)
 
 
 def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
@@ -65,7 +65,7 @@ def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
 
 
 def _near(code: str, names: Iterable[str]) -> str:
-    """Return the name that is nearest, whatever its case; empty if none is near."""
+    """Return the most similar name, ignoring case; empty if no name is similar."""
     by_lower = {name.lower(): name for name in names}
     matches = difflib.get_close_matches(code.lower(), by_lower, 1)
     return by_lower[matches[0]] if matches else ""

@@ -58,10 +58,24 @@ def wanted(
 
     ``accepted`` is how many findings a baseline lists, by code and node.
     """
-    candidates = list(findings)
+    candidates, selected = list(findings), list[Finding]()
     binding = set(map(id, engine.binding(candidates)))
-    weighed = [f if id(f) in binding else _weigh(f, options) for f in candidates]
-    selected = [f for f in weighed if f is not None]
+    for finding in candidates:
+        if id(finding) not in binding:
+            # As in ruff, the longest selector wins, then ignore.
+            selector, ignored = (_longest(finding, s) for s in (options.select, options.ignore))
+            if options.select and not selector:
+                continue
+            if ignored and len(ignored) >= len(selector):
+                continue
+            is_unknown = finding.status == Status.UNKNOWN
+            if is_unknown and options.unknown == "pass":
+                continue
+            if level := _longest(finding, options.severity):
+                finding = replace(finding, severity=Severity(options.severity[level]))
+            elif is_unknown and options.unknown == "fail":
+                finding = replace(finding, severity=Severity.ERROR)
+        selected.append(finding)
     number = Counter(_key(f) for f in selected if _is_open(f))
     accepted_keys = {key for key, most in accepted.items() if 0 < number[key] <= most}
     marked = [replace(f, accepted=_is_open(f) and _key(f) in accepted_keys) for f in selected]
@@ -70,7 +84,7 @@ def wanted(
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of a model: all of them, and those that the options select."""
+    """Findings of a model: all, and the selected findings."""
 
     options: Options  # select, ignore, severity and fail_on
     # How many findings a baseline accepts, by code and node.
@@ -94,39 +108,18 @@ class Findings:
         """Return these findings and others."""
         return replace(self, every=(*self.every, *more))
 
-    def renew(self, code: str, found: Iterable[Finding]) -> Findings:
-        """Return the findings with those of one code that are unknown limits replaced."""
-        other = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
-        return replace(self, every=(*other, *found))
+    def renew(self, code: str, findings: Iterable[Finding]) -> Findings:
+        """Return the findings with the unknown limits of one code replaced."""
+        others = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
+        return replace(self, every=(*others, *findings))
 
 
 def _key(finding: Finding) -> baseline.Key:
     return (finding.code, finding.node)
 
 
-def _weigh(finding: Finding, options: Options) -> Finding | None:
-    if not _selected(finding, options):
-        return None
-    if finding.status == Status.UNKNOWN and options.unknown == "pass":
-        return None
-    level = _longest(finding, options.severity)
-    if level:
-        return replace(finding, severity=Severity(options.severity[level]))
-    raised = finding.status == Status.UNKNOWN and options.unknown == "fail"
-    return replace(finding, severity=Severity.ERROR) if raised else finding
-
-
-def _selected(finding: Finding, options: Options) -> bool:
-    """Return whether a finding is selected: as in ruff, the longest selector wins, then ignore."""
-    selector = len(_longest(finding, options.select))
-    refused = len(_longest(finding, options.ignore))
-    if refused and refused >= selector:
-        return False
-    return bool(selector) or not options.select
-
-
 def _longest(finding: Finding, selectors: Iterable[str]) -> str:
-    """The selector that says most of a finding's rule; a name says all."""
+    """Return the longest selector of a finding's rule; its name comes first."""
     if finding.name in selectors:
         return finding.name
     return max((s for s in selectors if finding.code.startswith(s)), key=len, default="")
@@ -144,7 +137,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
 
 
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
-    """One sentence that names entries of a baseline which accept nothing any more.
+    """Return a sentence that names entries of a baseline that accept nothing, if there are any.
 
     The findings are all there are, also those that nobody selected.
     """
@@ -215,13 +208,13 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
         OutputError: it cannot be written.
     """
     old = baseline.read(path) if Path(path).exists() else baseline.Baseline()
-    found, looked_at = [], set()
+    entries, models = [], set()
     for model, report in reports.items():
         place = (baseline.called(path, model), report.target.name)
-        looked_at.add(place)
+        models.add(place)
         failed = (f for f in report.findings if failing(f, fail_on))
-        found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
-    new = baseline.renewed(old, found, looked_at, Path(path).parent)
+        entries += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
+    new = baseline.renewed(old, entries, models, Path(path).parent)
     baseline.write(path, new)
     before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
     accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"
@@ -230,7 +223,7 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
 
 
 def orphaned(path: str | None) -> list[str]:
-    """A sentence for each model of a baseline that is no longer there.
+    """Return a sentence for each model of a baseline that does not exist.
 
     Raises:
         ConfigError: the baseline cannot be read.

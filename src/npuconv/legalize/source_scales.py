@@ -78,13 +78,13 @@ class SourceScales:
         return replace(self, tensors={**self.tensors, name: first}, made=made, lost=lost)
 
     def with_weights(self, label: str, scales: WeightScales | str) -> SourceScales:
-        """Return the scales with those of a layer's weights, or the reason why it has none."""
+        """Return the scales with the scales of a layer's weights, or the reason why it has none."""
         if isinstance(scales, str):
             return replace(self, lost={**self.lost, label: scales})
         return replace(self, weights={**self.weights, label: scales})
 
     def multiplied(self, labels: Iterable[str], factor: NDArray[np.float64]) -> SourceScales:
-        """Return the scales with a factor of each output channel, [M], in those of layers.
+        """Return the scales with a factor of each output channel, [M], applied to layers.
 
         Where the factor is 0, any scale is right.
         """
@@ -123,12 +123,12 @@ class SourceScales:
     def _tensors_of(
         self, model: Model, group: Group, producers: Mapping[str, Node]
     ) -> Iterator[str]:
-        """Yield names of tensors of the source that a group represents, decisive ones first."""
+        """Yield names of tensors of the source that a group represents, decisive tensors first."""
         for name in (*group.outputs, *reversed(group.tensors)):
             producer = producers.get(name)
-            same = (tensor for tensor in (name, *_moved(producer)) if tensor in self.tensors)
-            if (known := next(same, None)) is not None:
-                yield known
+            tensors = (t for t in (name, *_moved(producer)) if t in self.tensors)
+            if (source := next(tensors, None)) is not None:
+                yield source
             elif producer is not None and producer.op in _RENAMING:
                 labels = reversed(model.origin(producer))
                 yield from (self.made[label] for label in labels if label in self.made)

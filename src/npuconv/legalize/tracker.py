@@ -23,8 +23,8 @@ Key = tuple[str, tuple[str, ...]]
 class Tracker:
     """Watches the findings of the source graph while passes change it.
 
-    After each pass that fired the rules are asked again, only those that still have
-    something open, and only of the nodes it is about. Notes are about a node being there,
+    After each pass that fired the rules are asked again, if they have open findings,
+    and only for the nodes of these. Notes are about a node being there,
     so for them it is enough to look whether it still is.
     """
 
@@ -54,7 +54,7 @@ class Tracker:
         return [finding for finding in findings if stays(finding)]
 
     def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
-        """The findings that stay, and those that went, with the pass and its result.
+        """Return the findings that stay, and the removed findings with the pass and its result.
 
         A note on a node that is still there and no longer applies was never a fault.
         """

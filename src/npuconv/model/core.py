@@ -54,8 +54,6 @@ class Model:
     header: Header
     name: str = "model.onnx"
     sha256: str = ""
-    obstacle: str = ""  # to a higher opset
-    scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
     store: Store | None = None  # of large weights
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants of many nodes
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class Model:
                 tensor.shape = list(tensor.shape)
         shared = {name: t for name, old in self.shared.items() if (t := tensors.get(old.name))}
         copy = replace(
-            self, graph=graph, scales=dict(self.scales), shared=shared, _meta={},
+            self, graph=graph, shared=shared, _meta={},
             _names=set(self._names), _numbers=dict(self._numbers), _inner=None, _index=([], {}),
             _outputs=([], 0, frozenset()),
         )  # fmt: skip

@@ -3,6 +3,9 @@
 ONNX counts a last window of a pool with ``ceil_mode`` that starts beyond the input, which no
 runtime does, and reads SAME of a ConvTranspose in another way than the operator's text
 (``in * stride``).
+
+The shapes that a file states of inner tensors, its ``value_info``, count only where nothing is
+inferred: runtimes ignore them, and tools that open the batch of an export leave them unchanged.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ import numpy as np
 import onnx
 
 from npuconv.errors import UnknownInputError, UsageError
-from npuconv.model import query, value_info
-from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
+from npuconv.model import query
+from npuconv.model.conv import SAME, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner
 from npuconv.model.proto import TensorType, Types
 from npuconv.model.skeleton import skeleton
@@ -22,10 +25,11 @@ from npuconv.model.slices import before_slices
 from npuconv.model.types import Node, Tensor
 
 Dims = list[int | str | None]
+_GENERATED = "unk__"  # begins a name that ONNX gives to an extent which it cannot compute
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Set the shapes of the model's inputs, and the channels that weights tell.
+    """Set the shapes of the model's inputs, and the channels that weights fix.
 
     A change drops all inferred shapes.
 
@@ -41,50 +45,37 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
             )
             error.name = name
             raise error
+        if any(d < 1 for d in dims):
+            raise UsageError(f"--input-shape {name}: dimensions must be positive, not {list(dims)}")
         old = query.shape(inputs[name])
-        _check_fits(name, old, dims)
+        if old is not None and (
+            len(old) != len(dims)
+            or any(isinstance(a, int) and a != b for a, b in zip(old, dims, strict=False))
+        ):
+            shown = ",".join("?" if d is None else str(d) for d in old)
+            raise UsageError(
+                f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}",
+                hint="it fixes what the model leaves open; for other lengths or ranks export it "
+                "anew",
+            )
         if old != tuple(dims):
             inputs[name].shape, changed = list(dims), True
-    if _fix_channels(model) or changed:
+    for node in model.nodes(*query.CONVOLUTIONS):
+        # The channels of an input that a convolution reads; slices take any number.
+        tensor = node.inputs[0] if node.inputs else None
+        win = window(node) if query.is_standard(node) else None
+        is_input = any(tensor is t for t in inputs.values())
+        if tensor is None or win is None or win.weight is None or not is_input:
+            continue
+        known, channels = query.shape(tensor) or (), win.in_channels
+        if len(known) > 2 and not isinstance(known[1], int) and isinstance(channels, int):
+            tensor.shape, changed = [known[0], channels, *known[2:]], True
+    if changed:
         forget(model)
 
 
-def _fix_channels(model: Model) -> bool:
-    """Set open channels of inputs to those of the convolutions that read them.
-
-    Slices, through which a convolution that becomes several reads them, take any number.
-
-    Returns:
-        Whether there were some.
-    """
-    inputs, changed = {id(t): t for t in model.graph.inputs}, False
-    for node in model.nodes(*query.CONVOLUTIONS):
-        tensor = inputs.get(id(node.inputs[0])) if node.inputs else None
-        win = window(node) if query.is_standard(node) else None
-        if tensor is None or win is None or win.weight is None:
-            continue
-        dims, channels = query.shape(tensor) or (), win.in_channels
-        if len(dims) > 2 and not isinstance(dims[1], int) and isinstance(channels, int):
-            tensor.shape, changed = [dims[0], channels, *dims[2:]], True
-    return changed
-
-
-def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple[int, ...]) -> None:
-    if any(d < 1 for d in dims):
-        raise UsageError(f"--input-shape {name}: dimensions must be positive, not {list(dims)}")
-    if old is None:
-        return
-    clash = any(isinstance(a, int) and a != b for a, b in zip(old, dims, strict=False))
-    if len(old) != len(dims) or clash:
-        shown = ",".join("?" if d is None else str(d) for d in old)
-        raise UsageError(
-            f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}",
-            hint="it fixes what the model leaves open; for other lengths or ranks export it anew",
-        )
-
-
 def forget(model: Model) -> None:
-    """Drop all shapes but those of inputs, so that they are inferred anew."""
+    """Drop all shapes but those of inputs, so that they are inferred again."""
     inputs = {id(t) for t in model.graph.inputs}
     for node in model.nodes():
         for tensor in node.outputs:
@@ -95,14 +86,28 @@ def forget(model: Model) -> None:
 def infer(model: Model) -> str:
     """Infer shapes and types of all tensors, as far as ONNX can.
 
-    The ``value_info`` of a file counts only where nothing is inferred.
-
     Returns:
         The contradiction between shapes, in ONNX's words; '' if there is none.
     """
-    stated = value_info.set_aside(model)
+    outputs = set(map(id, model.graph.outputs))
+    inner = [t for node in model.nodes() for t in node.outputs if id(t) not in outputs]
+    stated = [(t, list(t.shape)) for t in inner if t.shape is not None and not query.is_constant(t)]
+    # Open dimensions get names, which show the extents that depend on them.
+    temporary = set[str]()
+    for tensor in model.graph.inputs if stated else ():
+        if (dims := query.shape(tensor)) is not None:
+            names = [f"{tensor.name}/{axis}/open" for axis in range(len(dims))]
+            temporary.update(name for name, d in zip(names, dims, strict=True) if d is None)
+            tensor.shape = [name if d is None else d for name, d in zip(names, dims, strict=True)]
+    for tensor, _ in stated:
+        tensor.shape = None
     contradiction = _infer_corrected(model, model.nodes())
-    if value_info.fill(model, stated):
+    filled = _fill(model, stated)
+    tensors = (t for node in model.nodes() for t in node.outputs)
+    for tensor in (*model.graph.inputs, *tensors) if temporary else ():
+        if tensor.shape is not None and not temporary.isdisjoint(map(str, tensor.shape)):
+            tensor.shape = [None if d in temporary else d for d in tensor.shape]
+    if filled:
         contradiction = _infer_corrected(model, model.nodes())
     if contradiction:  # runtimes ignore stated shapes of results
         forget(model)
@@ -110,27 +115,54 @@ def infer(model: Model) -> str:
     return contradiction
 
 
+def _fill(model: Model, stated: Sequence[tuple[Tensor, Dims]]) -> bool:
+    """Fill unknown extents with the stated ones; return whether there were any.
+
+    The first extent is filled only if the first extents of all inputs are fixed.
+    """
+    inputs = [query.shape(tensor) or () for tensor in model.graph.inputs]
+    is_open = any(not isinstance(d, int) for dims in inputs for d in dims[:1])
+    names = {d for dims in inputs for d in dims if isinstance(d, str)}
+    filled = False
+    for tensor, shape in stated:
+        dims = query.shape(tensor)
+        if dims is None:
+            tensor.shape, filled = shape, True
+        elif len(dims) == len(shape):
+            unknown = [
+                d is None or (isinstance(d, str) and d.startswith(_GENERATED) and d not in names)
+                for d in dims
+            ]
+            tensor.shape = [
+                new if unknown[k] and new is not None and not (is_open and k == 0) else old
+                for k, (old, new) in enumerate(zip(dims, shape, strict=True))
+            ]
+            filled |= tuple(tensor.shape) != dims
+    return filled
+
+
 def for_inputs(
     model: Model, lengths: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int | None, ...]]:
-    """Return the extents of inner tensors for inputs of these; None where they stay open.
+    """Return the extents of inner tensors for inputs of these lengths; None where they stay open.
 
     The model is not changed. Tensors of unknown rank are left out.
     """
     proto = skeleton(model)
-    for given in proto.graph.input:
-        for dim, length in zip(
-            given.type.tensor_type.shape.dim, lengths.get(given.name, ()), strict=False
-        ):
+    for info in proto.graph.input:
+        dims = info.type.tensor_type.shape.dim
+        for dim, length in zip(dims, lengths.get(info.name, ()), strict=False):
             dim.dim_value = length
     inferred, _ = _run_inference(proto)
     graph = (inferred or proto).graph
-    found = {}
+    extents = {}
     for info in (*graph.input, *graph.value_info, *graph.output):
         if info.type.tensor_type.HasField("shape"):
             dims = info.type.tensor_type.shape.dim
-            found[info.name] = tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
-    return found
+            extents[info.name] = tuple(
+                d.dim_value if d.HasField("dim_value") else None for d in dims
+            )
+    return extents
 
 
 def infer_unknown(model: Model) -> None:
@@ -169,13 +201,13 @@ def _infer_corrected(model: Model, nodes: Sequence[Node]) -> str:
         for node, shape in corrections:
             settled.add(id(node))
             # The shapes of all tensors that depend on the node are unknown again.
-            waiting, seen = [node], {id(node)}
+            waiting, reached = [node], {id(node)}
             while waiting:
                 for tensor in waiting.pop().outputs:
                     tensor.shape = None
-                    readers = [n for n in tensor.outputs if id(n) not in seen]
-                    seen.update(id(n) for n in readers)
-                    waiting.extend(readers)
+                    consumers = [n for n in tensor.outputs if id(n) not in reached]
+                    reached.update(id(n) for n in consumers)
+                    waiting.extend(consumers)
             node.outputs[0].shape = shape
         nodes = model.nodes()
         contradiction = _infer(model, nodes, settled)
@@ -201,12 +233,12 @@ def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str
 def _run_inference(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
     """Infer strictly if possible, else leniently; return the result and the strict error."""
     if (partial := before_slices(proto)) is not None:
-        return partial, ""  # a rule reports what leaves no cells
+        return partial, ""  # a rule reports a Slice that leaves no cells
     try:
         return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True), ""
     except Exception as error:  # InferenceError, and ValueErrors of old versions
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__  # what follows comes of it
+        reason = lines[0] if lines else type(error).__name__  # further lines follow from it
         reason = reason.replace("[ShapeInferenceError] ", "").replace("Inference error(s): ", "")
     try:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True), reason
@@ -223,7 +255,7 @@ def _update(tensor: Tensor, inferred: TensorType) -> None:
     if old is None or new is None or len(old) != len(new):
         tensor.shape = list(inferred.shape)
         return
-    # Of two statements take the number before the name, the name before none.
+    # A number counts more than a name, a name more than nothing.
     pairs = zip(old, new, strict=True)
     tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
 
@@ -231,57 +263,46 @@ def _update(tensor: Tensor, inferred: TensorType) -> None:
 def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
     """Return nodes whose inferred output shape is wrong, with the right one.
 
-    Nodes downstream of these are left out: their shapes must be inferred anew first.
-
-    Nodes whose ids are in ``settled`` have been corrected.
+    Nodes downstream of these are left out: their shapes must be inferred again first. So are
+    nodes whose ids are in ``settled``, which have been corrected.
     """
     corrections: list[tuple[Node, Dims]] = []
     downstream: set[int] = set()  # ids of tensors
     for node in model.nodes():
-        if downstream and any(id(t) in downstream for one in with_inner(node) for t in one.inputs):
+        if downstream and any(id(t) in downstream for n in with_inner(node) for t in n.inputs):
             downstream.update(map(id, node.outputs))
-        elif (right := None if id(node) in settled else _correct_shape(node)) is not None:
-            corrections.append((node, right))
+        elif id(node) not in settled and (shape := _correct_shape(node)) is not None:
+            corrections.append((node, shape))
             downstream.update(map(id, node.outputs))
     return corrections
 
 
 def _correct_shape(node: Node) -> Dims | None:
-    """Return the right shape of a node's output; None if it has it, or none is known."""
-    if node.op not in ("ConvTranspose", *query.POOLS):
+    """Return the right shape of a node's output; None if it is inferred right, or unknown."""
+    is_ceiled = node.op in query.POOLS and query.attribute(node, "ceil_mode", 0)
+    if node.op != "ConvTranspose" and not is_ceiled:
         return None
-    if node.op != "ConvTranspose" and not query.attribute(node, "ceil_mode", 0):
-        return None
-    right = _shape(node)
-    return None if right == list(query.shape(node.outputs[0]) or ()) else right
-
-
-def _shape(node: Node) -> Dims | None:
-    """Return the output's shape with the extents that can be computed, if its rank is known."""
     win, dims = window(node), query.shape(node.outputs[0])
     if win is None or win.kernel is None or dims is None or win.axes != len(dims) - 2:
         return None
     if not win.is_consistent or min((*win.strides, *win.dilations), default=0) < 1:
         return None  # rules report it
-    extents = [_extent(win, axis) for axis in range(win.axes)]
-    kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(extents)]
-    # What a file states of batch and channels may be left over from another export.
-    first, channels = (query.shape(node.inputs[0]) or (None,))[0], win.out_channels
-    return [dims[0] if first is None else first, dims[1] if channels is None else channels, *kept]
-
-
-def _extent(win: Window, axis: int) -> int | None:
-    extent = win.extent(axis)
-    if extent is None or win.kernel is None:
-        return None
-    stride, transposes = win.strides[axis], win.op == "ConvTranspose"
-    parts = (extent, win.kernel[axis], stride, win.dilations[axis], win.pads[axis])
-    if transposes and win.output_shape:
-        result = win.output_shape[axis]
-    elif win.auto_pad in SAME:
-        result = extent * stride if transposes else -(-extent // stride)
-    elif transposes:
-        result = transpose_output(*parts, win.output_padding[axis])
-    else:
-        result = pool_output(*parts, ceil=True)
-    return result if result > 0 else None
+    # The batch and channels that a file states may be left over from another export.
+    batch, channels = (query.shape(node.inputs[0]) or (None,))[0], win.out_channels
+    shape = [dims[0] if batch is None else batch, dims[1] if channels is None else channels]
+    for axis, old in enumerate(dims[2:]):
+        extent, stride = win.extent(axis), win.strides[axis]
+        result = 0
+        if extent is not None:
+            parts = (extent, win.kernel[axis], stride, win.dilations[axis], win.pads[axis])
+            if win.op == "ConvTranspose" and win.output_shape:
+                result = win.output_shape[axis]
+            elif win.auto_pad in SAME:
+                transposed = win.op == "ConvTranspose"
+                result = extent * stride if transposed else -(-extent // stride)
+            elif win.op == "ConvTranspose":
+                result = transpose_output(*parts, win.output_padding[axis])
+            else:
+                result = pool_output(*parts, ceil=True)
+        shape.append(result if result > 0 else old)
+    return None if shape == list(dims) else shape

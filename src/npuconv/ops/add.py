@@ -46,9 +46,9 @@ def _tflite_kernel(sign: int) -> Kernel:
         a_at, b_at, y_at = node.scales
         twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
         terms = []
-        for x, at in zip(node.values, (a_at, b_at), strict=True):
-            fine = at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(1 << _SUM_BITS)
-            factor = np.float64(np.float32(at.scale)) / twice
+        for x, scale in zip(node.values, (a_at, b_at), strict=True):
+            fine = scale.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(1 << _SUM_BITS)
+            factor = np.float64(np.float32(scale.scale)) / twice
             terms.append(x.looked_up(node.rescaling.rescaled((fine, factor)).values))
         total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])
         step = np.float64(np.float32(y_at.scale)) * (1 << _SUM_BITS)
@@ -57,11 +57,11 @@ def _tflite_kernel(sign: int) -> Kernel:
     return add
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    parts = dict.fromkeys(range(len(at.inputs)), at.dy)
-    if at.op == "Sub":
-        parts[1] = tape.add("Neg", at.dy)
-    return by_input(tape, at, parts)
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    parts = dict.fromkeys(range(len(visit.inputs)), visit.dy)
+    if visit.op == "Sub":
+        parts[1] = tape.add("Neg", visit.dy)
+    return by_input(tape, visit, parts)
 
 
 register(

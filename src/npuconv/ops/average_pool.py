@@ -60,17 +60,17 @@ def _tflite_kernel(node: Arguments[W]) -> W:
     return total.plus(total.sign().times(cells // 2)).over(cells).clipped(LOWEST, HIGHEST)
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     """Spread each value over its window; pads count as in ``count_include_pad``."""
-    shape, kernel = at.shape(), at.attributes["kernel_shape"]
-    strides = at.attributes.get("strides", [1] * len(kernel))
-    pads = at.attributes.get("pads", [0, 0] * len(kernel))
+    shape, kernel = visit.shape(), visit.attributes["kernel_shape"]
+    strides = visit.attributes.get("strides", [1] * len(kernel))
+    pads = visit.attributes.get("pads", [0, 0] * len(kernel))
     share = np.full((shape[1], 1, *kernel), 1 / math.prod(kernel))
-    padding = cells_behind(at, strides, kernel, pads)
+    padding = cells_behind(visit, strides, kernel, pads)
     if min(padding) < 0:
         return {}
     attributes = {"strides": strides, "pads": pads, "group": shape[1], "output_padding": padding}
-    return {0: tape.add("ConvTranspose", at.dy, tape.constant(share), **attributes)}
+    return {0: tape.add("ConvTranspose", visit.dy, tape.constant(share), **attributes)}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

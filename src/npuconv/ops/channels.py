@@ -40,7 +40,7 @@ def same(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 def mixed(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Return one slot for everything: nothing is known about the channels."""
-    slots = Slots(None, (join([s for own in inputs for s in own.numbers]),))
+    slots = Slots(None, (join([number for part in inputs for number in part.numbers]),))
     return [slots for _ in node.outputs]
 
 

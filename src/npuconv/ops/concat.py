@@ -39,20 +39,26 @@ def _kernel(node: Arguments[W]) -> W:
     return first.beside(others, int(node.attributes.get("axis", 1)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    axis, start, gradients = at.attributes["axis"], 0, {}
-    for k in range(len(at.inputs)):
-        stop = start + at.shape(k)[axis]
-        gradients[k], start = sliced(tape, at.dy, {axis: (start, stop)}), stop
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    axis, start, gradients = visit.attributes["axis"], 0, {}
+    for k in range(len(visit.inputs)):
+        stop = start + visit.shape(k)[axis]
+        gradients[k], start = sliced(tape, visit.dy, {axis: (start, stop)}), stop
     return gradients
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a CONCATENATION in the order of its first input."""
-    result = node.output[0]
-    rank = len(draft.shape(result))
-    order = draft.order(node.input, rank)
-    sources = [draft.read(name, order) for name in node.input]
+    """Append a CONCATENATION in the order of its first input; on int8 it has one scale."""
+    result, inputs = node.output[0], list(node.input)
+    rank, encoding = len(draft.shape(result)), draft.scales.get(result)
+    for place, name in enumerate(inputs):
+        scale = draft.scales.get(name)
+        if encoding is not None and scale is not None and not scale.equals(encoding):
+            inputs[place] = draft.sibling(name, "moved", encoding)
+            if draft.view(inputs[place]) is None:
+                draft.requantize(name, inputs[place])
+    order = draft.order(inputs, rank)
+    sources = [draft.read(name, order) for name in inputs]
     output = draft.store(result, order, draft.quantization(sources[0]))
     axis = order.index(int(attributes_of(node)["axis"]) % rank)
     none = enumerator("ActivationFunctionType", "NONE")

@@ -19,28 +19,32 @@ OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOpti
 ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of weights: OHWI, 1HWO
 
 
-def _conv_adjoint(tape: Tape, at: Visit) -> Gradients:
-    attributes, weight = _window_of(at), at.shape(1)
+def _conv_adjoint(tape: Tape, visit: Visit) -> Gradients:
+    attributes, weight = _window_of(visit), visit.shape(1)
     reach = [(k - 1) * d + 1 for k, d in zip(weight[2:], attributes["dilations"], strict=True)]
     pads = [e - 1 - p for e, p in zip(reach * 2, attributes["pads"], strict=True)]
     depthwise = (
-        attributes["group"] == at.shape()[1] == weight[0] > 1 and max(attributes["strides"]) == 1
+        attributes["group"] == visit.shape()[1] == weight[0] > 1 and max(attributes["strides"]) == 1
     )
-    if depthwise and min(pads) >= 0 and (values := tape.value(at.inputs[1])) is not None:
+    if depthwise and min(pads) >= 0 and (values := tape.value(visit.inputs[1])) is not None:
         flipped = tape.constant(np.flip(values, tuple(range(2, values.ndim))))
-        return {0: tape.add("Conv", at.dy, flipped, **{**attributes, "pads": pads})}
-    padding = cells_behind(at, attributes["strides"], reach, attributes["pads"])
-    return {0: tape.add("ConvTranspose", at.dy, at.inputs[1], output_padding=padding, **attributes)}
+        return {0: tape.add("Conv", visit.dy, flipped, **{**attributes, "pads": pads})}
+    padding = cells_behind(visit, attributes["strides"], reach, attributes["pads"])
+    return {
+        0: tape.add(
+            "ConvTranspose", visit.dy, visit.inputs[1], output_padding=padding, **attributes
+        )
+    }
 
 
-def _window_of(at: Visit) -> dict[str, Any]:
-    ones = [1] * (len(at.shape(1)) - 2)
+def _window_of(visit: Visit) -> dict[str, Any]:
+    ones = [1] * (len(visit.shape(1)) - 2)
     default = {"strides": ones, "dilations": ones, "pads": [0, 0] * len(ones), "group": 1}
-    return {name: at.attributes.get(name, value) for name, value in default.items()}
+    return {name: visit.attributes.get(name, value) for name, value in default.items()}
 
 
-def _transposed_adjoint(tape: Tape, at: Visit) -> Gradients:
-    return {0: tape.add("Conv", at.dy, at.inputs[1], **_window_of(at))}
+def _transposed_adjoint(tape: Tape, visit: Visit) -> Gradients:
+    return {0: tape.add("Conv", visit.dy, visit.inputs[1], **_window_of(visit))}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

@@ -33,9 +33,9 @@ def _kernel(node: Arguments[W]) -> W:
     return y_at.stored(node.rescaling.rescaled((signed, factors)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    first = tape.add("Div", at.dy, at.inputs[1])
-    return by_input(tape, at, {0: first, 1: tape.add("Neg", tape.add("Mul", first, at.y))})
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    first = tape.add("Div", visit.dy, visit.inputs[1])
+    return by_input(tape, visit, {0: first, 1: tape.add("Neg", tape.add("Mul", first, visit.y))})
 
 
 register(

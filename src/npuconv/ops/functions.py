@@ -60,22 +60,22 @@ def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) 
     return kernel
 
 
-def _hard_sigmoid_slope(tape: Tape, at: Visit) -> str:
-    alpha = tape.constant(at.attributes.get("alpha", 0.2))
-    above = tape.add("Greater", at.y, tape.constant(0.0))
-    inside = tape.add("And", above, tape.add("Less", at.y, tape.constant(1.0)))
+def _hard_sigmoid_slope(tape: Tape, visit: Visit) -> str:
+    alpha = tape.constant(visit.attributes.get("alpha", 0.2))
+    above = tape.add("Greater", visit.y, tape.constant(0.0))
+    inside = tape.add("And", above, tape.add("Less", visit.y, tape.constant(1.0)))
     return tape.masked(alpha, inside)
 
 
-def _erf_slope(tape: Tape, at: Visit) -> str:
-    negated = tape.add("Neg", tape.add("Mul", at.x, at.x))
+def _erf_slope(tape: Tape, visit: Visit) -> str:
+    negated = tape.add("Neg", tape.add("Mul", visit.x, visit.x))
     return tape.add("Mul", tape.add("Exp", negated), tape.constant(2 / math.sqrt(math.pi)))
 
 
 _SLOPES: dict[str, Callable[[Tape, Visit], str]] = {
-    "Abs": lambda tape, at: tape.add("Sign", at.x),
-    "Exp": lambda _, at: at.y,
-    "Sqrt": lambda tape, at: tape.add("Div", tape.constant(0.5), at.y),
+    "Abs": lambda tape, visit: tape.add("Sign", visit.x),
+    "Exp": lambda _, visit: visit.y,
+    "Sqrt": lambda tape, visit: tape.add("Div", tape.constant(0.5), visit.y),
     "HardSigmoid": _hard_sigmoid_slope,
     "Erf": _erf_slope,
 }
@@ -120,7 +120,9 @@ register(
         is_table=True,
         kernel=lookup("Sigmoid"),
         adjoint=pointwise(
-            lambda tape, at: tape.add("Mul", at.y, tape.add("Sub", tape.constant(1.0), at.y))
+            lambda tape, visit: tape.add(
+                "Mul", visit.y, tape.add("Sub", tape.constant(1.0), visit.y)
+            )
         ),
         integer_form="QLinearSigmoid",
         in_tflite=always,
@@ -135,7 +137,9 @@ register(
         is_table=True,
         kernel=lookup("Tanh"),
         adjoint=pointwise(
-            lambda tape, at: tape.add("Sub", tape.constant(1.0), tape.add("Mul", at.y, at.y))
+            lambda tape, visit: tape.add(
+                "Sub", tape.constant(1.0), tape.add("Mul", visit.y, visit.y)
+            )
         ),
         in_tflite=always,
         tflite_kernel=_in_float32(np.tanh),

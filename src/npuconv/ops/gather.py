@@ -24,28 +24,28 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     if axis == slots.axis and not all(-count <= int(i) < count for i in indices.flat):
         return mixed(join, node, inputs)  # it cannot be run, either
     if indices.ndim == 1:
-        chosen = [slots.numbers[int(i)] for i in indices] if axis == slots.axis else slots.numbers
-        return [Slots(slots.axis, tuple(chosen))]
+        numbers = [slots.numbers[int(i)] for i in indices] if axis == slots.axis else slots.numbers
+        return [Slots(slots.axis, tuple(numbers))]
     if axis == slots.axis:
         return [Slots(None, (slots.numbers[int(indices)],))]
     return [Slots(slots.axis - (axis < slots.axis), slots.numbers)]
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     """Gather the copies of every entry, first those that come first, and add them up."""
-    shape, index = at.shape(), tape.value(at.inputs[1])
-    axis = at.attributes.get("axis", 0) % max(len(shape), 1)
+    shape, index = visit.shape(), tape.value(visit.inputs[1])
+    axis = visit.attributes.get("axis", 0) % max(len(shape), 1)
     if index is None or index.ndim != 1 or not index.size:
         return {}
     pads = np.zeros((2, len(shape)), np.int64)
     pads[1, axis] = 1  # an entry of zeros for what was not taken
-    padded, parts = tape.add("Pad", at.dy, tape.integers(pads.ravel())), []
-    left = dict(enumerate((index % shape[axis]).tolist()))
-    while left:
+    padded, parts = tape.add("Pad", visit.dy, tape.integers(pads.ravel())), []
+    copies = dict(enumerate((index % shape[axis]).tolist()))
+    while copies:
         places = np.full(shape[axis], index.size)
-        for number, entry in reversed(left.items()):
+        for number, entry in reversed(copies.items()):
             places[entry] = number
-        left = {number: entry for number, entry in left.items() if places[entry] != number}
+        copies = {number: entry for number, entry in copies.items() if places[entry] != number}
         parts.append(tape.add("Gather", padded, tape.integers(places), axis=axis))
     return {0: tape.total(parts)}
 

@@ -15,12 +15,12 @@ from npuconv.tflite.draft import Draft, same
 from npuconv.tflite.flatbuffer import enumerator
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    attributes = at.attributes
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    attributes = visit.attributes
     if attributes.get("transA", 0):
         return {}
     options = {"transB": 1 - attributes.get("transB", 0), "alpha": attributes.get("alpha", 1.0)}
-    return {0: tape.add("Gemm", at.dy, at.inputs[1], **options)}
+    return {0: tape.add("Gemm", visit.dy, visit.inputs[1], **options)}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

@@ -45,11 +45,11 @@ def _short_product(whole: WholeArray, factor: gemmlowp.Multipliers) -> WholeArra
     return whole.times(high).plus(1 << 14).shifted(15)
 
 
-def _slope(tape: Tape, at: Visit) -> str:
+def _slope(tape: Tape, visit: Visit) -> str:
     three = tape.constant(3.0)
-    inner = tape.add("Mul", tape.add("Add", at.x, tape.constant(1.5)), tape.constant(1 / 3))
-    inside = tape.add("Less", tape.add("Abs", at.x), three)
-    beyond = tape.add("Cast", tape.add("Greater", at.x, three), to=onnx.TensorProto.FLOAT)
+    inner = tape.add("Mul", tape.add("Add", visit.x, tape.constant(1.5)), tape.constant(1 / 3))
+    inside = tape.add("Less", tape.add("Abs", visit.x), three)
+    beyond = tape.add("Cast", tape.add("Greater", visit.x, three), to=onnx.TensorProto.FLOAT)
     return tape.add("Where", inside, inner, beyond)
 
 

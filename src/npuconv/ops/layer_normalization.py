@@ -61,22 +61,24 @@ def _is_defined(node: Node) -> bool:
 
 def _kernel(node: Arguments[W]) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
-    (x,), (x_at, y_at), wanted = node.values, node.scales, Normalization.of(node.attributes)
+    (x,), (x_at, y_at), parameters = node.values, node.scales, Normalization.of(node.attributes)
     if node.rescaling.kind == "shift":
-        return y_at.stored(_by_shift(x, wanted, node.scales, node.rescaling))
+        return y_at.stored(_by_shift(x, parameters, node.scales, node.rescaling))
     whole = x_at.centred(x).known()
-    axes = tuple(wanted.axes(whole.ndim))
+    axes = tuple(parameters.axes(whole.ndim))
     count = int(np.prod([whole.shape[axis] for axis in axes]))
     total = whole.sum(axis=axes, keepdims=True)
     spread = count * np.square(whole).sum(axis=axes, keepdims=True) - np.square(total)
-    root = np.sqrt(spread + wanted.shift(x_at, count))
+    root = np.sqrt(spread + parameters.shift(x_at, count))
     normal = (count * whole - total) / np.where(root > 0, root, 1)  # 0 where all are alike
-    real = normal * np.asarray(wanted.scale, np.float64) + np.asarray(wanted.bias, np.float64)
+    real = normal * np.asarray(parameters.scale, np.float64) + np.asarray(
+        parameters.bias, np.float64
+    )
     steps = np.rint(real / float(np.float32(y_at.scale)))
     return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
 
 
-def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Rescaling) -> W:
+def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], how: Rescaling) -> W:
     """Return the result of a device that multiplies by integers, less its zero point.
 
     v has as many bits behind the point as leave its root a whole part that float64 tells
@@ -86,13 +88,13 @@ def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Resca
 
     Args:
         x: the stored integers, with extents that are known along the axes.
-        wanted: the operator.
-        at: scales of the input and of the result.
+        parameters: of the operator.
+        scales: of the input and of the result.
         how: the requantization of the device; factors out of reach get the nearest multiplier.
     """
-    (x_at, y_at), axes = at, list(wanted.axes(len(x.shape)))
+    (x_at, y_at), axes = scales, list(parameters.axes(len(x.shape)))
     count = int(np.prod([x.shape[axis] or 1 for axis in axes]))
-    epsilon = wanted.shift(x_at, count)
+    epsilon = parameters.shift(x_at, count)
     whole = x.plus(-x_at.zero)
     total = whole.total(axes)
     spread = whole.times(whole).total(axes).times(count).plus(total.times(total).times(-1))
@@ -102,8 +104,10 @@ def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Resca
     root = fine.clipped(1, 1 << _EXACT_BITS).root()
     centred = whole.times(count).plus(total.times(-1)).times(1 << (STEP_BITS + bits))
     normal = centred.times(2).plus(centred.sign().times(root)).over(root.times(2))
-    factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
-    offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
+    factors = (
+        np.asarray(parameters.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
+    )
+    offsets = np.asarray(parameters.bias, np.float64) / float(np.float32(y_at.scale))
     factors = np.clip(factors, -(2.0**how.bits - 1), 2.0**how.bits - 1)
     place = int(how.places(float(np.abs(factors).max()) or 1.0))
     place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
@@ -112,18 +116,20 @@ def _by_shift(x: W, wanted: Normalization, at: Sequence[TensorScale], how: Resca
     return shifted_right(offset, place, how.rounding)
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     """Project out the mean and the normalized output."""
-    rank = len(at.shape())
-    axes = list(range(at.attributes.get("axis", -1) % rank, rank))
-    centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
+    rank = len(visit.shape())
+    axes = list(range(visit.attributes.get("axis", -1) % rank, rank))
+    centred = tape.add("Sub", visit.x, tape.reduce("ReduceMean", visit.x, axes, keepdims=True))
     variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
-    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    epsilon = tape.constant(visit.attributes.get("epsilon", 1e-5))
     root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
-    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
+    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", visit.dy, visit.inputs[1])
     mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
-    along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
-    projected = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    projection = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
+    projected = tape.add(
+        "Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, projection))
+    )
     return {0: tape.add("Div", projected, root)}
 
 

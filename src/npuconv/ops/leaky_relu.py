@@ -19,6 +19,7 @@ from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import Quantization
 
 _LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
 
@@ -89,11 +90,11 @@ def _tflite_prelu(node: Arguments[W]) -> W:
     return y_at.stored(above.plus(below))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    slope = at.inputs[1] if at.op == "PRelu" else ""
-    slope = slope or tape.constant(at.attributes.get("alpha", 0.01))
-    positive = tape.add("Greater", at.x, tape.constant(0.0))
-    return {0: tape.add("Where", positive, at.dy, tape.add("Mul", at.dy, slope))}
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    slope = visit.inputs[1] if visit.op == "PRelu" else ""
+    slope = slope or tape.constant(visit.attributes.get("alpha", 0.01))
+    positive = tape.add("Greater", visit.x, tape.constant(0.0))
+    return {0: tape.add("Where", positive, visit.dy, tape.add("Mul", visit.dy, slope))}
 
 
 def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
@@ -106,15 +107,24 @@ def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a PRELU, whose slopes have all axes but the first."""
+    """Append a PRELU, whose slopes have all axes but the first; on int8 they are int8, too."""
     rank = len(draft.shape(node.input[0]))
     order = draft.order([node.input[0]], rank)
     source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
     if slopes is None:
         raise ModelError("slopes are not constant")
+    quantization = None
+    if draft.dtype(node.input[0]) == np.int8:
+        if is_leaky(slopes):
+            output = draft.store(node.output[0], order)
+            alpha = slopes.item()
+            draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
+            return
+        slopes, scale = slopes_of(slopes)
+        quantization = Quantization.of(scale, 0)
     wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
     stored = wide[0] if order[0] == 0 and rank > 1 else wide
-    number = draft.number(node.input[1], stored, draft.scales.get(node.input[1]))
+    number = draft.number(node.input[1], stored, quantization)
     draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
 
 

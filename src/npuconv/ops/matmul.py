@@ -24,18 +24,18 @@ def _kernel(node: Arguments[W]) -> W:
     return y_at.stored(node.rescaling.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    if min(len(at.shape(0)), len(at.shape(1))) < 2:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    if min(len(visit.shape(0)), len(visit.shape(1))) < 2:
         return {}
 
     def transposed(index: int) -> str:
-        axes = list(range(len(at.shape(index))))
-        return tape.add("Transpose", at.inputs[index], perm=[*axes[:-2], axes[-1], axes[-2]])
+        axes = list(range(len(visit.shape(index))))
+        return tape.add("Transpose", visit.inputs[index], perm=[*axes[:-2], axes[-1], axes[-2]])
 
     gradients = {}
-    for k, pair in {0: (at.dy, transposed(1)), 1: (transposed(0), at.dy)}.items():
-        full = (*at.output_shape[:-2], *at.shape(k)[-2:])
-        gradients[k] = unbroadcast(tape, tape.add("MatMul", *pair), at.shape(k), full)
+    for k, pair in {0: (visit.dy, transposed(1)), 1: (transposed(0), visit.dy)}.items():
+        full = (*visit.output_shape[:-2], *visit.shape(k)[-2:])
+        gradients[k] = unbroadcast(tape, tape.add("MatMul", *pair), visit.shape(k), full)
     return gradients
 
 

@@ -29,21 +29,21 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return (same if is_along_channels else mixed)(join, node, inputs)
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     """Put each value where its maximum was; windows that overlap are put there in turns."""
-    if len(at.node.output) == 1:
-        at.node.output.append(f"{PREFIX}/indices/{at.y}")
-    kernel = at.attributes["kernel_shape"]
+    if len(visit.node.output) == 1:
+        visit.node.output.append(f"{PREFIX}/indices/{visit.y}")
+    kernel = visit.attributes["kernel_shape"]
     ones = [1] * len(kernel)
-    strides, dilations = (at.attributes.get(name, ones) for name in ("strides", "dilations"))
+    strides, dilations = (visit.attributes.get(name, ones) for name in ("strides", "dilations"))
     triples = zip(kernel, strides, dilations, strict=True)
     turns = [-(-((k - 1) * d + 1) // s) for k, s, d in triples]
-    shape = tape.integers(at.shape())
+    shape = tape.integers(visit.shape())
     attributes = {"kernel_shape": ones, "strides": ones}  # the indices say where values go
     parts = []
     for place in np.ndindex(*turns):
-        if all(start < n for start, n in zip(place, at.output_shape[2:], strict=True)):
-            pair = [_every(tape, name, place, turns) for name in (at.dy, at.node.output[1])]
+        if all(start < n for start, n in zip(place, visit.output_shape[2:], strict=True)):
+            pair = [_every(tape, name, place, turns) for name in (visit.dy, visit.node.output[1])]
             parts.append(tape.add("MaxUnpool", *pair, shape, **attributes))
     return {0: tape.total(parts)}
 

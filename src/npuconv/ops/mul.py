@@ -18,8 +18,10 @@ def _kernel(node: Arguments[W]) -> W:
     return y_at.stored(node.rescaling.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    return by_input(tape, at, {k: tape.add("Mul", at.dy, at.inputs[1 - k]) for k in (0, 1)})
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    return by_input(
+        tape, visit, {k: tape.add("Mul", visit.dy, visit.inputs[1 - k]) for k in (0, 1)}
+    )
 
 
 register(

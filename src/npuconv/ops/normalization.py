@@ -8,35 +8,35 @@ from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 
 
-def _batch_adjoint(tape: Tape, at: Visit) -> Gradients:
-    scale, variance = tape.value(at.inputs[1]), tape.value(at.inputs[4])
+def _batch_adjoint(tape: Tape, visit: Visit) -> Gradients:
+    scale, variance = tape.value(visit.inputs[1]), tape.value(visit.inputs[4])
     if scale is None or variance is None:
         return {}
     with np.errstate(all="ignore"):
-        gain = scale / np.sqrt(variance + at.attributes.get("epsilon", 1e-5))
+        gain = scale / np.sqrt(variance + visit.attributes.get("epsilon", 1e-5))
     if not np.isfinite(gain).all():
         return {}
-    along = gain.reshape(-1, *[1] * (len(at.shape()) - 2))
-    return {0: tape.add("Mul", at.dy, tape.constant(along))}
+    projection = gain.reshape(-1, *[1] * (len(visit.shape()) - 2))
+    return {0: tape.add("Mul", visit.dy, tape.constant(projection))}
 
 
-def _instance_adjoint(tape: Tape, at: Visit) -> Gradients:
+def _instance_adjoint(tape: Tape, visit: Visit) -> Gradients:
     """``(dn - mean(dn) - n mean(dn n)) / deviation`` with n the normalized input."""
-    axes = list(range(2, len(at.shape())))
+    axes = list(range(2, len(visit.shape())))
 
     def mean(name: str) -> str:
         return tape.reduce("ReduceMean", name, axes, keepdims=True)
 
-    centred = tape.add("Sub", at.x, mean(at.x))
+    centred = tape.add("Sub", visit.x, mean(visit.x))
     variance = mean(tape.add("Mul", centred, centred))
-    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    epsilon = tape.constant(visit.attributes.get("epsilon", 1e-5))
     deviation = tape.add("Sqrt", tape.add("Add", variance, epsilon))
     normal = tape.add("Div", centred, deviation)
-    scale = tape.reshape(at.inputs[1], (-1, *[1] * len(axes)))
-    dn = tape.add("Mul", at.dy, scale)
-    along = mean(tape.add("Mul", dn, normal))
+    scale = tape.reshape(visit.inputs[1], (-1, *[1] * len(axes)))
+    dn = tape.add("Mul", visit.dy, scale)
+    projection = mean(tape.add("Mul", dn, normal))
     less = tape.add("Sub", dn, mean(dn))
-    projected = tape.add("Sub", less, tape.add("Mul", normal, along))
+    projected = tape.add("Sub", less, tape.add("Mul", normal, projection))
     return {0: tape.add("Div", projected, deviation)}
 
 

@@ -101,13 +101,13 @@ class Operator:
 
         In TFLite, a QUANTIZE follows where the scale of the result is not that of the model.
         """
-        kernel, wanted = self.kernel, node.scales[-1]
-        encoding = wanted
+        kernel, written = self.kernel, node.scales[-1]
+        encoding = written
         if node.rescaling.kind == "gemmlowp":
             kernel, encoding = self.tflite_kernel or kernel, self.made_at(node.scales)
         assert kernel is not None, f"{self.name} has a kernel"
         result: W = kernel(replace(node, scales=[*node.scales[:-1], encoding]))
-        return node.rescaling.requantized(result, encoding, wanted)
+        return node.rescaling.requantized(result, encoding, written)
 
 
 OPERATORS: Registry[Operator] = Registry("npuconv.ops")

@@ -42,13 +42,13 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(slots.axis, (*first, *slots.numbers, *last))]
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    pads, shape = tape.value(at.inputs[1]), at.shape()
-    mirrored = at.attributes.get("mode", b"constant") != b"constant"
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    pads, shape = tape.value(visit.inputs[1]), visit.shape()
+    mirrored = visit.attributes.get("mode", b"constant") != b"constant"
     if pads is None or pads.size != 2 * len(shape) or pads.min() < 0 or mirrored:
         return {}
     spans = {k: (int(p), int(p) + n) for k, (p, n) in enumerate(zip(pads, shape, strict=False))}
-    return {0: sliced(tape, at.dy, spans)}
+    return {0: sliced(tape, visit.dy, spans)}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
@@ -59,22 +59,22 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     rank = len(draft.shape(result))
     order = draft.order([node.input[0]], rank)
     source = draft.read(node.input[0], order)
-    ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
+    amounts = ends_of(draft, node, rank)[list(order)].astype(np.int32)
     output = draft.store(result, order, draft.quantization(source))
     mode = attributes_of(node).get("mode", "constant")
     if mode == "reflect":
         kind = enumerator("MirrorPadMode", "REFLECT")
-        places = draft.number("paddings", ends)
+        places = draft.number("paddings", amounts)
         draft.emit("MIRROR_PAD", [source, places], [output], "MirrorPadOptions", Mode=kind)
         return
-    if mode != "constant" or (ends < 0).any():
+    if mode != "constant" or (amounts < 0).any():
         raise ModelError(f"TFLite has no Pad of mode {mode!r}, or with negative pads")
     fill = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if fill is None:
         fill = np.zeros((), draft.graph.tensors[source].dtype)
     quantization = draft.quantization(source)
     zero = 0 if quantization is None else quantization.zero
-    pad(draft, source, output, ends, None if fill.item() == zero else fill)
+    pad(draft, source, output, amounts, None if fill.item() == zero else fill)
 
 
 register(

@@ -9,11 +9,11 @@ from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    exponent = at.inputs[1]
-    less = tape.add("Pow", at.x, tape.add("Sub", exponent, tape.constant(1.0)))
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    exponent = visit.inputs[1]
+    less = tape.add("Pow", visit.x, tape.add("Sub", exponent, tape.constant(1.0)))
     slope = tape.add("Mul", exponent, less)
-    return by_input(tape, at, {0: tape.add("Mul", at.dy, slope)})
+    return by_input(tape, visit, {0: tape.add("Mul", visit.dy, slope)})
 
 
 register(

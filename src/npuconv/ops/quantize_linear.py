@@ -67,8 +67,8 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
         stored = draft.graph.tensors[source]
         inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
         draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
-        ends = ends_of(draft, maker, rank)[list(order)].astype(np.int32)
-        pad(draft, inner, draft.store(result, order, quantization), ends, None)
+        amounts = ends_of(draft, maker, rank)[list(order)].astype(np.int32)
+        pad(draft, inner, draft.store(result, order, quantization), amounts, None)
         return
     order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
     source = draft.read(name, order)

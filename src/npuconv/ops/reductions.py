@@ -69,22 +69,22 @@ def _tflite_kernel(node: Arguments[W]) -> W:
     return y_at.stored(gemmlowp.scaled(total, share))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    shape = at.shape()
-    axes = _axes(tape, at)
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    shape = visit.shape()
+    axes = _axes(tape, visit)
     dims = [1 if k in axes else n for k, n in enumerate(shape)]
-    count = 1 if at.op == "ReduceSum" else math.prod(shape[k] for k in axes)
-    share = tape.add("Mul", tape.reshape(at.dy, dims), tape.constant(1 / max(count, 1)))
+    count = 1 if visit.op == "ReduceSum" else math.prod(shape[k] for k in axes)
+    share = tape.add("Mul", tape.reshape(visit.dy, dims), tape.constant(1 / max(count, 1)))
     return {0: tape.add("Expand", share, tape.integers(shape))}
 
 
-def _axes(tape: Tape, at: Visit) -> set[int]:
-    rank = len(at.shape())
-    if at.op == "GlobalAveragePool":
+def _axes(tape: Tape, visit: Visit) -> set[int]:
+    rank = len(visit.shape())
+    if visit.op == "GlobalAveragePool":
         return set(range(2, rank))
-    axes = at.attributes.get("axes")
-    if axes is None and len(at.inputs) > 1:
-        axes = tape.value(at.inputs[1])
+    axes = visit.attributes.get("axes")
+    if axes is None and len(visit.inputs) > 1:
+        axes = tape.value(visit.inputs[1])
     return {int(a) % rank for a in (range(rank) if axes is None else axes)}
 
 

@@ -59,7 +59,7 @@ register(
         moves=always,
         follow=same,
         function=lambda x, **_: np.maximum(x, 0),
-        adjoint=pointwise(lambda tape, at: tape.add("Sign", at.y)),
+        adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
         to_tflite=unary("RELU"),
     ),
     Operator(

@@ -26,14 +26,14 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
     if slots.axis is None or before is None or after is None:
         return mixed(join, node, inputs)
-    ahead, behind = _product(before[: slots.axis]), _product(before[slots.axis + 1 :])
+    ahead, after_axis = _product(before[: slots.axis]), _product(before[slots.axis + 1 :])
     for axis, count in enumerate(after):
         if count != before[slots.axis] or count == 1:
             continue
-        if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
+        if _equal(ahead, _product(after[:axis])) or _equal(after_axis, _product(after[axis + 1 :])):
             return [Slots(axis, slots.numbers)]
     for axis, count in enumerate(after):
-        if isinstance(count, int) and count > 1 and _equal(behind, _product(after[axis + 1 :])):
+        if isinstance(count, int) and count > 1 and _equal(after_axis, _product(after[axis + 1 :])):
             return [Slots(axis, _repeated(join, slots.numbers, count))]
     return mixed(join, node, inputs)
 

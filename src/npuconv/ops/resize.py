@@ -69,23 +69,23 @@ def _in_tflite(node: Node) -> bool:
     return before[:2] == after[:2] and mode in _BILINEAR
 
 
-def coordinates(length: int, wanted: int, mode: str, scale: float = 0) -> Doubles:
-    """Return the places that the values of a Resize come from [wanted].
+def coordinates(length: int, count: int, mode: str, scale: float = 0) -> Doubles:
+    """Return the places that the values of a Resize come from [count].
 
     Args: as for ``interpolation``.
 
     Raises:
         ModelError: the mode needs a region.
     """
-    at = np.arange(wanted, dtype=np.float64)
+    numbers = np.arange(count, dtype=np.float64)
     if mode == "align_corners":
-        return at * (length - 1) / max(wanted - 1, 1)
-    if mode == "pytorch_half_pixel" and wanted == 1:
+        return numbers * (length - 1) / max(count - 1, 1)
+    if mode == "pytorch_half_pixel" and count == 1:
         return np.zeros(1)
     half = 0 if mode == "asymmetric" else 0.5
-    places = (at + half) / scale - half if scale else (at + half) * length / wanted - half
+    places = (numbers + half) / scale - half if scale else (numbers + half) * length / count - half
     if mode == "half_pixel_symmetric" and scale:
-        places += (length - wanted / scale) / 2
+        places += (length - count / scale) / 2
     elif mode not in ("asymmetric", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         raise ModelError(f"there is no arithmetic of a Resize with {mode!r}")
     return places
@@ -93,16 +93,16 @@ def coordinates(length: int, wanted: int, mode: str, scale: float = 0) -> Double
 
 def interpolation(
     length: int,
-    wanted: int,
+    count: int,
     mode: str = "half_pixel",
     scale: float = 0,
     attributes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Doubles:
-    """Return the weights of a Resize along one axis [wanted, length].
+    """Return the weights of a Resize along one axis [count, length].
 
     Args:
         length: number of values before.
-        wanted: number of values after.
+        count: number of values after.
         mode: ONNX's coordinate_transformation_mode.
         scale: of the axis; 0: that of the extents.
         attributes: of the node, as far as it is not plainly linear.
@@ -110,9 +110,9 @@ def interpolation(
     Raises:
         ModelError: the mode needs a region.
     """
-    places = coordinates(length, wanted, mode, scale)[:, None]
+    places = coordinates(length, count, mode, scale)[:, None]
     cubic, a = attributes.get("mode") == "cubic", attributes.get("cubic_coeff_a", -0.75)
-    stretch = max(1 / (scale or wanted / length), 1) if attributes.get("antialias", 0) else 1
+    stretch = max(1 / (scale or count / length), 1) if attributes.get("antialias", 0) else 1
     reach = int(np.ceil((2 if cubic else 1) * stretch))
     taps = np.floor(places).astype(np.int64) + np.arange(1 - reach, 1 + reach)
     x = np.abs(taps - places) / stretch
@@ -120,7 +120,7 @@ def interpolation(
     shares = np.where(x <= 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
     if attributes.get("exclude_outside", 0):
         shares = np.where((taps >= 0) & (taps < length), shares, 0)
-    weights, rows = np.zeros((wanted, length)), np.arange(wanted)[:, None] + 0 * taps
+    weights, rows = np.zeros((count, length)), np.arange(count)[:, None] + 0 * taps
     shares = shares / shares.sum(axis=1, keepdims=True)
     np.add.at(weights, (rows, np.clip(taps, 0, length - 1)), shares)
     return weights
@@ -177,15 +177,15 @@ def _tflite_weights(before: int, after: int, mode: str) -> Integers:
     return weights
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     """Sum the copies of an enlargement by whole factors; approximate for linear ones."""
-    small, large = at.shape(), at.output_shape
+    small, large = visit.shape(), visit.output_shape
     if len(small) != 4 or small[:2] != large[:2] or 0 in (*small, *large):
         return {}
     if any(b % a for a, b in zip(small, large, strict=True)):
         return {}
     factors = [b // a for a, b in zip(small[2:], large[2:], strict=True)]
-    mean = tape.add("AveragePool", at.dy, kernel_shape=factors, strides=factors)
+    mean = tape.add("AveragePool", visit.dy, kernel_shape=factors, strides=factors)
     return {0: tape.add("Mul", mean, tape.constant(float(math.prod(factors))))}
 
 
@@ -231,9 +231,9 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     name, result, attrs = node.input[0], node.output[0], attributes_of(node)
     before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    ends = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _PLANE]
-    rows, columns = (interpolation(*end, attrs) for end in ends)
-    plain = [interpolation(*end[:3]) for end in ends]
+    sides = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _PLANE]
+    rows, columns = (interpolation(*end, attrs) for end in sides)
+    plain = [interpolation(*end[:3]) for end in sides]
     bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
     if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
         source = draft.read(name, CHANNELS_LAST)
@@ -241,10 +241,13 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
         options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
         _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, output, **options)
         return
-    left, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
+    row_weights, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
     part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
     output, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
-    for factors, product in (((left, draft.read(name, same(4))), part), ((part, right), output)):
+    for factors, product in (
+        ((row_weights, draft.read(name, same(4))), part),
+        ((part, right), output),
+    ):
         draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)
 
 

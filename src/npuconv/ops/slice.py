@@ -22,9 +22,9 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     starts, ends, axes, steps = [None if p is None else [int(v) for v in p] for p in parts]
     if slots.axis is None or starts is None or ends is None or rank is None:
         return mixed(join, node, inputs)
-    along = axes if axes is not None else list(range(len(starts)))
+    sliced_axes = axes if axes is not None else list(range(len(starts)))
     numbers = slots.numbers
-    for place, axis in enumerate(along):
+    for place, axis in enumerate(sliced_axes):
         if axis % rank == slots.axis:
             numbers = numbers[
                 slice(*_bounds(starts[place], ends[place], steps[place] if steps else 1))
@@ -37,17 +37,17 @@ def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
     return start, None if step < 0 and end < -(2**31) else end, step
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    values = [v for name in at.inputs[1:] if (v := tape.value(name)) is not None]
-    shape, count = at.shape(), len(at.inputs) - 1
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    values = [v for name in visit.inputs[1:] if (v := tape.value(name)) is not None]
+    shape, count = visit.shape(), len(visit.inputs) - 1
     if not 3 <= len(values) == count or (count > 3 and np.any(values[3] != 1)):
         return {}
     pads = np.zeros((2, len(shape)), np.int64)
     for start, axis in zip(values[0], values[2], strict=True):
         n = shape[axis]
         first = min(max(int(start) + (n if start < 0 else 0), 0), n)
-        pads[:, axis] = first, n - first - at.output_shape[axis]
-    return {0: tape.add("Pad", at.dy, tape.integers(pads.ravel()))}
+        pads[:, axis] = first, n - first - visit.output_shape[axis]
+    return {0: tape.add("Pad", visit.dy, tape.integers(pads.ravel()))}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

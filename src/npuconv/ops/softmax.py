@@ -31,13 +31,13 @@ def _kernel(node: Arguments[W]) -> W:
     Of a device that shifts, exponentials are multiples of ``2**-24`` and ``1 / sy`` of ``2**-8``.
     """
     (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
-    behind = x.times(-1).plus(x.largest(axis))
+    distances = x.times(-1).plus(x.largest(axis))
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))
     if node.rescaling.kind == "float":
-        real = table[behind.known()]
+        real = table[distances.known()]
         return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
-    steps = behind.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
+    steps = distances.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
     whole = steps.total((axis,)).times(256)
     product = steps.times(round(inverse * 256))
     return y_at.stored(product.times(2).plus(whole).over(whole.times(2)))
@@ -57,11 +57,11 @@ def _tflite_kernel(node: Arguments[W]) -> W:
     return y_at.stored(shares.times(2 * 256).plus(total).over(total.times(2)))
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    weighed = tape.add("Mul", at.dy, at.y)
-    axis = at.attributes.get("axis", -1)
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    weighed = tape.add("Mul", visit.dy, visit.y)
+    axis = visit.attributes.get("axis", -1)
     total = tape.reduce("ReduceSum", weighed, [axis], keepdims=True)
-    return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
+    return {0: tape.add("Sub", weighed, tape.add("Mul", visit.y, total))}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

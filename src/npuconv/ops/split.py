@@ -21,19 +21,21 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     if axis != slots.axis:
         return [slots for _ in node.outputs]
     parts = [extent(tensor, axis) for tensor in node.outputs]
-    known = [part for part in parts if part is not None]
-    if len(known) != len(parts) or sum(known) != len(slots.numbers):
+    lengths = [part for part in parts if part is not None]
+    if len(lengths) != len(parts) or sum(lengths) != len(slots.numbers):
         return mixed(join, node, inputs)
-    ends = [sum(known[: i + 1]) for i in range(len(known))]
-    return [Slots(axis, slots.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
+    stops = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    return [
+        Slots(axis, slots.numbers[end - n : end]) for end, n in zip(stops, lengths, strict=True)
+    ]
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     parts = [
         gradient or tape.constant(np.zeros(tape.shapes[name]))
-        for gradient, name in zip(at.gradients, at.node.output, strict=True)
+        for gradient, name in zip(visit.gradients, visit.node.output, strict=True)
     ]
-    return {0: tape.add("Concat", *parts, axis=at.attributes.get("axis", 0))}
+    return {0: tape.add("Concat", *parts, axis=visit.attributes.get("axis", 0))}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

@@ -41,7 +41,7 @@ def chain(operators: Sequence[tuple[str, Attributes]]) -> list[Step]:
     """Return the steps of operators that follow each other."""
     names = [SOURCE, *(str(number) for number in range(len(operators)))]
     links = zip(operators, names, names[1:], strict=False)
-    return [Step(op, (read,), made, attributes) for (op, attributes), read, made in links]
+    return [Step(op, (read,), result, attributes) for (op, attributes), read, result in links]
 
 
 def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
@@ -54,16 +54,16 @@ def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
     Raises:
         ModelError: an operator that is no function of one value.
     """
-    known = {SOURCE: np.asarray(values, np.float64)}
+    results = {SOURCE: np.asarray(values, np.float64)}
     with np.errstate(all="ignore"):
         for step in steps:
             operator = OPERATORS.get(step.op)
             if operator is None or operator.function is None:
                 raise ModelError(f"{step.op} is not a function of one value")
-            operands = [known[x] if isinstance(x, str) else np.float64(x) for x in step.inputs]
+            operands = [results[x] if isinstance(x, str) else np.float64(x) for x in step.inputs]
             result = operator.function(*operands, **step.attributes)
-            known[step.output] = np.asarray(result, np.float64)
-    return known[steps[-1].output]
+            results[step.output] = np.asarray(result, np.float64)
+    return results[steps[-1].output]
 
 
 def table(steps: Sequence[Step], x_at: TensorScale, y_at: TensorScale) -> Stored:

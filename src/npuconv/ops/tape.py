@@ -115,21 +115,21 @@ def unbroadcast(tape: Tape, gradient: str, shape: Shape, full: Shape) -> str:
     return tape.reshape(summed, shape)
 
 
-def by_input(tape: Tape, at: Visit, parts: Mapping[int, str]) -> Gradients:
+def by_input(tape: Tape, visit: Visit, parts: Mapping[int, str]) -> Gradients:
     """Return gradients of inputs that were broadcast to the shape of the output."""
-    return {k: unbroadcast(tape, g, at.shape(k), at.output_shape) for k, g in parts.items()}
+    return {k: unbroadcast(tape, g, visit.shape(k), visit.output_shape) for k, g in parts.items()}
 
 
-def pass_selected(tape: Tape, at: Visit) -> Gradients:
+def pass_selected(tape: Tape, visit: Visit) -> Gradients:
     """Pass the gradient to the input that the output is equal to."""
-    values = at.inputs[:1] if at.op == "Clip" else at.inputs
-    masks = (tape.add("Equal", name, at.y) for name in values)
-    return by_input(tape, at, {k: tape.masked(at.dy, mask) for k, mask in enumerate(masks)})
+    values = visit.inputs[:1] if visit.op == "Clip" else visit.inputs
+    masks = (tape.add("Equal", name, visit.y) for name in values)
+    return by_input(tape, visit, {k: tape.masked(visit.dy, mask) for k, mask in enumerate(masks)})
 
 
-def cells_behind(at: Visit, strides: list[int], reach: list[int], pads: list[int]) -> list[int]:
+def cells_behind(visit: Visit, strides: list[int], reach: list[int], pads: list[int]) -> list[int]:
     """Return the cells behind the last window, by axis; negative where it ends beyond the pads."""
-    rows = zip(at.shape()[2:], at.output_shape[2:], strides, reach, strict=True)
+    rows = zip(visit.shape()[2:], visit.output_shape[2:], strides, reach, strict=True)
     read = zip(rows, pads, pads[len(reach) :], strict=False)
     return [n + first + last - (m - 1) * s - e for (n, m, s, e), first, last in read]
 
@@ -140,11 +140,11 @@ def sliced(tape: Tape, source: str, spans: Mapping[int, tuple[int, int]]) -> str
     return tape.add("Slice", source, *map(tape.integers, rows))
 
 
-def pass_reshaped(tape: Tape, at: Visit) -> Gradients:
+def pass_reshaped(tape: Tape, visit: Visit) -> Gradients:
     """Pass the gradient of values that stay in their order."""
-    return {0: tape.reshape(at.dy, at.shape())}
+    return {0: tape.reshape(visit.dy, visit.shape())}
 
 
 def pointwise(slope: Callable[[Tape, Visit], str]) -> Adjoint:
     """Return the adjoint of a function of one value, given the nodes of its slope."""
-    return lambda tape, at: {0: tape.add("Mul", at.dy, slope(tape, at))}
+    return lambda tape, visit: {0: tape.add("Mul", visit.dy, slope(tape, visit))}

@@ -24,9 +24,9 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     return [Slots(list(perm).index(inputs[0].axis), inputs[0].numbers)]
 
 
-def _adjoint(tape: Tape, at: Visit) -> Gradients:
-    perm = at.attributes.get("perm", list(range(len(at.shape())))[::-1])
-    return {0: tape.add("Transpose", at.dy, perm=np.argsort(perm).tolist())}
+def _adjoint(tape: Tape, visit: Visit) -> Gradients:
+    perm = visit.attributes.get("perm", list(range(len(visit.shape())))[::-1])
+    return {0: tape.add("Transpose", visit.dy, perm=np.argsort(perm).tolist())}
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:

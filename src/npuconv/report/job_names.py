@@ -12,7 +12,7 @@ from npuconv import files
 _UNNAMED = files.UNNAMED.removesuffix(".onnx")
 
 
-class _Job(Protocol):
+class _NamedJob(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -20,7 +20,7 @@ class _Job(Protocol):
     def model(self) -> str: ...
 
 
-def shown_names(jobs: Sequence[_Job]) -> dict[str, str]:
+def shown_names(jobs: Sequence[_NamedJob]) -> dict[str, str]:
     """Return the short name of each job, by its name.
 
     That is its name; but for a ``model.onnx``, with its folder in the place of ``model``, unless
@@ -31,7 +31,7 @@ def shown_names(jobs: Sequence[_Job]) -> dict[str, str]:
     return {name: shown if times[shown] == 1 else name for name, shown in named.items()}
 
 
-def _name_by_folder(job: _Job) -> str:
+def _name_by_folder(job: _NamedJob) -> str:
     *parts, last = job.name.split("/")
     folder = PurePosixPath(job.model).parent.name
     if last != _UNNAMED or PurePosixPath(job.model).name != files.UNNAMED or folder in ("", ".."):

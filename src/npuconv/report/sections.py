@@ -185,7 +185,7 @@ def _placement(report: Report) -> Iterator[Section]:
 
 def subgraphs(device: Device) -> Table:
     """Return nodes, MACs, first and last node, and bytes in and out of each subgraph."""
-    head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
+    head = ("#", "nodes", "MACs", "from", "to", "in", "out")
     rows, hints = [], {}
     for place, subgraph in enumerate(device.subgraphs):
         read, written = (

@@ -125,7 +125,11 @@ def _table(table: Table) -> RenderableType:
     for number, title in enumerate(table.head):
         is_number = number in table.numbers
         justify: Literal["left", "right"] = "right" if is_number else "left"
-        grid.add_column(Text.assemble((title, "dim")), justify=justify, no_wrap=is_number)
+        whole = (
+            is_number
+            and max((len(row[number]) for row in table.rows), default=0) <= _NARROWEST_CELL
+        )
+        grid.add_column(Text.assemble((title, "dim")), justify=justify, no_wrap=whole)
     for row in table.rows:
         cells: list[RenderableType] = []
         for number, text in enumerate(row):
@@ -133,13 +137,13 @@ def _table(table: Table) -> RenderableType:
             if number in table.numbers or style:
                 cells.append(Text.assemble((plain(text), style)))
             else:
-                cells.append(_Cell(text, is_name=number in table.names))
+                cells.append(_CellText(text, is_name=number in table.names))
         grid.add_row(*cells)
     return grid
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _CellText:
     """A text that is wrapped, or a name that loses its middle, where the column is too narrow."""
 
     text: str

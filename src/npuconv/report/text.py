@@ -100,10 +100,10 @@ def _document(report: Report) -> list[Section]:
     summary = report.summary
     verdict = f"{groups.verdict(report)}: {report.model.path} on {report.target.name}"
     return [
-        Section("", [Note("not judged:", summary.not_judged)] if summary.not_judged else []),
+        Section("", [Note("not judged:", [sentence]) for sentence in summary.not_judged]),
         Section(
             f"{verdict}: {summary.headline}",
-            [Note("warning:", summary.warnings)] if summary.warnings else [],
+            [Note("warning:", [warning]) for warning in summary.warnings],
             style=groups.verdict_style(report),
         ),
         *sections(report, each=True),

@@ -15,7 +15,7 @@ from npuconv.schemas.quality import (
     KeptScales,
     PartAccuracy,
     PartialSums,
-    Quantization,
+    QuantizationInfo,
 )
 from npuconv.schemas.report import Device, MacShare, Report, VelaEstimate
 
@@ -224,7 +224,7 @@ def measured_on(accuracy: Accuracy) -> str:
     return ", ".join(parts)
 
 
-def calibrated_on(quantization: Quantization) -> str:
+def calibrated_on(quantization: QuantizationInfo) -> str:
     """Return the samples that the ranges come from."""
     if not quantization.samples:
         return "no samples needed"
@@ -297,7 +297,7 @@ def partial_sums(sums: PartialSums) -> str:
     return f"{text}: about {sums.cost_db:.1f} dB{worst}"
 
 
-def quantization(quant: Quantization) -> list[str]:
+def quantization(quant: QuantizationInfo) -> list[str]:
     """Return format, method, samples, and other steps of the quantization."""
     parts = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     parts += [extra_macs(quant.budget)] if quant.budget is not None else []

@@ -108,6 +108,7 @@ class RuleContext:
     fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
     # Labels of source nodes that stay float on the host; no limit is about them.
     kept_float: frozenset[str] = frozenset()
+    opset_obstacle: str = ""  # node that keeps the model from an opset, once that was tried
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Record(BaseModel):
+class ReportPart(BaseModel):
     """Base class of the parts of a report: immutable, without undeclared fields."""
 
     # Most are only read or made as parts of others, which have validators for them.

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, PrivateAttr
 
 from npuconv.findings import Severity
-from npuconv.schemas import Record
+from npuconv.schemas import ReportPart
 from npuconv.schemas.report import Report, Tool
 
 JobStatus = Literal[
@@ -15,14 +15,14 @@ JobStatus = Literal[
 ]
 
 
-class JobFile(Record):
+class JobFile(ReportPart):
     """A file that a job has written."""
 
     path: str = Field(description="relative to the folder of the jobs file")
     sha256: str
 
 
-class BatchJob(Record):
+class BatchJob(ReportPart):
     """Result of one job."""
 
     name: str
@@ -70,7 +70,7 @@ class BatchJob(Record):
         return next((one.path for one in self.files if one.path.endswith(suffix)), "")
 
 
-class BatchSummary(Record):
+class BatchSummary(ReportPart):
     """Exit code, headline and counts of all jobs."""
 
     exit_code: int = Field(description="0 all converted, 70 a bug, 1 any other failure")
@@ -78,7 +78,7 @@ class BatchSummary(Record):
     by_status: dict[JobStatus, int]
 
 
-class BatchReport(Record):
+class BatchReport(ReportPart):
     """Results of all jobs of a batch, independent of when and where the jobs ran."""
 
     schema_version: Literal[1] = 1

@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas import Record
+from npuconv.schemas import ReportPart
 
 LEVELS_PER_BIN = 8  # int8 levels in one bin of a histogram
 
 
-class RepeatedLayer(Record):
+class RepeatedLayer(ReportPart):
     """A layer that is repeated to average its rounding errors."""
 
     node: str
@@ -19,7 +19,7 @@ class RepeatedLayer(Record):
     extra_macs: int
 
 
-class DuplicatedChannels(Record):
+class DuplicatedChannels(ReportPart):
     """A tensor with duplicated channels."""
 
     tensor: str = Field(description="its name in the legal float model")
@@ -29,7 +29,7 @@ class DuplicatedChannels(Record):
     extra_macs: int
 
 
-class Budget(Record):
+class Budget(ReportPart):
     """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
     min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
@@ -50,7 +50,7 @@ class Budget(Record):
     )
 
 
-class HostPadding(Record):
+class HostPadding(ReportPart):
     """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
 
     tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
@@ -59,7 +59,7 @@ class HostPadding(Record):
     gain_db: float | None = Field(description="estimated, of all outputs together")
 
 
-class SummedLayer(Record):
+class SummedLayer(ReportPart):
     """A layer in parts, whose sums are rounded to int8 before they are added."""
 
     node: str
@@ -70,14 +70,14 @@ class SummedLayer(Record):
     )
 
 
-class PartialSums(Record):
+class PartialSums(ReportPart):
     """Layers in parts, whose sums are rounded to int8 before they are added."""
 
     layers: tuple[SummedLayer, ...]
     cost_db: float | None = Field(description="of all of them, as that of each layer")
 
 
-class ChannelRange(Record):
+class ChannelRange(ReportPart):
     """Observed range and int8 range of one channel, to 4 digits."""
 
     channel: int
@@ -98,7 +98,7 @@ _CHANNEL_RANGES = (
 )
 
 
-class TensorQuant(Record):
+class TensorQuant(ReportPart):
     """Quantization of one activation tensor."""
 
     name: str
@@ -124,7 +124,7 @@ class TensorQuant(Record):
     channel_ranges: tuple[ChannelRange, ...] = Field((), description=_CHANNEL_RANGES)
 
 
-class WeightQuant(Record):
+class WeightQuant(ReportPart):
     """The weights of one layer, as the float model has them."""
 
     minimum: float
@@ -135,7 +135,7 @@ class WeightQuant(Record):
     histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
 
 
-class LayerQuant(Record):
+class LayerQuant(ReportPart):
     """The output of one layer on one sample, errors of earlier layers included."""
 
     name: str
@@ -148,7 +148,7 @@ class LayerQuant(Record):
     weights: WeightQuant | None = None
 
 
-class Assumed(Record):
+class Assumed(ReportPart):
     """Inputs that are assumed where no calibration data is given."""
 
     sentence: str = Field(description="complete description for people")
@@ -159,14 +159,14 @@ class Assumed(Record):
     runner_up: str = Field("", description="second most probable normalization, if inferred")
 
 
-class ChangedScale(Record):
+class ChangedScale(ReportPart):
     """A tensor or layer of a quantized model whose integers differ from those it came with."""
 
     name: str = Field(description="tensor of the float graph, or node of the source")
     reason: str
 
 
-class KeptScales(Record):
+class KeptScales(ReportPart):
     """Scales that are kept of a model that was quantized already."""
 
     tensors: int = Field(description="int8 tensors that keep the scale of the source")
@@ -176,7 +176,7 @@ class KeptScales(Record):
     changed: tuple[ChangedScale, ...] = ()
 
 
-class Quantization(Record):
+class QuantizationInfo(ReportPart):
     """Quantization of the model."""
 
     format: str
@@ -194,7 +194,7 @@ class Quantization(Record):
     )
 
 
-class PartAccuracy(Record):
+class PartAccuracy(ReportPart):
     """Accuracy of one tensor that an output is concatenated from."""
 
     name: str
@@ -205,7 +205,7 @@ class PartAccuracy(Record):
     cosine: float | None
 
 
-class Agreement(Record):
+class Agreement(ReportPart):
     """Agreement of both models on classes and indices."""
 
     top1_agreement: float | None = Field(
@@ -232,14 +232,14 @@ class OutputAccuracy(Agreement, PartAccuracy):
     )
 
 
-class WorstSample(Record):
+class WorstSample(ReportPart):
     """The sample on which the int8 model is furthest from the float model."""
 
     number: int = Field(description="in the data, from 0")
     sqnr_db: float
 
 
-class Accuracy(Record):
+class Accuracy(ReportPart):
     """Accuracy of the int8 model against the float model."""
 
     samples: int

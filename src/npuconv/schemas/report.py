@@ -14,22 +14,22 @@ from pydantic import Field
 
 from npuconv import files
 from npuconv.findings import Severity, Status
-from npuconv.schemas import Record
-from npuconv.schemas.quality import Accuracy, Assumed, Quantization
+from npuconv.schemas import ReportPart
+from npuconv.schemas.quality import Accuracy, Assumed, QuantizationInfo
 
 SCHEMA_VERSION = 1
 Placement = Literal["device", "host", "undocumented"]
 Shape = tuple[int | str | None, ...] | None
 
 
-class Tool(Record):
+class Tool(ReportPart):
     """Program that wrote the report."""
 
     name: str = "npuconv"
     version: str
 
 
-class TensorSpec(Record):
+class TensorSpec(ReportPart):
     """A model input or output."""
 
     name: str
@@ -37,7 +37,7 @@ class TensorSpec(Record):
     shape: Shape = Field(description="a name is a symbolic dimension, null one of unknown size")
 
 
-class ModelInfo(Record):
+class ModelInfo(ReportPart):
     """The source model."""
 
     path: str
@@ -49,7 +49,7 @@ class ModelInfo(Record):
     outputs: tuple[TensorSpec, ...]
 
 
-class TargetInfo(Record):
+class TargetInfo(ReportPart):
     """The target description that was used."""
 
     name: str
@@ -57,14 +57,14 @@ class TargetInfo(Record):
     sha256: str
 
 
-class Count(Record):
+class Count(ReportPart):
     """Nodes and multiply-accumulates of one placement."""
 
     nodes: int
     macs: int | None = Field(description="null where a dimension is not known")
 
 
-class Summary(Record):
+class Summary(ReportPart):
     """Verdict, exit code and counts."""
 
     verdict: Literal["convertible", "converted", "refused"]
@@ -87,7 +87,7 @@ class Summary(Record):
     transitions: int = Field(description="edges that cross between device and host")
 
 
-class FindingInfo(Record):
+class FindingInfo(ReportPart):
     """One finding; see ``npuconv explain CODE``."""
 
     code: str
@@ -106,7 +106,7 @@ class FindingInfo(Record):
     accepted: bool = Field(False, description="a baseline lists it: it does not fail a check")
 
 
-class RuleInfo(Record):
+class RuleInfo(ReportPart):
     """A rule that has findings in the report; ``npuconv explain CODE`` tells more."""
 
     code: str
@@ -118,7 +118,7 @@ class RuleInfo(Record):
     fix: str = Field(description="general remedy")
 
 
-class Alternative(Record):
+class Alternative(ReportPart):
     """One form a convolution could have taken."""
 
     form: str
@@ -130,14 +130,14 @@ class Alternative(Record):
     chosen: bool
 
 
-class FormChoice(Record):
+class FormChoice(ReportPart):
     """The forms that one pass had to choose from for a node."""
 
     pass_name: str = Field(alias="pass")
     alternatives: tuple[Alternative, ...]
 
 
-class Rewrite(Record):
+class Rewrite(ReportPart):
     """One change to the graph, measured against what it replaced."""
 
     pass_name: str = Field(alias="pass")
@@ -156,7 +156,7 @@ class Rewrite(Record):
     alternatives: tuple[Alternative, ...] = ()
 
 
-class RewriteRow(Record):
+class RewriteRow(ReportPart):
     """Result of all rewrites together for one node of the source model."""
 
     node: str
@@ -170,7 +170,7 @@ class RewriteRow(Record):
     choices: tuple[FormChoice, ...] = ()
 
 
-class Refusal(Record):
+class Refusal(ReportPart):
     """A rewrite that was considered but not done, with the reason."""
 
     pass_name: str = Field(alias="pass")
@@ -178,7 +178,7 @@ class Refusal(Record):
     reason: str
 
 
-class NodeInfo(Record):
+class NodeInfo(ReportPart):
     """One node of the device-ready float graph."""
 
     name: str
@@ -194,7 +194,7 @@ class NodeInfo(Record):
     shape: Shape = Field(None, description="of its first output")
 
 
-class SourceNode(Record):
+class SourceNode(ReportPart):
     """One node of the model as it came, where something of it was rewritten."""
 
     name: str
@@ -203,14 +203,14 @@ class SourceNode(Record):
     outputs: tuple[str, ...] = Field(description="tensors it makes")
 
 
-class SubgraphTensor(Record):
+class SubgraphTensor(ReportPart):
     """A tensor that goes into a device subgraph, or comes out of it."""
 
     name: str
     bytes: int | None = Field(description="in int8; null where a dimension is not known")
 
 
-class DeviceSubgraph(Record):
+class DeviceSubgraph(ReportPart):
     """Nodes that the device runs in one go, without the host in between."""
 
     number: int
@@ -222,21 +222,21 @@ class DeviceSubgraph(Record):
     outputs: tuple[SubgraphTensor, ...]
 
 
-class Traffic(Record):
+class Traffic(ReportPart):
     """Tensors that cross between device and host in one inference, in one direction."""
 
     tensors: int
     bytes: int | None = Field(description="in int8; null where a dimension is not known")
 
 
-class MacShare(Record):
+class MacShare(ReportPart):
     """Multiply-accumulates on the device, and of the whole model."""
 
     device: int | None = Field(description="null where a dimension is not known")
     total: int | None
 
 
-class FloatPattern(Record):
+class FloatPattern(ReportPart):
     """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
@@ -244,7 +244,7 @@ class FloatPattern(Record):
     macs: int | None = Field(description="that the device would otherwise run; null: not known")
 
 
-class KeptFloat(Record):
+class KeptFloat(ReportPart):
     """Cost of all `keep_float` patterns, compared with the same conversion without them."""
 
     patterns: tuple[FloatPattern, ...]
@@ -252,7 +252,7 @@ class KeptFloat(Record):
     bytes_without: int | None = Field(description="that would cross; null: not known")
 
 
-class Device(Record):
+class Device(ReportPart):
     """Work and traffic of the device in one inference."""
 
     macs_before: MacShare = Field(description="of the source model")
@@ -263,7 +263,7 @@ class Device(Record):
     kept_float: KeptFloat | None = Field(None, description="null where `keep_float` is not given")
 
 
-class UnknownLimit(Record):
+class UnknownLimit(ReportPart):
     """An undocumented limit, and the values that the model needs."""
 
     limit: str
@@ -274,14 +274,14 @@ class UnknownLimit(Record):
     assumption: str = ""
 
 
-class Timing(Record):
+class Timing(ReportPart):
     """Wall time of one stage, in seconds; only with --timings."""
 
     stage: str
     seconds: float
 
 
-class VelaEstimate(Record):
+class VelaEstimate(ReportPart):
     """Estimates of Arm's compiler Vela for the written file, with --with-vela.
 
     Figures are null where it does not compile the file.
@@ -298,7 +298,7 @@ class VelaEstimate(Record):
     flash_kib: float | None = None
 
 
-class Report(Record):
+class Report(ReportPart):
     """Report on one model for one target."""
 
     schema_version: Literal[1] = 1
@@ -319,7 +319,7 @@ class Report(Record):
     calibration: Assumed | None = Field(
         None, description="what is taken, or would be, where no calibration data is given"
     )
-    quantization: Quantization | None = None
+    quantization: QuantizationInfo | None = None
     accuracy: Accuracy | None = None
     vela: VelaEstimate | None = Field(None, description="null without --with-vela")
     unknown_limits: tuple[UnknownLimit, ...] = ()

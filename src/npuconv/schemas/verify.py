@@ -6,19 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas import Record
+from npuconv.schemas import ReportPart
 from npuconv.schemas.quality import Agreement
 from npuconv.schemas.report import Tool
 
 
-class VerifiedModel(Record):
+class VerifiedModel(ReportPart):
     """One of the two models."""
 
     path: str
     sha256: str
 
 
-class Errors(Record):
+class Errors(ReportPart):
     """Errors of values of the int8 model against the float model, over all samples."""
 
     sqnr_db: float | None = Field(
@@ -68,7 +68,7 @@ class VerifiedLayer(Errors):
     )
 
 
-class Labelled(Record):
+class Labelled(ReportPart):
     """Top-1 accuracy of both models against labels."""
 
     output: str
@@ -77,7 +77,7 @@ class Labelled(Record):
     int8_top1: float
 
 
-class VerifyReport(Record):
+class VerifyReport(ReportPart):
     """Error of an int8 model against the float model it was made from."""
 
     schema_version: Literal[1] = 1

@@ -212,6 +212,12 @@ class Draft:
         self.emit(code, inputs, [result], table, **options)
         return result
 
+    def requantize(self, name: str, result: str) -> None:
+        """Append a QUANTIZE of an int8 tensor to the scale of another."""
+        order = self.order([name], len(self.shape(name)))
+        source = self.read(name, order)
+        self.emit("QUANTIZE", [source], [self.store(result, order)], "QuantizeOptions")
+
     def take(self, source: int, output: int, axis: int, indices: Array) -> None:
         """Append a GATHER along an axis of a stored tensor."""
         places = self.number("indices", indices.astype(np.int32))

@@ -37,6 +37,10 @@ class Quantization:
         """The zero point of a tensor that has one."""
         return int(self.zeros[0])
 
+    def equals(self, other: Quantization) -> bool:
+        """Return whether tensors of one scale each have the same."""
+        return self.scale == other.scale and self.zero == other.zero
+
 
 @dataclass
 class Tensor:

@@ -70,16 +70,16 @@ def padded(
     if named and not explicit:
         return source, enumerator("Padding", named)
     top, left, bottom, right = pads
-    ends = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
-    shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
+    amounts = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
+    shape = [n + int(amounts[k].sum()) for k, n in enumerate(stored.shape)]
     output = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
-    pad(draft, source, output, ends, fill)
+    pad(draft, source, output, amounts, fill)
     return output, enumerator("Padding", "VALID")
 
 
-def pad(draft: Draft, source: int, output: int, ends: Array, fill: Array | None) -> None:
+def pad(draft: Draft, source: int, output: int, amounts: Array, fill: Array | None) -> None:
     """Append a PAD, or a PADV2 where the value is not the real number 0."""
-    places = draft.number("paddings", ends)
+    places = draft.number("paddings", amounts)
     if fill is None:
         draft.emit("PAD", [source, places], [output], "PadOptions")
         return
@@ -94,9 +94,9 @@ def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
         raise ModelError("pads are not constant")
     axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     places = np.arange(rank) if axes is None else axes % rank
-    ends = np.zeros((rank, 2), np.int64)
-    ends[places] = pads.reshape(2, -1).T
-    return ends
+    amounts = np.zeros((rank, 2), np.int64)
+    amounts[places] = pads.reshape(2, -1).T
+    return amounts
 
 
 def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) -> dict[str, int]:

@@ -45,14 +45,15 @@ def test_types_and_names():
 
 def test_scales_and_numbers():
     """The scales that are written down lead from the integers to the numbers."""
-    model, _, explicit = converted(FIRES[1](), *LOWER, **OPTIONS)
+    model, ctx, explicit = converted(FIRES[1](), *LOWER, **OPTIONS)
+    scales = ctx.emission.scales
     sample = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
     (out,) = (o.name for o in explicit.graph.output)
-    stored = np.clip(np.rint(sample / np.float32(model.scales["x"])), -128, 127).astype(np.int8)
+    stored = np.clip(np.rint(sample / np.float32(scales["x"])), -128, 127).astype(np.int8)
     integers = executor.Session(save.to_proto(model), optimize=False).run({"x": stored})[out]
     wanted = run(explicit)[0]
     assert integers.dtype == np.int8
-    assert np.abs(integers * model.scales[out] - wanted).max() <= model.scales[out] * 1.001
+    assert np.abs(integers * scales[out] - wanted).max() <= scales[out] * 1.001
 
 
 def test_float_is_the_default():
@@ -60,7 +61,7 @@ def test_float_is_the_default():
     model, ctx, _ = converted(FIRES[0](), *LOWER)
     assert run_pass(NAME, model, ctx) == 0
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
-    assert model.scales == {}
+    assert ctx.emission.scales == {}
 
 
 def test_what_the_host_reads_stays_float():
@@ -83,6 +84,6 @@ def test_an_input_with_a_scale_for_each_channel():
 def test_an_input_that_is_also_read_as_float():
     """An input cannot be int8 and float at once."""
     net = image().conv("x").output().op("Relu", "x").output()
-    model, _, _ = converted(net.model(), *LOWER, **OPTIONS)
+    model, ctx, _ = converted(net.model(), *LOWER, **OPTIONS)
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
-    assert list(model.scales) == ["t0"]
+    assert list(ctx.emission.scales) == ["t0"]

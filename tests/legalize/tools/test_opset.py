@@ -74,9 +74,10 @@ def test_a_version_that_nobody_has_decided_on(monkeypatch, version):
     """The node keeps its opset, and the model with it."""
     monkeypatch.setattr(opset, "DECIDED", version - 7)
     model = read(Net(opset=19, ir_version=9, x=X).op("Identity", name="copy").model())
-    assert run_pass("write-opset", model, context(opset=26)) == 1
+    ctx = context(opset=26)
+    assert run_pass("write-opset", model, ctx) == 1
     assert model.opset == version - 7 if version == opset.DECIDED else 22
-    assert "'copy': npuconv does not know what opset" in model.obstacle
+    assert "'copy': npuconv does not know what opset" in ctx.annotations.opset_obstacle
 
 
 def net(version: int, **inputs: tuple[int, ...]) -> Net:
@@ -278,9 +279,10 @@ def test_what_cannot_cross_is_named(reason, build):
     model, ctx = read(proto), context()
     assert run_pass("raise-opset", model, ctx) == 0
     assert model.opset == proto.opset_import[0].version
-    assert model.obstacle.endswith(reason)
+    obstacle = ctx.annotations.opset_obstacle
+    assert obstacle.endswith(reason)
     assert [r.reason for r in ctx.refusals] == [
-        f"opset {model.opset} -> 14: {model.obstacle.split(': ', 1)[1]}"
+        f"opset {model.opset} -> 14: {obstacle.split(': ', 1)[1]}"
     ]
 
 

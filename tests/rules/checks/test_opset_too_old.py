@@ -38,8 +38,8 @@ def test_the_first_that_is_new_enough():
 def test_it_names_what_keeps_the_opset_from_being_raised():
     """Known once it has been tried; the message then says so."""
     model = read(conv(11))
-    model.obstacle = "'up' (Upsample)"
-    ctx = RuleContext(model, context().target, Options())
+    obstacle = "'up' (Upsample)"
+    ctx = RuleContext(model, context().target, Options(), opset_obstacle=obstacle)
     (found,) = engine.lint(ctx, only=[CODE])
     assert found.message.endswith("take int8; it cannot be raised over 'up' (Upsample)")
 

@@ -8,7 +8,9 @@ quantizes is the integers of the device where these have its scale and zero poin
 
 from __future__ import annotations
 
-from npuconv.emit.emission import dequantizer, same_scale
+from dataclasses import replace
+
+from npuconv.emit.emission import Emission, dequantizer, same_scale
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -17,44 +19,54 @@ from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
-def lower_boundaries(model: Model, device: TargetDevice) -> int:
+def lower_boundaries(
+    model: Model, device: TargetDevice, emission: Emission
+) -> tuple[int, Emission]:
     fired = sum(_drop_requantization(model, tensor) for tensor in list(model.graph.outputs))
+    scales = dict(emission.scales)
     if device.options.io == "int8":
-        fired += sum(_lower_input(model, tensor) for tensor in list(model.graph.inputs))
-        fired += sum(_lower_output(model, tensor) for tensor in list(model.graph.outputs))
-    return fired
+        for lower, tensors in (
+            (_lower_input, model.graph.inputs),
+            (_lower_output, model.graph.outputs),
+        ):
+            for tensor in list(tensors):
+                scale = lower(model, tensor)
+                if scale is not None:
+                    scales[tensor.name] = scale
+                    fired += 1
+    return fired, replace(emission, scales=scales)
 
 
-def _lower_input(model: Model, tensor: Tensor) -> int:
+def _lower_input(model: Model, tensor: Tensor) -> float | None:
+    """Make an input int8 and return its scale; None if it stays float."""
     import numpy as np
 
     consumers = query.consumers(tensor)
     if not consumers or any(n.op != "QuantizeLinear" for n in consumers) or model.is_output(tensor):
-        return 0
+        return None
     scale = _scale(consumers[0])
     if scale is None:
-        return 0
-    model.scales[tensor.name] = scale
+        return None
     for consumer in consumers:
         result = consumer.outputs[0]
         edit.disconnect(consumer)
         edit.redirect(result, tensor)
     tensor.dtype = np.dtype(np.int8)
-    return 1
+    return scale
 
 
-def _lower_output(model: Model, tensor: Tensor) -> int:
+def _lower_output(model: Model, tensor: Tensor) -> float | None:
+    """Make an output int8 and return its scale; None if it stays float."""
     import numpy as np
 
     node = dequantizer(tensor)
     if node is None or tensor.outputs:
-        return 0
+        return None
     scale = _scale(node)
     if scale is None or not _hand_over(model, node.inputs[0], tensor, node):
-        return 0
-    model.scales[tensor.name] = scale
+        return None
     tensor.dtype = np.dtype(np.int8)
-    return 1
+    return scale
 
 
 def _drop_requantization(model: Model, tensor: Tensor) -> int:

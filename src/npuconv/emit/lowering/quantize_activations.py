@@ -11,7 +11,7 @@ float, and is not rounded anywhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
@@ -34,69 +34,101 @@ if TYPE_CHECKING:
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(
     model: Model, device: TargetDevice, emission: Emission
-) -> int | tuple[int, Emission]:
-    plan, encodings, stored = emission.plan, emission.encodings, dict(emission.stored)
+) -> tuple[int, Emission]:
+    plan, encodings = emission.plan, emission.encodings
     if not encodings:
-        return 0
-    fired = 0
+        return 0, emission
     reaches = {id(node): _reach(encodings, node) for node in plan.operators}
-    activates_first = device.options.format == "qdq"
+    is_qdq, fired = device.options.format == "qdq", 0
+    conversions = _Conversions(model, plan, encodings, dict(emission.stored), is_qdq)
     for node in plan.int8_nodes:
-        for tensor in list(node.outputs):
-            fired += _quantize_output(
-                model, plan, encodings, stored, node, tensor, activates_first=activates_first
-            )
+        fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
     for conv in plan.device:
         if len(conv.inputs):  # the others are in parts by now
-            fired += _quantize_input(model, plan, encodings, stored, conv, conv.inputs[0])
+            fired += conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
-        for tensor in values_of(node):
-            fired += _quantize_input(model, plan, encodings, stored, node, tensor)
+        fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
         for place in constants_of(node, every=device.options.format == "tflite"):
             fired += _quantize_constant(model, device, node, place, reaches[id(node)])
-    return fired, replace(emission, stored=stored)
+    return fired, replace(emission, stored=conversions.stored)
 
 
-def _quantize_output(
-    model: Model,
-    plan: Plan,
-    encodings: Encodings,
-    stored_names: dict[str, str],
-    node: Node,
-    tensor: Tensor,
-    *,
-    activates_first: bool,
-) -> int:
-    """Insert Q/DQ after ``node``; consumers and graph outputs read the result."""
-    encoding = encodings.get(tensor.name)
-    if encoding is None:
-        return 0
-    consumer = query.sole_consumer(model, tensor)
-    is_activated = consumer is not None and consumer.op in ("Relu", "Clip") and node.op == "Conv"
-    if is_activated and activates_first and plan.is_passthrough(consumer):
-        return 0  # quantized after the activation: the numbers are the same
-    raw = edit.variable(model, f"{tensor.name}/float", tensor)
-    index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-    node.outputs[index] = raw
-    stored = _int8_tensor(model, stored_names, tensor)
-    if plan.is_operator(node):
-        _convert(model, "QuantizeLinear", raw, stored, encoding.in_integers, node)
-    else:
-        _convert(model, "QuantizeLinear", raw, stored, encoding, node, nominal=True)
-    consumers = query.consumers(tensor)
-    inside = [n for n in consumers if plan.on_device(n) or plan.is_passthrough(n)]
-    if not encoding.is_plain and inside:
-        nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-        _replace_input(inside, tensor, nominal)
-        _convert(model, "DequantizeLinear", stored, nominal, encoding, node, nominal=True)
-    operators = [n for n in query.consumers(tensor) if plan.is_operator(n)]
-    if operators and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
-        computed = edit.variable(model, f"{tensor.name}/computed", tensor)
-        _replace_input(operators, tensor, computed)
-        _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
-    if model.is_output(tensor) or query.consumers(tensor) or not (inside or operators):
-        _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
-    return 1
+@dataclass
+class _Conversions:
+    """Conversions around int8 tensors; ``stored`` are names of the int8 tensors so far."""
+
+    model: Model
+    plan: Plan
+    encodings: Encodings
+    stored: dict[str, str]
+    activates_first: bool  # a Conv is quantized after its Relu or Clip
+
+    def output(self, node: Node, tensor: Tensor) -> int:
+        """Insert Q/DQ after ``node``; consumers and graph outputs read the result."""
+        model, plan = self.model, self.plan
+        encoding = self.encodings.get(tensor.name)
+        if encoding is None:
+            return 0
+        consumer = query.sole_consumer(model, tensor)
+        is_activated = consumer is not None and consumer.op in ("Relu", "Clip")
+        is_activated = is_activated and node.op == "Conv" and plan.is_passthrough(consumer)
+        if is_activated and self.activates_first:
+            return 0  # quantized after the activation: the numbers are the same
+        raw = edit.variable(model, f"{tensor.name}/float", tensor)
+        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
+        node.outputs[index] = raw
+        stored = self._store(tensor)
+        if plan.is_operator(node):
+            _convert(model, "QuantizeLinear", raw, stored, encoding.in_integers, node)
+        else:
+            _convert(model, "QuantizeLinear", raw, stored, encoding, node, nominal=True)
+        consumers = query.consumers(tensor)
+        inside = [n for n in consumers if plan.on_device(n) or plan.is_passthrough(n)]
+        if not encoding.is_plain and inside:
+            nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+            _replace_input(inside, tensor, nominal)
+            _convert(model, "DequantizeLinear", stored, nominal, encoding, node, nominal=True)
+        operators = [n for n in query.consumers(tensor) if plan.is_operator(n)]
+        if operators and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
+            computed = edit.variable(model, f"{tensor.name}/computed", tensor)
+            _replace_input(operators, tensor, computed)
+            _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
+        if model.is_output(tensor) or query.consumers(tensor) or not (inside or operators):
+            _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
+        return 1
+
+    def input(self, node: Node, tensor: Tensor) -> int:
+        """Insert Q/DQ after a tensor of the host; its consumers on the device share the result."""
+        model, plan = self.model, self.plan
+        encoding = self.encodings.get(tensor.name)
+        # The output of an int8 node is rounded already; its consumers read it as it is.
+        if encoding is None or tensor.name in self.stored:
+            return 0
+        rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
+        stored = self._store(rounded)
+        consumers = {id(n): n for n in query.consumers(tensor)}.values()
+        convolutions = [n for n in consumers if plan.on_device(n)]
+        operators = [n for n in consumers if plan.is_operator(n)]
+        _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
+        if convolutions:
+            _convert(model, "DequantizeLinear", stored, rounded, encoding, node, nominal=True)
+        for conv in convolutions:
+            conv.inputs[0] = rounded
+        if operators:
+            computed = rounded
+            if convolutions:
+                computed = edit.variable(model, f"{tensor.name}/own", tensor)
+            _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
+            _replace_input(operators, tensor, computed)
+        return 1
+
+    def _store(self, tensor: Tensor) -> Tensor:
+        """Return a new int8 tensor, and note its name."""
+        import numpy as np
+
+        stored = edit.variable(self.model, f"{tensor.name}/int8", tensor, np.int8)
+        self.stored[tensor.name] = stored.name
+        return stored
 
 
 def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
@@ -104,38 +136,6 @@ def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
                 edit.set_input(node, index, new)
-
-
-def _quantize_input(
-    model: Model,
-    plan: Plan,
-    encodings: Encodings,
-    stored_names: dict[str, str],
-    node: Node,
-    tensor: Tensor,
-) -> int:
-    """Insert Q/DQ after a tensor of the host; all its consumers on the device share the result."""
-    encoding = encodings.get(tensor.name)
-    # The output of an int8 node is rounded already; its consumers read it as it is.
-    if encoding is None or tensor.name in stored_names:
-        return 0
-    rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
-    stored = _int8_tensor(model, stored_names, rounded)
-    consumers = {id(n): n for n in query.consumers(tensor)}.values()
-    convolutions = [n for n in consumers if plan.on_device(n)]
-    operators = [n for n in consumers if plan.is_operator(n)]
-    _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
-    if convolutions:
-        _convert(model, "DequantizeLinear", stored, rounded, encoding, node, nominal=True)
-    for conv in convolutions:
-        conv.inputs[0] = rounded
-    if operators:
-        computed = rounded
-        if convolutions:
-            computed = edit.variable(model, f"{tensor.name}/own", tensor)
-        _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
-        _replace_input(operators, tensor, computed)
-    return 1
 
 
 def _quantize_constant(
@@ -183,14 +183,6 @@ def _reach(encodings: Encodings, node: Node) -> Doubles:
     if node.op == "Add":
         return np.asarray(result - source[::-1])
     return np.asarray(source - result[::-1] if values[0] is node.inputs[0] else result + source)
-
-
-def _int8_tensor(model: Model, stored_names: dict[str, str], tensor: Tensor) -> Tensor:
-    import numpy as np
-
-    stored = edit.variable(model, f"{tensor.name}/int8", tensor, np.int8)
-    stored_names[tensor.name] = stored.name
-    return stored
 
 
 def _convert(

@@ -75,7 +75,7 @@ GroupNormalization <num_groups: int, epsilon: float> (X, Scale, B) => (Y) {
 """
 
 
-def fold(draft: Draft, node: onnx.NodeProto, held: Collection[str]) -> bool:
+def fold(draft: Draft, node: onnx.NodeProto, supported: Collection[str]) -> bool:
     """Compute a node whose inputs are constants; return whether it was computed.
 
     Raises:
@@ -88,7 +88,7 @@ def fold(draft: Draft, node: onnx.NodeProto, held: Collection[str]) -> bool:
         values[1] = np.zeros((), draft.dtype(node.input[1]))
     named = [name for name in node.input if name]
     constants = [value for value in values if value is not None]
-    if len(constants) < len(named) or node.op_type not in (*held, *_ON_SHAPES):
+    if len(constants) < len(named) or node.op_type not in (*supported, *_ON_SHAPES):
         return False
     try:
         results = ReferenceEvaluator(node).run(None, dict(zip(named, constants, strict=True)))
@@ -99,12 +99,12 @@ def fold(draft: Draft, node: onnx.NodeProto, held: Collection[str]) -> bool:
     return True
 
 
-def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
+def expand(model: onnx.ModelProto, supported: Collection[str]) -> dict[str, str]:
     """Replace nodes that TFLite does not hold by their functions, where it holds these.
 
     Args:
         model: with its shapes; changed.
-        held: operators that TFLite holds.
+        supported: operators that TFLite holds.
 
     Returns:
         The name of the replaced node, by the name of each new one.
@@ -114,10 +114,10 @@ def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
     del model.graph.node[:]
     for node in nodes:
         body = None
-        stays = _is_held(node, held) or node.op_type in _NOT_WRITTEN
+        stays = _is_held(node, supported) or node.op_type in _NOT_WRITTEN
         if node.domain in STANDARD and not stays:
             draft = draft or Draft(model)
-            body = _body(draft, node, max(opset, _OLDEST), held)
+            body = _body(draft, node, max(opset, _OLDEST), supported)
         if body is None:
             model.graph.node.append(node)
             continue
@@ -128,13 +128,13 @@ def expand(model: onnx.ModelProto, held: Collection[str]) -> dict[str, str]:
     return sources
 
 
-def _is_held(node: onnx.NodeProto, held: Collection[str]) -> bool:
+def _is_held(node: onnx.NodeProto, supported: Collection[str]) -> bool:
     alpha = [a.f for a in node.attribute if a.name == "alpha"]
-    return node.op_type in held and not (node.op_type == "Elu" and alpha not in ([], [1]))
+    return node.op_type in supported and not (node.op_type == "Elu" and alpha not in ([], [1]))
 
 
 def _body(
-    draft: Draft, node: onnx.NodeProto, opset: int, held: Collection[str]
+    draft: Draft, node: onnx.NodeProto, opset: int, supported: Collection[str]
 ) -> onnx.GraphProto | None:
     """Return nodes and constants that take the place of a node; None where TFLite lacks one."""
     inputs = list(dict.fromkeys(name for name in node.input if name))
@@ -168,17 +168,17 @@ def _body(
         ir_version=10,
     )
     for _ in range(_DEPTH):
-        ops = {n.op_type for n in model.graph.node if not _is_held(n, held)}
+        ops = {n.op_type for n in model.graph.node if not _is_held(n, supported)}
         ids = [("", op) for op in sorted(ops.difference(_ON_SHAPES))]
         model = inliner.inline_selected_functions(model, ids, inline_schema_functions=True)
     del model.functions[:]
-    graph = _with_constants(model, held)
-    if any(inner.op_type not in held for inner in graph.node):
+    graph = _with_constants(model, supported)
+    if any(inner.op_type not in supported for inner in graph.node):
         return None
     return _with_unique_names(graph, node)
 
 
-def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.GraphProto:
+def _with_constants(model: onnx.ModelProto, supported: Collection[str]) -> onnx.GraphProto:
     """Return the graph with constants in place of nodes that follow from extents."""
     while True:
         del model.graph.value_info[:]  # which would be believed where it is open
@@ -186,7 +186,7 @@ def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.Graph
         draft, nodes = Draft(model), list(model.graph.node)
         del model.graph.node[:]
         for node in nodes:
-            if fold(draft, node, held):
+            if fold(draft, node, supported):
                 values = [(name, draft.constant(name)) for name in node.output]
                 tensors = [numpy_helper.from_array(v, n) for n, v in values if v is not None]
                 model.graph.initializer.extend(tensors)
@@ -198,7 +198,7 @@ def _with_constants(model: onnx.ModelProto, held: Collection[str]) -> onnx.Graph
 
 def _with_unique_names(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.GraphProto:
     """Return the nodes that the outputs need, with names that are unique in the model."""
-    ends, read = {"", *node.input, *node.output}, {*node.output}
+    interface, read = {"", *node.input, *node.output}, {*node.output}
     body = onnx.GraphProto()
     for inner in reversed(graph.node):
         if not read.isdisjoint(inner.output):
@@ -208,7 +208,7 @@ def _with_unique_names(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.Gra
     body.value_info.extend((*graph.value_info, *graph.output))
     for inner in body.node:
         for names in (inner.input, inner.output):
-            names[:] = [name if name in ends else f"{node.name}/{name}" for name in names]
+            names[:] = [name if name in interface else f"{node.name}/{name}" for name in names]
     for item in (*body.initializer, *body.value_info):
-        item.name = item.name if item.name in ends else f"{node.name}/{item.name}"
+        item.name = item.name if item.name in interface else f"{node.name}/{item.name}"
     return body

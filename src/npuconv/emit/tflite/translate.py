@@ -18,7 +18,6 @@ from onnx import helper
 from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
 from npuconv.emit.tflite.functions import STANDARD, expand, fold
 from npuconv.errors import ModelError
-from npuconv.ops.leaky_relu import is_leaky, slopes_of
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
 from npuconv.rules.context import FormObstacle
@@ -84,14 +83,14 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     if obstacles := _open_extents(model):
         return None, obstacles
     model = _with_shapes(model)
-    held = {operator.name for operator in OPERATORS if operator.to_tflite is not None}
-    sources = expand(model, held)
+    supported = {operator.name for operator in OPERATORS if operator.to_tflite is not None}
+    sources = expand(model, supported)
     draft, int8 = Draft(model), int8_operators(model)
     log = _Log(draft, sources)
-    nodes = [node for node in model.graph.node if not log.attempt(fold, node, held)]
+    nodes = [node for node in model.graph.node if not log.attempt(fold, node, supported)]
     for operator in int8.by_result.values():
-        for name, at in zip((*operator.sources, operator.result), operator.scales, strict=True):
-            draft.scales[name] = Quantization.of(at.scale, at.zero)
+        for name, scale in zip((*operator.sources, operator.result), operator.scales, strict=True):
+            draft.scales[name] = Quantization.of(scale.scale, scale.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
     for info in _inputs(model):
         with log.errors_of("", [info.name]):
@@ -153,7 +152,7 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
         raise ModelError(f"TFLite has no operator for {node.op_type}")
     description.to_tflite(draft, written)
     if int8 is not None and written.output[0] != int8.result:
-        _requantize(draft, written.output[0], int8.result)
+        draft.requantize(written.output[0], int8.result)
 
 
 def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -196,45 +195,24 @@ def _add_input(draft: Draft, name: str) -> View:
     return View(draft.store(name, order, quantization), order)
 
 
-def _add_output(draft: Draft, name: str, taken: list[int]) -> View:
+def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
     """Return an output: as ONNX has it where it is stored so, else with its channels last."""
     rank = len(draft.shape(name))
     view = draft.view(name)
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
     order = CHANNELS_LAST if last else same(rank)
-    return View(draft.as_output(name, order, taken), order)
+    return View(draft.as_output(name, order, numbers), order)
 
 
 def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
-    """Return the operator between int8 tensors, as the translation of float operators takes it.
-
-    Inputs are moved to one scale where TFLite demands that; the output has TFLite's scale.
-    """
-    op, inputs, result, operator = int8.op, list(int8.inputs), int8.result, int8.operator
-    output = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
-    quantization = Quantization.of(output.scale, output.zero)
-    if output != int8.scales[-1]:
-        result = draft.sibling(result, "own", quantization)
-    if op == "Concat":
-        for place, (name, scale) in enumerate(zip(inputs, int8.scales[:-1], strict=True)):
-            if scale != output:
-                inputs[place] = draft.sibling(name, "moved", quantization)
-                if draft.view(inputs[place]) is None:
-                    _requantize(draft, name, inputs[place])
-    attributes = {a.name: helper.get_attribute_value(a) for a in int8.node.attribute}
-    if op == "PRelu" and is_leaky(int8.attributes["alpha"]):
-        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": int8.attributes["alpha"].item()}
-    elif op == "PRelu":
-        slopes, slope_scale = slopes_of(int8.attributes["alpha"])
-        draft.fold(inputs[1], slopes)
-        draft.scales[inputs[1]] = Quantization.of(slope_scale, 0)
-    return helper.make_node(op, inputs, [result], int8.name, **attributes)
-
-
-def _requantize(draft: Draft, name: str, result: str) -> None:
-    order = draft.order([name], len(draft.shape(name)))
-    source = draft.read(name, order)
-    draft.emit("QUANTIZE", [source], [draft.store(result, order)], "QuantizeOptions")
+    """Return the operator between int8 tensors; the output has TFLite's scale."""
+    result, operator = int8.result, int8.operator
+    encoding = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
+    if encoding != int8.scales[-1]:
+        result = draft.sibling(result, "own", Quantization.of(encoding.scale, encoding.zero))
+    node = helper.make_node(int8.op, int8.inputs, [result], int8.name)
+    node.attribute.extend(int8.node.attribute)
+    return node
 
 
 @dataclass(frozen=True)

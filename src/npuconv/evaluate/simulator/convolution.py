@@ -78,9 +78,9 @@ def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list
     """
     spatial = tuple(range(2, weight.ndim))
     up, down = np.maximum(weight * high, weight * low), -np.minimum(weight * high, weight * low)
-    every = tuple(range(1, weight.ndim))
-    highest = up.sum(every) + np.maximum(layer.offsets, 0)
-    lowest = down.sum(every) + np.maximum(-layer.offsets, 0)
+    inner_axes = tuple(range(1, weight.ndim))
+    highest = up.sum(inner_axes) + np.maximum(layer.offsets, 0)
+    lowest = down.sum(inner_axes) + np.maximum(-layer.offsets, 0)
     if max(highest.max(), lowest.max()) <= MAX_EXACT:
         return []
     is_dense = layer.group == 1
@@ -100,8 +100,8 @@ def _ranges(up: Array, down: Array) -> list[tuple[int, int]]:
     totals, ranges, start = [np.cumsum(up, 1), np.cumsum(down, 1)], [], 0
     while start < up.shape[1]:
         before = [total[:, start - 1 : start] if start else 0 for total in totals]
-        rest = [total[:, start:] - b for total, b in zip(totals, before, strict=True)]
-        largest = np.maximum(*rest).max(axis=0)
+        loads = [total[:, start:] - b for total, b in zip(totals, before, strict=True)]
+        largest = np.maximum(*loads).max(axis=0)
         stop = start + int(np.searchsorted(largest, MAX_EXACT, side="right"))
         if stop == start:
             return []

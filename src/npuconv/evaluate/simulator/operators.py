@@ -167,9 +167,9 @@ def _output_range(
     if node.op_type == "Clip":
         bounds = [carriers.constant(n) if n else None for n in (*node.input[1:], "", "")[:2]]
         full = full_range(dtype)
-        ends = [full.low if bounds[0] is None else int(bounds[0].item()),
+        limits = [full.low if bounds[0] is None else int(bounds[0].item()),
                 full.high if bounds[1] is None else int(bounds[1].item())]  # fmt: skip
-        return IntegerRange(dtype, *sorted(ends))
+        return IntegerRange(dtype, *sorted(limits))
     if node.op_type == "Pad" and len(data) == 1:  # otherwise the fill is among the data
         return IntegerRange(dtype, min(low, 0), max(high, 0))
     return IntegerRange(dtype, low, high)
@@ -292,5 +292,5 @@ def _scale_shape(
     axis, rank = _axis(node), carriers.rank(node.input[0])
     if axis >= 0 and rank is None:
         return None
-    behind = -axis - 1 if axis < 0 else int(rank or 0) - axis - 1
-    return (-1, *[1] * behind)
+    trailing = -axis - 1 if axis < 0 else int(rank or 0) - axis - 1
+    return (-1, *[1] * trailing)

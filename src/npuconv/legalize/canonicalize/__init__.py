@@ -1,1 +1,1 @@
-"""Passes that give a model one spelling, whatever the target: one rewrite a file."""
+"""Passes that give a model one spelling for any target: one rewrite a file."""

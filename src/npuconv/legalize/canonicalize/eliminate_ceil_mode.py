@@ -79,15 +79,17 @@ def _write(model: Model, log: Log, node: Node, pads: Pairs, *, counts: bool) -> 
 
 
 def _pad_in_front(model: Model, log: Log, node: Node, pads: Pairs, axes: _Axes) -> int:
-    """Write the counted pads as a Pad in front, the other ones as pads of the pool."""
+    """Write the counted pads as a Pad in front, the other pads as pads of the pool."""
     counted: Pairs = tuple(pair for *_, pair in axes)
-    ends: Pairs = tuple((0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True))
+    remaining: Pairs = tuple(
+        (0, wide[1] - pair[1]) for wide, pair in zip(pads, counted, strict=True)
+    )
     with log.rewrite(
         model, [node], "ceil_mode=1", f"Pad {flat_pads(counted)} + ceil_mode=0", modulus=None
     ):
         amounts = edit.integers(model, f"{node.name}/pads", flat_pads(((0, 0), (0, 0), *counted)))
         padded = edit.insert(model, "Pad", [node.inputs[0], amounts], origin=[node])
         edit.set_input(node, 0, padded)
-        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(ends)}
+        node.attrs |= {"ceil_mode": 0, "auto_pad": "NOTSET", "pads": flat_pads(remaining)}
         node.attrs["count_include_pad"] = 0
     return 1

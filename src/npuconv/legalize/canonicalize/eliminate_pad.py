@@ -1,4 +1,4 @@
-"""Take out Pads that pad nothing, in whatever mode."""
+"""Take out Pads that pad nothing, in any mode."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Exporters write a Cast to float and a Mul by the scales of input and weights behind
 them. All three become Conv or MatMul of dequantized inputs. Where the input has a
-static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
-run, the operator reads the float input, and only the scales of the weights are left.
+static scale it is dequantized by that; where DynamicQuantizeLinear computes a
+scale at each run, the operator reads the float input, and only the scales of the weights are left.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
             shape=query.shape(result),
             attrs=dict(node.attrs),
         )
-        maker = query.producer(product)
-        assert maker is not None, "insert gave it one"
-        edit.keep_name(maker, node)
+        producer = query.producer(product)
+        assert producer is not None, "insert gave it one"
+        edit.keep_name(producer, node)
         edit.hand_over(product, result)
     return 1
 
@@ -101,10 +101,10 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
     from npuconv.legalize.tools import quantized
 
-    maker = query.producer(node.inputs[1])
-    if maker is None or not quantized.is_quantize(maker):
+    producer = query.producer(node.inputs[1])
+    if producer is None or not quantized.is_quantize(producer):
         return scale
-    encoding = quantized.parameters(maker)
+    encoding = quantized.parameters(producer)
     if isinstance(encoding, str) or encoding.axis is not None:
         return scale
     return np.asarray(encoding.scale) if np.allclose(encoding.scale, scale) else scale

@@ -1,6 +1,6 @@
 """Write integer operators with scales of their own as float operators between conversions.
 
-QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear; so do QLinearMatMul and, of
+QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear. The same holds for QLinearMatMul and, of
 com.microsoft, QGemm, QLinearAdd, QLinearMul, QLinearAveragePool,
 QLinearGlobalAveragePool, QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax and
 QLinearConcat. The scales stay where they were.
@@ -43,9 +43,9 @@ def expand_qlinear_operators(model: Model, log: Log) -> int:
             assert scale is not None, "it was looked for"
             shape = query.shape(node.outputs[0])
             result = edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=attrs)
-            maker = query.producer(result)
-            assert maker is not None, "insert gave it one"
-            edit.keep_name(maker, node)
+            producer = query.producer(result)
+            assert producer is not None, "insert gave it one"
+            edit.keep_name(producer, node)
             quantized.quantize_as(model, node, result, scale, zero)
         fired += 1
     if fired:
@@ -68,12 +68,12 @@ def _fault(node: Node) -> str:
     return ""
 
 
-def _float(model: Model, node: Node, at: int, axis: int | None = None) -> Tensor:
-    """Return a float input, of the integers at ``at`` with scale and zero point behind them."""
+def _float(model: Model, node: Node, index: int, axis: int | None = None) -> Tensor:
+    """Return a float input, of the integers at ``index`` with scale and zero point behind them."""
     from npuconv.legalize.tools import quantized
 
-    scale, zero = query.input_of(node, at + 1), query.input_of(node, at + 2)
-    return quantized.dequantized(model, node, node.inputs[at], scale, zero, axis)
+    scale, zero = query.input_of(node, index + 1), query.input_of(node, index + 2)
+    return quantized.dequantized(model, node, node.inputs[index], scale, zero, axis)
 
 
 def _conv(model: Model, node: Node) -> Parts:
@@ -85,7 +85,7 @@ def _conv(model: Model, node: Node) -> Parts:
 
 
 def _bias(model: Model, node: Node, bias: Tensor) -> Tensor:
-    """Return a bias in float: its scale is the product of those of input and weights."""
+    """Return a bias in float: its scale is the product of the scales of input and weights."""
     import numpy as np
 
     from npuconv.legalize.tools import quantized
@@ -122,7 +122,7 @@ def _single(model: Model, node: Node) -> Parts:
 
 
 def _concat(model: Model, node: Node) -> Parts:
-    return [_float(model, node, at) for at in range(2, len(node.inputs), 3)], 0
+    return [_float(model, node, index) for index in range(2, len(node.inputs), 3)], 0
 
 
 _EXPAND: dict[str, tuple[str, Callable[[Model, Node], Parts]]] = {

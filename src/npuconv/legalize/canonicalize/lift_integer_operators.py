@@ -38,24 +38,24 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     from npuconv.legalize.tools import quantized
 
     count = len(node.inputs) if node.op == "Concat" else 1
-    makers = [query.producer(t) for t in node.inputs[:count]]
-    if not makers or not all(quantized.is_quantize(m) for m in makers):
+    producers = [query.producer(t) for t in node.inputs[:count]]
+    if not producers or not all(quantized.is_quantize(m) for m in producers):
         return 0
-    encodings = [quantized.parameters(m) for m in makers if m is not None]
+    encodings = [quantized.parameters(m) for m in producers if m is not None]
     reason = _fault(node, encodings)
     if reason:
         log.refuse(model, node, reason)
         return 0
-    first = makers[0]
+    first = producers[0]
     assert first is not None, "it is a QuantizeLinear"
     scale, zero = query.input_of(first, 1), query.input_of(first, 2)
     assert scale is not None, "its parameters were read"
     with log.rewrite(
         model, [node], f"{node.op} of integers", f"{node.op}, QuantizeLinear", measure=False
     ):
-        for index, maker in enumerate(makers):
-            assert maker is not None, "it is a QuantizeLinear"
-            edit.set_input(node, index, maker.inputs[0])
+        for index, producer in enumerate(producers):
+            assert producer is not None, "it is a QuantizeLinear"
+            edit.set_input(node, index, producer.inputs[0])
         if not isinstance(encodings[0], str):
             _lift_bounds(model, node, encodings[0])
         for index, result in enumerate(list(node.outputs)):
@@ -67,7 +67,7 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
 
 
 def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
-    """Write bounds and fills as the numbers that they stand for; 0 where no fill is given."""
+    """Write bounds and fills in float; 0 if no fill is given."""
     import numpy as np
 
     from npuconv.legalize.tools import quantized

@@ -1,6 +1,6 @@
 """Give every node a name of its own.
 
-Nodes without a name, and all but the first of those that share one, are called by
+Nodes without a name, and all but the first of several that share a name, are called by
 their operator and a number, so that a report can point at them. No number changes.
 """
 

@@ -8,6 +8,9 @@ deprecated with their first version (GroupNormalization-18) are replaced in any 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model.core import Model
@@ -15,8 +18,11 @@ from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
-def raise_opset(model: Model, log: Log) -> int:
+def raise_opset(model: Model, log: Log, annotations: Annotations) -> tuple[int, Annotations]:
     from npuconv.legalize.tools import opset as _opset
 
     opset = max(model.opset, OLDEST_OPSET)
-    return _opset.raise_to(model, log, opset, least=opset)
+    fired, obstacle = _opset.raise_to(
+        model, log, opset, least=opset, obstacle=annotations.opset_obstacle
+    )
+    return fired, replace(annotations, opset_obstacle=obstacle)

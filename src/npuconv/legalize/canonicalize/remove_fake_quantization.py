@@ -42,15 +42,15 @@ def remove_fake_quantization(
     for node in quantized.conversions(model, "QuantizeLinear"):
         if not quantized.is_quantize(node):
             continue
-        readers = query.consumers(node.outputs[0])
-        if not readers or not all(quantized.is_dequantize(reader) for reader in readers):
+        consumers = query.consumers(node.outputs[0])
+        if not consumers or not all(quantized.is_dequantize(consumer) for consumer in consumers):
             continue
         encoding = quantized.parameters(node)
-        reason = encoding if isinstance(encoding, str) else _fault(model, encoding, readers)
+        reason = encoding if isinstance(encoding, str) else _fault(model, encoding, consumers)
         if reason:
             log.refuse(model, node, reason)
         elif not isinstance(encoding, str):
-            count, scales = _remove(model, log, scales, node, encoding, readers)
+            count, scales = _remove(model, log, scales, node, encoding, consumers)
             fired += count
     scales = _with_ends(model, scales)
     if fired:
@@ -62,33 +62,33 @@ def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
     """Add the encodings of integers that no QuantizeLinear makes, and of outputs."""
     from npuconv.legalize.tools import quantized
 
-    for reader in quantized.conversions(model, "DequantizeLinear"):
-        if not reader.inputs or not quantized.is_dequantize(reader):
+    for consumer in quantized.conversions(model, "DequantizeLinear"):
+        if not consumer.inputs or not quantized.is_dequantize(consumer):
             continue  # taken out, or of another domain
-        is_computed = quantized.known(reader.inputs[0]) is None
-        encoding = quantized.parameters(reader) if is_computed else ""
+        is_computed = quantized.known(consumer.inputs[0]) is None
+        encoding = quantized.parameters(consumer) if is_computed else ""
         if not isinstance(encoding, str):
-            scales = scales.with_tensor(reader.outputs[0].name, encoding.encoding, None)
+            scales = scales.with_tensor(consumer.outputs[0].name, encoding.encoding, None)
     for node in map(query.producer, model.graph.outputs):
         encoding = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
         if node is not None and not isinstance(encoding, str):
-            maker = query.producer(node.inputs[0])
-            label = None if maker is None else model.label(maker)
+            producer = query.producer(node.inputs[0])
+            label = None if producer is None else model.label(producer)
             scales = scales.with_tensor(node.inputs[0].name, encoding.encoding, label)
     return scales
 
 
-def _fault(model: Model, encoding: Parameters, readers: list[Node]) -> str:
+def _fault(model: Model, encoding: Parameters, consumers: list[Node]) -> str:
     """Return why a pair is more than rounding, or ''."""
     from npuconv.legalize.tools import quantized
 
-    for reader in readers:
-        inverse = quantized.parameters(reader)
+    for consumer in consumers:
+        inverse = quantized.parameters(consumer)
         if isinstance(inverse, str):
-            return f"DequantizeLinear {model.label(reader)!r}: {inverse}"
+            return f"DequantizeLinear {model.label(consumer)!r}: {inverse}"
         if not encoding.equals(inverse):
-            return f"DequantizeLinear {model.label(reader)!r} has another scale or zero point"
-        if not model.is_top_level(reader):
+            return f"DequantizeLinear {model.label(consumer)!r} has another scale or zero point"
+        if not model.is_top_level(consumer):
             return "it is read in a subgraph"
     return ""
 
@@ -99,7 +99,7 @@ def _remove(
     scales: SourceScales,
     node: Node,
     encoding: Parameters,
-    readers: list[Node],
+    consumers: list[Node],
 ) -> tuple[int, SourceScales]:
     import numpy as np
 
@@ -112,9 +112,9 @@ def _remove(
             edit.replace_by_constant(model, stored, encoding.quantize(values))
         return 1, scales
     # An output of the model can only go if a result inside the graph takes its name.
-    maker = query.producer(source)
-    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
-    free = [reader for reader in readers if inner or not model.is_output(reader.outputs[0])]
+    producer = query.producer(source)
+    inner = producer is not None and not model.is_output(source) and model.is_top_level(producer)
+    free = [consumer for consumer in consumers if inner or not model.is_output(consumer.outputs[0])]
     if not free:
         log.refuse(model, node, "it stands between an input and an output of the model")
         return 0, scales
@@ -125,27 +125,29 @@ def _remove(
             low, top = encoding.ends
             high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
             source = clip(model, node, source, min=0.0, max=high)
-        maker = query.producer(source)
-        for reader in free:
-            edit.set_input(reader, 0, source)
-            edit.drop_inputs(reader, 1)
-            if edit.can_bypass(model, reader):
-                edit.bypass(model, reader)
+        producer = query.producer(source)
+        for consumer in free:
+            edit.set_input(consumer, 0, source)
+            edit.drop_inputs(consumer, 1)
+            if edit.can_bypass(model, consumer):
+                edit.bypass(model, consumer)
             else:  # an output of the model keeps its name
-                reader.op, reader.domain = "Identity", None
-                reader.attrs.clear()
+                consumer.op, consumer.domain = "Identity", None
+                consumer.attrs.clear()
     name = source.name
-    if maker is not None and len(maker.outputs) == 1:  # an output may have taken its place
-        name = maker.outputs[0].name
-    label = None if maker is None else model.label(maker)
+    if producer is not None and len(producer.outputs) == 1:  # an output may have taken its place
+        name = producer.outputs[0].name
+    label = None if producer is None else model.label(producer)
     return 1, scales.with_tensor(name, encoding.encoding, label)
 
 
 def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
     """Return whether saturation of int8 replaces a Relu or Clip."""
-    maker = query.producer(source)
-    while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
-        maker = query.producer(maker.inputs[0])
-    if encoding.axis is not None or maker is None or maker.op not in _FUSING:
+    producer = query.producer(source)
+    while (
+        producer is not None and producer.op in _MOVING
+    ):  # they give the same behind a Clip as before
+        producer = query.producer(producer.inputs[0])
+    if encoding.axis is not None or producer is None or producer.op not in _FUSING:
         return False
     return int(encoding.zero) == encoding.ends[0]

@@ -1,4 +1,4 @@
-"""Replace the experimental operators of early ONNX by standard ones.
+"""Replace the experimental operators of early ONNX by standard operators.
 
 ImageScaler (``scale * x + bias[c]``), Affine (``alpha * x + beta``) and Crop were
 never part of a released opset, so no opset can be raised over them.
@@ -64,12 +64,12 @@ def _scale_and_shift(
 
 def _crop(model: Model, node: Node) -> None:
     """Slice: ``border`` is left, top, right, bottom; ``scale``, if there, height and width."""
-    left, top, right, bottom = node.attrs.get("border", [0, 0, 0, 0])
+    west, north, east, south = node.attrs.get("border", [0, 0, 0, 0])
     size = node.attrs.get("scale")
-    ends = [-bottom or TO_THE_END, -right or TO_THE_END]
+    stops = [-south or TO_THE_END, -east or TO_THE_END]
     if size:
-        ends = [top + size[0], left + size[1]]
-    values = {"starts": [top, left], "ends": ends, "axes": [2, 3]}
+        stops = [north + size[0], west + size[1]]
+    values = {"starts": [north, west], "ends": stops, "axes": [2, 3]}
     inputs: list[Tensor] = [node.inputs[0]]
     attrs = values if model.opset < 10 else {}  # Slice-10 turned its attributes into inputs
     if not attrs:

@@ -48,11 +48,13 @@ def replace_reduce_mean(model: Model, log: Log, node: Node) -> int:
 
 def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
     """Return why a mean is no pool, or cannot be written as one, or ''."""
-    source, maker = node.inputs[0], query.producer(node.inputs[0])
+    source, producer = node.inputs[0], query.producer(node.inputs[0])
     differences = [n for n in query.consumers(node.outputs[0]) if n.op == "Sub"]
     is_subtracted = any(tensor is source for n in differences for tensor in n.inputs)
-    squares = maker is not None and maker.op == "Mul" and maker.inputs[0] is maker.inputs[1]
-    if is_subtracted or squares or (maker is not None and maker.op == "Pow"):
+    squares = (
+        producer is not None and producer.op == "Mul" and producer.inputs[0] is producer.inputs[1]
+    )
+    if is_subtracted or squares or (producer is not None and producer.op == "Pow"):
         return "it is the mean or the variance of a normalization"
     if not kept and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Squeeze that reads its axes"

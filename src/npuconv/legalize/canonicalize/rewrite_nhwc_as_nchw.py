@@ -1,4 +1,4 @@
-"""Rewrite onnxruntime's convolutions and pools with the channels last as standard ones.
+"""Rewrite onnxruntime's convolutions and pools with the channels last as standard operators.
 
 A Conv, ConvTranspose, MaxPool, AveragePool, GlobalMaxPool or GlobalAveragePool of
 com.ms.internal.nhwc becomes the standard operator between two Transposes, followed by
@@ -39,7 +39,7 @@ def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
 
 
 def _rewrite(model: Model, log: Log, node: Node) -> str:
-    """Rewrite one node, or say why it cannot be."""
+    """Rewrite a node; return the reason if it is not possible, else ''."""
     reason = nhwc.obstacle(node, model.opset)
     if reason:
         return reason
@@ -57,9 +57,9 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
         x = transpose(model, node, source, nhwc.to_first(rank), query.shape(source))
         inputs = [x, *list(node.inputs)[1:]]
         y = edit.insert(model, node.op, inputs, origin=[node], shape=first, attrs=attrs)
-        maker = query.producer(y)
-        assert maker is not None, "insert gave it one"
-        edit.keep_name(maker, node)
+        producer = query.producer(y)
+        assert producer is not None, "insert gave it one"
+        edit.keep_name(producer, node)
         if name:
             y = activate(model, node, y)
         edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)
@@ -87,7 +87,7 @@ def _note(tensor: Tensor, dims: Sequence[int | str | None]) -> None:
 
 
 def _out_extents(node: Node, axes: int) -> list[int | None]:
-    """Return spatial extents of the result, as far as attributes and input tell them."""
+    """Return spatial extents of the result, as far as attributes and input state them."""
     if node.op in nhwc.GLOBAL_POOLS:
         return [1] * axes
     win = window(node)

@@ -5,8 +5,8 @@ behind that takes one half. All it does is to put channels in another order, or 
 some: a Gather along the channels. It is one node instead of three, and every channel can
 keep a scale of its own through it, where a Reshape across channels gives all one.
 
-The values are followed one by one through the shuffle, so whatever moves whole channels
-is found. Only where all shapes are known but for a batch in front, where nothing else
+The values are followed one by one through the shuffle, so any way to move whole
+channels is recognized. Only where all shapes are known but for a batch in front, where nothing else
 reads what lies between, and not where the target lists one of the operators, but no
 Gather.
 """
@@ -57,7 +57,7 @@ def rewrite_shuffle_as_gather(model: Model, device: TargetDevice, log: Log, node
 
 
 def _shuffle(model: Model, start: Node) -> _Walk | None:
-    """Return the shuffle that starts here; None where it is none, or has no effect."""
+    """Return the shuffle that starts here; None if there is no shuffle, or it has no effect."""
     import numpy as np
 
     source = start.inputs[0]
@@ -85,10 +85,10 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
             return False
         if _is_like(extents, dims):
             continue
-        readers = _inner_consumers(model, node.outputs[0])
-        if not readers:
+        consumers = _inner_consumers(model, node.outputs[0])
+        if not consumers:
             return False
-        waiting.extend(readers)
+        waiting.extend(consumers)
     return True
 
 
@@ -98,11 +98,11 @@ def _is_like(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 class _Walk:
-    """Walk through nodes that only move values, until whole channels come out.
+    """Walk through nodes that only move values, up to tensors of whole channels.
 
     Attributes:
         nodes: those it has passed.
-        ends: what comes out, with the channels of the source that it is made of.
+        ends: these tensors, with the channels of the source in them.
     """
 
     def __init__(self, model: Model, dims: tuple[int, ...], batch: bool) -> None:
@@ -120,19 +120,21 @@ class _Walk:
         if order is not None:
             self.ends.append((result, order))
             return True
-        readers = _inner_consumers(self._model, result)
-        return bool(readers) and all(self.passes(reader, result, moved) for reader in readers)
+        consumers = _inner_consumers(self._model, result)
+        return bool(consumers) and all(
+            self.passes(consumer, result, moved) for consumer in consumers
+        )
 
 
 def _inner_consumers(model: Model, tensor: Tensor) -> list[Node]:
-    """Return the readers of a tensor; none where a subgraph or the caller reads it too."""
-    readers = query.consumers(tensor)
-    inside = all(map(model.is_top_level, readers))
-    return readers if inside and not model.is_output(tensor) else []
+    """Return the consumers of a tensor; none if a subgraph or the caller reads it too."""
+    consumers = query.consumers(tensor)
+    inside = all(map(model.is_top_level, consumers))
+    return consumers if inside and not model.is_output(tensor) else []
 
 
 def _has_batch(tensor: Tensor) -> bool:
-    """Return whether the first extent is not known, so that samples are followed one by one."""
+    """Return whether the first extent is not known, so that each sample is followed alone."""
     dims = query.shape(tensor)
     return dims is not None and len(dims) > 0 and not isinstance(dims[0], int)
 
@@ -181,7 +183,7 @@ def _gather_places(node: Node, places: Places, *, batch: bool) -> Places | None:
 
 
 def _channel_order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
-    """Return the source channels of a tensor; None where it is not made of whole ones."""
+    """Return the source channels of a tensor; None if it is not made of whole channels."""
     import numpy as np
 
     if not places.size or not _is_like(places.shape, dims):

@@ -1,4 +1,4 @@
-"""Turn integer weights into float ones, and remember their scales.
+"""Turn integer weights into float weights, and remember their scales.
 
 A DequantizeLinear of a constant is computed. Unless --requantize is given, the layer
 that reads it gets the same integers again; weights with a zero point become symmetric.
@@ -58,11 +58,11 @@ def _layers(weights: Tensor, axis: int | None) -> Iterator[tuple[Node, int | Non
 
     Exporters of NHWC leave a Transpose, and of depthwise layers a Reshape, between them.
     """
-    for reader in query.consumers(weights):
-        if reader.op in _LAYERS and query.input_of(reader, _WEIGHT) is weights:
-            yield reader, axis
-        elif reader.op in _MOVING and reader.inputs[0] is weights:
-            yield from _layers(reader.outputs[0], _axis_behind(reader, axis))
+    for consumer in query.consumers(weights):
+        if consumer.op in _LAYERS and query.input_of(consumer, _WEIGHT) is weights:
+            yield consumer, axis
+        elif consumer.op in _MOVING and consumer.inputs[0] is weights:
+            yield from _layers(consumer.outputs[0], _axis_behind(consumer, axis))
 
 
 def _axis_behind(node: Node, axis: int | None) -> int | None:
@@ -80,17 +80,11 @@ def _axis_behind(node: Node, axis: int | None) -> int | None:
 
 def _scales(layer: Node, encoding: Parameters, axis: int | None) -> WeightScales | str:
     """Return the scales of a layer's weights, or the reason why they cannot be kept."""
-    if axis is not None and axis != _output_axis(layer):
+    outputs = {"Conv": 0, "ConvTranspose": 1}.get(layer.op)  # axis of the output channels
+    if outputs is None:
+        is_transposed = layer.op == "Gemm" and query.attribute(layer, "transB", 0)
+        outputs = 0 if is_transposed else (query.rank(layer.inputs[_WEIGHT]) or 2) - 1
+    if axis is not None and axis != outputs:
         where = f"along axis {axis}" if axis != _NOWHERE else "of several axes"
         return f"its weights have scales {where}, not along their outputs"
     return WeightScales(encoding.scale.reshape(-1), encoding.dtype.name)
-
-
-def _output_axis(layer: Node) -> int:
-    """Return the axis of the weights that counts output channels."""
-    if layer.op == "Conv":
-        return 0
-    if layer.op == "ConvTranspose":
-        return 1
-    rank = query.rank(layer.inputs[_WEIGHT])
-    return 0 if layer.op == "Gemm" and query.attribute(layer, "transB", 0) else (rank or 2) - 1

@@ -57,7 +57,7 @@ def _half(node: Node) -> str:
 
 
 def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
-    """Cast inputs, once for all readers, and outputs; Casts without readers are swept away."""
+    """Cast inputs, once for all consumers, and outputs; Casts without consumers are swept away."""
     import numpy as np
     import onnx
 
@@ -92,15 +92,15 @@ def _widen_interface(model: Model) -> None:
 
     to_float = int(onnx.TensorProto.FLOAT)
     for tensor in filter(_is_bfloat16, model.graph.inputs):
-        readers = query.consumers(tensor)
-        if readers and all(n.op == "Cast" and n.attrs["to"] == to_float for n in readers):
+        consumers = query.consumers(tensor)
+        if consumers and all(n.op == "Cast" and n.attrs["to"] == to_float for n in consumers):
             tensor.dtype = np.dtype(np.float32)
     for tensor in filter(_is_bfloat16, model.graph.outputs):
-        maker = query.producer(tensor)
-        if maker is None or maker.op != "Cast" or query.consumers(tensor):
+        producer = query.producer(tensor)
+        if producer is None or producer.op != "Cast" or query.consumers(tensor):
             continue
-        if query.dtype_name(maker.inputs[0]) == "float32":
-            maker.attrs["to"], tensor.dtype = to_float, np.dtype(np.float32)
+        if query.dtype_name(producer.inputs[0]) == "float32":
+            producer.attrs["to"], tensor.dtype = to_float, np.dtype(np.float32)
 
 
 def _is_bfloat16(tensor: Tensor) -> bool:

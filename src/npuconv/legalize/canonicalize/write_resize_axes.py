@@ -73,7 +73,7 @@ def _common_scale(
 
 
 def _all_sizes(model: Model, node: Node, sizes: dict[int, np.integer]) -> Tensor:
-    """Return the sizes of all axes: those that are given, else extents of the input."""
+    """Return the sizes of all axes: given sizes, else extents of the input."""
     import numpy as np
 
     dims, parts = query.shape(node.inputs[0]) or (), []

@@ -1,1 +1,1 @@
-"""Passes that rewrite what the target does not take: one rewrite a file."""
+"""Passes that rewrite nodes which the target does not take: one rewrite a file."""

@@ -38,22 +38,17 @@ def cancel_squeezes(model: Model, log: Log) -> int:
         movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)
         fired = sum(_move(model, log, node) for node in movable if len(node.outputs))
         pairs = [n for n in model.nodes("Unsqueeze", "Squeeze") if len(n.outputs)]
-        fired += sum(_cancel(model, log, node) for node in pairs)
+        for node in pairs:
+            first = query.producer(node.inputs[0]) if len(node.inputs) else None
+            if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
+                continue
+            axes = squeezed_axes(node)
+            if axes is not None and axes == squeezed_axes(first):
+                fired += cancel(model, log, first, node)
         if not fired:
             break
         total += fired
     return total
-
-
-def _cancel(model: Model, log: Log, node: Node) -> int:
-    """Remove two that undo each other; the first stays where something else reads it."""
-    first = query.producer(node.inputs[0]) if len(node.inputs) else None
-    if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
-        return 0
-    axes = squeezed_axes(node)
-    if axes is None or axes != squeezed_axes(first):
-        return 0
-    return cancel(model, log, first, node)
 
 
 def _move(model: Model, log: Log, node: Node) -> int:
@@ -83,8 +78,8 @@ def _move(model: Model, log: Log, node: Node) -> int:
 
 def _common_axes(node: Node) -> Axes | None:
     """Return the axes that the Squeezes before a node remove, if all remove the same."""
-    makers = [query.producer(t) for t in data_inputs(node)]
-    removed = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
+    producers = [query.producer(t) for t in data_inputs(node)]
+    removed = {squeezed_axes(m) for m in producers if m is not None and m.op == "Squeeze"}
     return removed.pop() if len(removed) == 1 else None
 
 
@@ -101,9 +96,9 @@ def _is_movable(node: Node, axes: Axes) -> bool:
 
 
 def _is_useful(node: Node, axes: Axes) -> bool:
-    maker = query.producer(node.inputs[0])
-    if node.op in _FUSED and maker is not None and is_squeeze(maker, axes):
-        conv = query.producer(maker.inputs[0])
+    producer = query.producer(node.inputs[0])
+    if node.op in _FUSED and producer is not None and is_squeeze(producer, axes):
+        conv = query.producer(producer.inputs[0])
         if conv is not None and conv.op == "Conv":
             return True
     return _reaches_unsqueeze(node, axes)
@@ -114,13 +109,13 @@ def _reaches_unsqueeze(start: Node, axes: Axes) -> bool:
     stack, visited = [start], {id(start)}
     while stack and len(visited) < MAX_SEARCHED:
         for tensor in stack.pop().outputs:
-            for reader in query.consumers(tensor):
-                if is_unsqueeze(reader, axes):
+            for consumer in query.consumers(tensor):
+                if is_unsqueeze(consumer, axes):
                     return True
-                movable = reader.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
-                if movable and id(reader) not in visited:
-                    visited.add(id(reader))
-                    stack.append(reader)
+                movable = consumer.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
+                if movable and id(consumer) not in visited:
+                    visited.add(id(consumer))
+                    stack.append(consumer)
     return False
 
 
@@ -133,7 +128,7 @@ def _unsqueezed(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
         return unsqueeze(model, node, edit.constant(model, tensor.name, full), axes)
     if array is not None or not tensor.name:
         return tensor
-    maker = query.producer(tensor)
-    if maker is not None and is_squeeze(maker, axes):
-        return maker.inputs[0]
+    producer = query.producer(tensor)
+    if producer is not None and is_squeeze(producer, axes):
+        return producer.inputs[0]
     return unsqueeze(model, node, tensor, axes)

@@ -2,7 +2,7 @@
 
 Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
 AveragePool that counts padded cells; MaxPool does not, since it pads with minus
-infinity. Every reader that can takes it, the Pad stays for the others.
+infinity. Every consumer that can takes it, the Pad stays for the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fold_pad(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
 
 
 def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:
-    """Return the amounts of the spatial axes, if any reader could take them."""
+    """Return the amounts of the spatial axes, if any consumer could take them."""
     if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
     amounts = query.pad_amounts(node)
@@ -51,23 +51,27 @@ def _spatial(model: Model, log: Log, node: Node) -> Pairs | None:
 
 
 def _fold(
-    model: Model, device: TargetDevice, log: Log, node: Node, reader: Node, amounts: Pairs
+    model: Model, device: TargetDevice, log: Log, node: Node, consumer: Node, amounts: Pairs
 ) -> int:
-    reason = pad_obstacle(node, reader, amounts)
+    reason = pad_obstacle(node, consumer, amounts)
     if reason:
-        log.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
+        log.refuse(model, node, f"{model.label(consumer)!r} ({consumer.op}) {reason}")
         return 0
-    win = window(reader)
+    win = window(consumer)
     assert win is not None
     pads = added_pads(win.pads, amounts)
     wider = replace(win, pads=pads, input=query.shape(node.inputs[0]))
-    if reader.op == "Conv" and not device.breaks(win, reader) and device.breaks(wider, reader):
-        log.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
+    if (
+        consumer.op == "Conv"
+        and not device.breaks(win, consumer)
+        and device.breaks(wider, consumer)
+    ):
+        log.refuse(model, node, f"{model.label(consumer)!r} would then break a limit")
         return 0
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
-    outputs = list(reader.outputs)
-    with log.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
-        reader.inputs[0] = node.inputs[0]
-        reader.attrs["pads"] = flat_pads(pads)
-        edit.inherit(model, reader, node)
+    outputs = list(consumer.outputs)
+    with log.rewrite(model, [node, consumer], before, f"pads={flat_pads(pads)}", outputs=outputs):
+        consumer.inputs[0] = node.inputs[0]
+        consumer.attrs["pads"] = flat_pads(pads)
+        edit.inherit(model, consumer, node)
     return 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
+from npuconv.legalize.tools.regions import SpelledOperator, growing, places, values, write
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -45,28 +45,20 @@ def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
         wholes.append(SpelledOperator("Gelu", 20))
     if not wholes:
         return 0
-    place = places(model)
-    ends = [node for node in reversed(model.nodes()) if _is_pointwise(node)]
-    return sum(_fuse(model, device, log, node, place, wholes) for node in ends if len(node.outputs))
-
-
-def _fuse(
-    model: Model,
-    device: TargetDevice,
-    log: Log,
-    node: Node,
-    place: Places,
-    wholes: list[SpelledOperator],
-) -> int:
-    for region, source in growing(node, place, _is_pointwise, _LONGEST):
-        match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
-        if match is not None:
-            return write(model, device, log, region, [source], match)
-    return 0
+    place, fired = places(model), 0
+    for node in reversed(model.nodes()):
+        if not len(node.outputs) or not _is_pointwise(node):
+            continue
+        for region, source in growing(node, place, _is_pointwise, _LONGEST):
+            match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
+            if match is not None:
+                fired += write(model, device, log, region, [source], match)
+                break
+    return fired
 
 
 def _is_pointwise(node: Node) -> bool:
-    """Return whether each value follows from one of each input; constants are single numbers."""
+    """Return whether a node is elementwise, with constants that are single numbers."""
     operator = operator_of(node)
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     single = all(array is not None and array.size == 1 for array in constants)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.regions import Places, SpelledOperator, growing, places, values, write
+from npuconv.legalize.tools.regions import SpelledOperator, growing, places, values, write
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -39,32 +39,26 @@ _LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the ot
 def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> int:
     if device.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
         return 0
-    place, fused, count = places(model), set[int](), 0
+    place, fused, fired = places(model), set[int](), 0
     for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
-        if id(node) not in fused and _is_member(node):
-            count += _fuse(model, device, log, node, place, fused)
-    return count
-
-
-def _fuse(
-    model: Model, device: TargetDevice, log: Log, node: Node, place: Places, fused: set[int]
-) -> int:
-    """Write the normalization that ends in a node; its nodes are ``seen`` then."""
-    for region, source in growing(node, place, _is_member, _LONGEST):
-        ends = _normalized_axes(region, source)
-        numbers = None if ends is None else _parameters(region, source, ends[1])
-        if ends is None or numbers is None:
+        if id(node) in fused or not _is_member(node):
             continue
-        (axis, shape), (scale, bias, epsilon) = ends, numbers
-        stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
-        constants = [
-            edit.constant(model, f"{stem}/{name}", array.reshape(extents))
-            for name, array in (("scale", scale), ("bias", bias))
-        ]
-        whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
-        fused.update(map(id, region))
-        return write(model, device, log, region, [source, *constants], whole)
-    return 0
+        for region, source in growing(node, place, _is_member, _LONGEST):
+            axes = _normalized_axes(region, source)
+            numbers = None if axes is None else _parameters(region, source, axes[1])
+            if axes is None or numbers is None:
+                continue
+            (axis, shape), (scale, bias, epsilon) = axes, numbers
+            stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
+            constants = [
+                edit.constant(model, f"{stem}/{name}", array.reshape(extents))
+                for name, array in (("scale", scale), ("bias", bias))
+            ]
+            whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
+            fused.update(map(id, region))
+            fired += write(model, device, log, region, [source, *constants], whole)
+            break
+    return fired
 
 
 def _is_member(node: Node) -> bool:
@@ -101,28 +95,30 @@ def _parameters(
 
     Args:
         region: nodes in order.
-        source: what they read.
+        source: their common input.
         shape: of an input, 1 along axes that are not normalized.
     """
     import numpy as np
 
-    def made(x: Doubles) -> Doubles:
+    def outputs(x: Doubles) -> Doubles:
         result = _evaluate(region, source, x)
         return result if result.shape == x.shape else np.full(x.shape, np.nan)
 
     size, rng = int(np.prod(shape)), np.random.default_rng(0)
-    # None of these is near their mean, so that what it is multiplied by can be told.
+    # None of these is near their mean, so that each has a ratio to it.
     away = ((-1.0) ** np.arange(size) * (1 + np.arange(size) / size)).reshape(shape)
     with np.errstate(all="ignore"):
-        above, below = made(away * _LARGE), made(-away * _LARGE)
+        above, below = outputs(away * _LARGE), outputs(-away * _LARGE)
         scale = (above - below) / 2 / _normal(away, 0.0)
-        bias, at = (above + below) / 2, scale != 0
-        if not at.any():
+        bias, has_scale = (above + below) / 2, scale != 0
+        if not has_scale.any():
             return None
-        ratios = (scale * (away - away.mean()) * _SMALL)[at] / (made(away * _SMALL) - bias)[at]
+        ratios = (scale * (away - away.mean()) * _SMALL)[has_scale] / (
+            outputs(away * _SMALL) - bias
+        )[has_scale]
         epsilon = float(np.median(np.square(ratios))) - float((away * _SMALL).var())
-        tried = [rng.normal(3, 1, shape) * by for by in (1e-3, 1e-2, 1.0, 100.0)]
-        pairs = [(made(x), scale * _normal(x, epsilon) + bias) for x in tried]
+        tried = [rng.normal(3, 1, shape) * spread for spread in (1e-3, 1e-2, 1.0, 100.0)]
+        pairs = [(outputs(x), scale * _normal(x, epsilon) + bias) for x in tried]
         differences = [np.abs(ours - theirs) / (1 + np.abs(theirs)) for ours, theirs in pairs]
     if not (epsilon > 0 and all((d <= _DIFFERENCE).all() for d in differences)):
         return None

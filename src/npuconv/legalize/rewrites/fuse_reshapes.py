@@ -23,7 +23,9 @@ def fuse_reshapes(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     first = query.producer(node.inputs[0])
-    if first is None or not _is_pair(model, first, node):
+    if first is None or first.op not in _OPS or not query.is_standard(first):
+        return 0
+    if {first.op, node.op} <= _SQUEEZES or query.sole_consumer(model, node.inputs[0]) is None:
         return 0
     dims = _target(node)
     if dims is None:
@@ -37,17 +39,6 @@ def fuse_reshapes(model: Model, log: Log, node: Node) -> int:
         shape = edit.constant(model, f"{result.name}/shape", np.asarray(dims, np.int64))
         edit.add_node(model, "Reshape", [source, shape], [result], origin=[first, node])
     return 1
-
-
-def _is_pair(model: Model, first: Node, node: Node) -> bool:
-    between = node.inputs[0]
-    return (
-        first.op in _OPS
-        and query.is_standard(first)
-        and not {first.op, node.op} <= _SQUEEZES
-        and not model.is_output(between)
-        and len(query.consumers(between)) == 1
-    )
 
 
 def _target(node: Node) -> tuple[int, ...] | None:

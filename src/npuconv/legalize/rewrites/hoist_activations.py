@@ -42,15 +42,15 @@ def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) 
     waiting, fired = [node], 0
     while waiting:
         current = waiting.pop()
-        maker = query.producer(current.inputs[0]) if len(current.inputs) else None
-        if maker is None or maker.op == "Conv":
+        producer = query.producer(current.inputs[0]) if len(current.inputs) else None
+        if producer is None or producer.op == "Conv":
             continue  # it is there already
         if not _is_behind_convolutions(model, current.inputs[0]):
             continue
-        before, after = f"{maker.op}, then {current.op}", f"{current.op}, then {maker.op}"
-        modulus = None if maker.op in ("Reshape", "Slice") else 1
-        with log.rewrite(model, [maker, current], before, after, modulus=modulus):
-            for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):
+        before, after = f"{producer.op}, then {current.op}", f"{current.op}, then {producer.op}"
+        modulus = None if producer.op in ("Reshape", "Slice") else 1
+        with log.rewrite(model, [producer, current], before, after, modulus=modulus):
+            for index, tensor in enumerate(list(producer.inputs)[: MOVING[producer.op]]):
                 activated = edit.insert(
                     model,
                     current.op,
@@ -60,28 +60,28 @@ def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) 
                     attrs=dict(current.attrs),
                     name=current.name,
                 )
-                maker.inputs[index] = activated
+                producer.inputs[index] = activated
                 waiting.append(activated.inputs[0])
-            edit.take_over_outputs(current, maker)
+            edit.take_over_outputs(current, producer)
             edit.disconnect(current)
         fired += 1
     return fired
 
 
 def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
-    """Return whether only moving nodes lie between it and convolutions, with no other reader."""
-    stack, behind = [tensor], False
+    """Return whether only moving nodes lie between it and convolutions, with no other consumer."""
+    stack, is_behind = [tensor], False
     while stack:
         current = stack.pop()
-        maker = query.producer(current)
-        if maker is None or query.sole_consumer(model, current) is None:
+        producer = query.producer(current)
+        if producer is None or query.sole_consumer(model, current) is None:
             return False
-        if not query.is_standard(maker) or len(maker.outputs) != 1:
+        if not query.is_standard(producer) or len(producer.outputs) != 1:
             return False
-        if maker.op == "Conv":
-            behind = True
-        elif maker.op in MOVING:
-            stack.extend(list(maker.inputs)[: MOVING[maker.op]])
+        if producer.op == "Conv":
+            is_behind = True
+        elif producer.op in MOVING:
+            stack.extend(list(producer.inputs)[: MOVING[producer.op]])
         else:
             return False
-    return behind
+    return is_behind

@@ -218,7 +218,7 @@ def _convolve(model: Model, node: Node, source: Tensor, axis: int, weight: np.nd
 
 
 def _dims(node: Node, win: Window) -> list[int]:
-    """Return the extents of the input, 0 where not known; the weights tell the channels."""
+    """Return the extents of the input, 0 where not known; the channels follow from the weights."""
     dims = [d if isinstance(d, int) else 0 for d in query.shape(node.inputs[0]) or ()]
     return [win.in_channels or 0 if axis == 1 else d for axis, d in enumerate(dims)]
 

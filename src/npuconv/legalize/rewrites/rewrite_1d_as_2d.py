@@ -63,8 +63,8 @@ def _between(node: Node) -> bool:
     """Return whether a node is a pool of one axis with an inserted axis on either side."""
     if len(node.outputs) != 1 or not _is_one_dimensional(node):
         return False
-    maker = query.producer(node.inputs[0])
-    before = maker is not None and is_squeeze(maker)
+    producer = query.producer(node.inputs[0])
+    before = producer is not None and is_squeeze(producer)
     return before or any(is_unsqueeze(n) for n in query.consumers(node.outputs[0]))
 
 

@@ -66,7 +66,7 @@ def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: N
 
 
 def _product(node: Node, constant: int) -> Product | str:
-    """Return the product of a node whose operand ``constant`` is one, or why it is no Conv."""
+    """Return the product of a node with a constant operand, or why it cannot be a Conv."""
     array, source = query.constant_input(node, constant), node.inputs[1 - constant]
     assert array is not None
     rank = query.rank(source)

@@ -62,7 +62,7 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
     growth = tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
-    ends = [min(amounts[axis][1], 0) or TO_THE_END for axis in sliced]
+    stops = [min(amounts[axis][1], 0) or TO_THE_END for axis in sliced]
     after = f"Slice of axes {sliced}"
     after += f" + Pad {flat_pads(growth)}" if any(map(any, growth)) else ""
     dims = query.shape(node.inputs[0])
@@ -74,7 +74,7 @@ def _crop(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
         if not are_known:
             record.reference = "not measured"
             record.note = "the extents it crops are not known"
-        bounds = [edit.integers(model, f"{node.name}/bounds", v) for v in (starts, ends, sliced)]
+        bounds = [edit.integers(model, f"{node.name}/bounds", v) for v in (starts, stops, sliced)]
         inputs = [node.inputs[0], *bounds]
         if any(map(any, growth)):
             edit.set_input(node, 0, edit.insert(model, "Slice", inputs, origin=[node]))
@@ -134,11 +134,11 @@ def _write(model: Model, node: Node, amounts: Pairs) -> None:
 
 
 def _part(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
-    """Split into a Pad of batch and channels and one that every reader can take."""
-    readers = query.consumers(node.outputs[0])
-    if not any(map(takes_pads, readers)):
+    """Split into a Pad of batch and channels, and a Pad that every consumer can take."""
+    consumers = query.consumers(node.outputs[0])
+    if not any(map(takes_pads, consumers)):
         return 0
-    reason = _fold_obstacle(model, node, readers, amounts[2:])
+    reason = _fold_obstacle(model, node, consumers, amounts[2:])
     if reason:
         log.refuse(model, node, reason)
         return 0
@@ -155,12 +155,12 @@ def _part(model: Model, log: Log, node: Node, amounts: Pairs) -> int:
     return 1
 
 
-def _fold_obstacle(model: Model, node: Node, readers: list[Node], around: Pairs) -> str:
-    """Return why the Pad around the image would not be folded into its readers, or ''."""
+def _fold_obstacle(model: Model, node: Node, consumers: list[Node], around: Pairs) -> str:
+    """Return why the Pad around the image would not be folded into its consumers, or ''."""
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
-    for reader in readers:
-        obstacle = pad_obstacle(node, reader, around)
+    for consumer in consumers:
+        obstacle = pad_obstacle(node, consumer, around)
         if obstacle:
-            return f"it pads batch or channels too, and {model.label(reader)!r} {obstacle}"
+            return f"it pads batch or channels too, and {model.label(consumer)!r} {obstacle}"
     return ""

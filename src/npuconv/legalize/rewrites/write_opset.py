@@ -8,6 +8,9 @@ all reach, and MDL006 names the node.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -16,9 +19,14 @@ from npuconv.version import OLDEST_OPSET
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
-def write_opset(model: Model, device: TargetDevice, log: Log) -> int:
+def write_opset(
+    model: Model, device: TargetDevice, log: Log, annotations: Annotations
+) -> tuple[int, Annotations]:
     from npuconv.legalize.tools import opset as _opset
 
     if not OLDEST_OPSET <= model.opset < device.options.opset:
-        return 0  # raise-opset could not even reach the oldest: MDL003 says so
-    return _opset.raise_to(model, log, device.options.opset, least=model.opset + 1)
+        return 0, annotations  # raise-opset could not even reach the oldest: MDL003 says so
+    fired, obstacle = _opset.raise_to(
+        model, log, device.options.opset, least=model.opset + 1, obstacle=annotations.opset_obstacle
+    )
+    return fired, replace(annotations, opset_obstacle=obstacle)

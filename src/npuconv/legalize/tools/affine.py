@@ -106,10 +106,10 @@ def fuse_two_sided(
 
     for source, constant in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
         array = query.constant_input(node, constant)
-        maker = query.producer(node.inputs[source])
-        if array is None or maker is None or maker.op not in query.CONVOLUTIONS:
+        producer = query.producer(node.inputs[source])
+        if array is None or producer is None or producer.op not in query.CONVOLUTIONS:
             continue
-        win = window(maker)
+        win = window(producer)
         axes, channels = (None, None) if win is None else (win.axes, win.out_channels)
         dims = (None, channels, *(None,) * (axes or 0))
         values = channel_values(array, None if None in (axes, channels) else dims)
@@ -128,7 +128,7 @@ def fuse_two_sided(
 
 
 def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
-    """Return one value, or one for each channel (axis 1), float64; None for anything else."""
+    """Return a single value, or a value for each channel (axis 1), float64; else None."""
     if dims is None or len(dims) < 2 or array.ndim > len(dims):
         return None
     if array.size == 1:
@@ -287,10 +287,10 @@ def _chain(model: Model, device: TargetDevice, link: Link) -> list[Link]:
         links.insert(0, before)
     while True:
         result = links[-1].node.outputs[0]
-        behind = _adjacent_link(model, device, query.sole_consumer(model, result))
-        if behind is None or behind.source is not result:
+        following = _adjacent_link(model, device, query.sole_consumer(model, result))
+        if following is None or following.source is not result:
             return links
-        links.append(behind)
+        links.append(following)
 
 
 def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Link | None:

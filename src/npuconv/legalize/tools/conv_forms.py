@@ -153,7 +153,7 @@ class Layout:
         return tuple(widened([dims[axis] for axis in self.before], self.axes))
 
     def text(self) -> str:
-        """Describe what the layout adds to the convolution."""
+        """Return the text of the operators around the convolution."""
         parts = ["Transpose"] * self.transposes
         parts += ["Unsqueeze", "Squeeze"] if self.axes else []
         return f" with {', '.join(dict.fromkeys(parts))}" if parts else ""

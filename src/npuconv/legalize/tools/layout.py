@@ -1,4 +1,4 @@
-"""Order and number of axes, Squeeze to Reshape, and pads; what nodes between let them pass."""
+"""Transpose, Squeeze, Unsqueeze, Reshape, nodes that let these pass; and pads."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def added_pads(pads: Pairs, amounts: Pairs) -> Pairs:
     return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
 
 
-def takes_pads(reader: Node) -> bool:
+def takes_pads(consumer: Node) -> bool:
     """Return whether a node can pad with zeros, along the axes from the third on."""
-    return reader.op in ("Conv", "AveragePool") and query.is_standard(reader)
+    return consumer.op in ("Conv", "AveragePool") and query.is_standard(consumer)
 
 
-def pad_obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
-    """Return why ``reader`` cannot pad its spatial axes by these amounts of zeros, or ''."""
-    win = window(reader)
-    if not takes_pads(reader) or win is None or win.kernel is None:
+def pad_obstacle(node: Node, consumer: Node, amounts: Pairs) -> str:
+    """Return why ``consumer`` cannot pad its spatial axes by these amounts of zeros, or ''."""
+    win = window(consumer)
+    if not takes_pads(consumer) or win is None or win.kernel is None:
         return "cannot take pads"
     if len(win.pads) != len(amounts):
         return "has another rank"
-    if reader.inputs[0] is not node.outputs[0]:
+    if consumer.inputs[0] is not node.outputs[0]:
         return "reads it as a weight"
     if win.auto_pad != "NOTSET":
         return f"still has auto_pad={win.auto_pad}"
@@ -51,13 +51,13 @@ def pad_obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
     if len(amounts) > 2 and 1 in padded:
         return "has kernel 1 along a padded axis, which could then not be removed"
     pads = added_pads(win.pads, amounts)
-    return _pool_obstacle(reader, win.kernel, pads) if reader.op == "AveragePool" else ""
+    return _pool_obstacle(consumer, win.kernel, pads) if consumer.op == "AveragePool" else ""
 
 
-def _pool_obstacle(reader: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
-    if not query.attribute(reader, "count_include_pad", 0):
+def _pool_obstacle(consumer: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
+    if not query.attribute(consumer, "count_include_pad", 0):
         return "does not count padded cells"
-    if query.attribute(reader, "ceil_mode", 0):
+    if query.attribute(consumer, "ceil_mode", 0):
         return "rounds its extent up"
     if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
         return "would have pads as large as its kernel"
@@ -81,8 +81,8 @@ def transpose(
 ) -> Tensor:
     """Insert a Transpose in the place of ``node`` and return its result.
 
-    None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, those of the
-    result are noted.
+    None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, the shape
+    of the result is noted.
     """
     if is_identity(perm):
         return source
@@ -145,10 +145,14 @@ def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> 
     array = query.value(tensor)
     if array is not None:
         return edit.constant(model, tensor.name, np.expand_dims(array, axes))
-    for reader in query.consumers(tensor):
-        if reader.inputs[0] is tensor and is_unsqueeze(reader, axes) and model.is_top_level(reader):
-            edit.inherit(model, reader, node)
-            return reader.outputs[0]
+    for consumer in query.consumers(tensor):
+        if (
+            consumer.inputs[0] is tensor
+            and is_unsqueeze(consumer, axes)
+            and model.is_top_level(consumer)
+        ):
+            edit.inherit(model, consumer, node)
+            return consumer.outputs[0]
     dims = query.shape(tensor)
     shape = None if dims is None else widened(dims, axes)
     inputs = [tensor, _shared(model, axes)]
@@ -176,7 +180,7 @@ def widened(dims: Dims, axes: Axes) -> list[int | str | None]:
 
 
 def data_inputs(node: Node) -> list[Tensor]:
-    """Return the inputs whose axes are those of the output."""
+    """Return the inputs that have the axes of the output."""
     many = node.op in BROADCASTING or node.op == "Concat"
     return list(node.inputs)[: None if many else 1]
 
@@ -276,7 +280,7 @@ def _sliced_axes(node: Node) -> list[int] | None:
 
 
 def _factors(node: Node) -> list[float] | None:
-    """Return scales or sizes of a Resize that only repeats cells, one for each axis.
+    """Return scales or sizes of a Resize that only repeats cells, by axis.
 
     They are its last input: sizes where there are any, else scales.
     """

@@ -49,15 +49,20 @@ def reads_the_same(model: Model, node: Node, target: int) -> bool:
     return not draft.is_changed
 
 
-def raise_to(model: Model, log: Log, target: int, least: int) -> int:
+def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> tuple[int, str]:
     """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
     Returns:
-        Number of converted nodes, plus one for the opset itself; 0 if nothing changes.
+        Number of converted nodes, plus one for the opset itself; 0 if nothing changes. And the
+        node that keeps the model below the target with its reason, or ''; ``obstacle``, that of
+        an earlier attempt, if the model has the target already.
     """
-    source, (reached, drafts) = model.opset, _plan(model, log, target)
+    source = model.opset
+    reached, drafts, new_obstacle = _plan(model, log, target)
+    if target > source or new_obstacle:
+        obstacle = new_obstacle
     if reached < least:
-        return 0
+        return 0, obstacle
     for draft in drafts:
         operators = " + ".join(step.op for step in draft.steps)
         legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it to compare
@@ -71,13 +76,12 @@ def raise_to(model: Model, log: Log, target: int, least: int) -> int:
     if reached > source:
         with log.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
             model.graph.opset = reached
-    return len(drafts) + (reached > source)
+    return len(drafts) + (reached > source), obstacle
 
 
-def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
-    """Return the newest opset that every node reaches, and the nodes that change on the way."""
-    if target > model.opset:
-        model.obstacle = ""  # of an earlier attempt; else it is what keeps lower-opset from it
+def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft], str]:
+    """Return the newest opset that every node reaches, the nodes that change, and the obstacle."""
+    obstacle = ""
     while target >= model.opset:
         nodes = _all_nodes(model.graph)
         drafts = [_Draft(model, graph, n) for graph, n in nodes if query.is_standard(n)]
@@ -87,12 +91,12 @@ def _plan(model: Model, log: Log, target: int) -> tuple[int, list[_Draft]]:
             except _ObstacleError as error:
                 node = draft.node
                 log.refuse(model, node, f"opset {model.opset} -> {target}: {error}")
-                model.obstacle = f"{node.op} at {model.label(node)!r}: {error}"
+                obstacle = f"{node.op} at {model.label(node)!r}: {error}"
                 target = error.last
                 break
         else:
-            return target, [draft for draft in drafts if draft.is_changed]
-    return 0, []
+            return target, [draft for draft in drafts if draft.is_changed], obstacle
+    return 0, [], obstacle
 
 
 def _all_nodes(graph: Graph) -> Iterator[tuple[Graph, Node]]:
@@ -154,7 +158,7 @@ class _Draft(_Step):
                 raise
 
     def _follow_schema(self, version: int, *, is_plain: bool) -> None:
-        """Write attributes as inputs, and defaults that change, as two schemas say."""
+        """Write attributes as inputs, and changed defaults as attributes, by two schemas."""
         old, new = _schema(self.op, version - 1), _schema(self.op, version)
         names = list(new.inputs)
         is_prefix = names[: len(old.inputs)] == list(old.inputs)
@@ -187,7 +191,7 @@ class _Draft(_Step):
         self.inputs[index] = self.constant(values, floats if is_float else np.int64)
 
     def check(self, opset: int) -> None:
-        """Raise _ObstacleError if the operator of an opset does not take the node as it is."""
+        """Raise _ObstacleError if the operator of an opset does not take the node."""
         schema, where = _schema(self.op, opset), f"in opset {opset}"
         _require(not schema.deprecated, f"it is deprecated {where}")
         count = max((i + 1 for i, t in enumerate(self.inputs) if t.name), default=0)
@@ -251,7 +255,7 @@ class _Draft(_Step):
 
 
 class _Schema(NamedTuple):
-    """A version of an operator; onnx's own object makes all of its parts anew on every access."""
+    """A version of an operator; onnx's own object makes all of its parts on every access."""
 
     deprecated: bool
     most: tuple[int, int]  # inputs and outputs
@@ -359,8 +363,8 @@ def _broadcast(draft: _Draft) -> None:
     values, rank = query.value(draft.inputs[1]), query.rank(draft.inputs[0])
     if values is None or rank is None:
         raise _ObstacleError("it broadcasts along an axis, and operand or rank is not known")
-    behind = rank - int(axis) % rank - values.ndim
-    draft.inputs[1] = draft.constant(values.reshape(*values.shape, *(1,) * behind), values.dtype)
+    trailing = rank - int(axis) % rank - values.ndim
+    draft.inputs[1] = draft.constant(values.reshape(*values.shape, *(1,) * trailing), values.dtype)
 
 
 def _write_asymmetric(draft: _Draft) -> None:

@@ -42,21 +42,21 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
     """Return the values of a constant tensor, also behind simple nodes; None if not constant."""
     if tensor is None or query.is_constant(tensor):
         return query.value(tensor)
-    maker = query.producer(tensor)
-    if maker is None:
+    producer = query.producer(tensor)
+    if producer is None:
         return None
-    if maker.op == "Constant" and "value" in maker.attrs:
-        return np.asarray(maker.attrs["value"].values)
-    if maker.op == "Constant":
-        number = maker.attrs.get("value_float")
+    if producer.op == "Constant" and "value" in producer.attrs:
+        return np.asarray(producer.attrs["value"].values)
+    if producer.op == "Constant":
+        number = producer.attrs.get("value_float")
         return None if number is None else np.asarray(number, np.float32)
-    if maker.op in _RESHAPING:
-        return _reshape_constant(known(maker.inputs[0]), maker)
-    if maker.op == "Mul":
-        parts = [known(t) for t in maker.inputs]
+    if producer.op in _RESHAPING:
+        return _reshape_constant(known(producer.inputs[0]), producer)
+    if producer.op == "Mul":
+        parts = [known(t) for t in producer.inputs]
         if all(p is not None and p.dtype.kind == "f" for p in parts):
             return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
-    return _clip_constants(maker) if maker.op == "Clip" else None
+    return _clip_constants(producer) if producer.op == "Clip" else None
 
 
 def _clip_constants(node: Node) -> NDArray[Any] | None:
@@ -90,13 +90,13 @@ class Parameters:
     dtype: np.dtype[Any]
     axis: int | None  # that the scales run along; None where there is one
 
-    def equals(self, other: Parameters) -> bool:
+    def equals(self, parameters: Parameters) -> bool:
         """Return whether both conversions are inverse to each other."""
         return (
-            np.array_equal(self.scale, other.scale)
-            and np.array_equal(self.zero, other.zero)
-            and self.dtype == other.dtype
-            and self.axis == other.axis
+            np.array_equal(self.scale, parameters.scale)
+            and np.array_equal(self.zero, parameters.zero)
+            and self.dtype == parameters.dtype
+            and self.axis == parameters.axis
         )
 
     @property
@@ -120,7 +120,7 @@ class Parameters:
         scale = self.scale.reshape(1).astype(np.float32)
         return Encoding(scale, zero.astype(np.int32), np.float32(scale[0]))
 
-    def along(self, rank: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def aligned(self, rank: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return scale and zero point in a shape that broadcasts to a tensor of that rank."""
         if self.axis is None:
             return self.scale.reshape(()), self.zero.reshape(())
@@ -130,8 +130,8 @@ class Parameters:
         )
 
     def dequantize(self, stored: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the float32 numbers that integers stand for."""
-        scale, zero = self.along(stored.ndim)
+        """Return integers as float32 numbers."""
+        scale, zero = self.aligned(stored.ndim)
         with np.errstate(over="ignore"):  # weights that are not finite are a finding
             return np.asarray(
                 (stored.astype(np.int64) - zero).astype(np.float32) * scale, np.float32
@@ -139,7 +139,7 @@ class Parameters:
 
     def quantize(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the integers of float numbers, rounded half to even and saturated."""
-        scale, zero = self.along(values.ndim)
+        scale, zero = self.aligned(values.ndim)
         steps = np.rint(np.asarray(values, np.float32) / scale) + zero
         return np.asarray(np.clip(steps, *self.ends)).astype(self.dtype)
 
@@ -214,7 +214,7 @@ def _by_channel(
 
 
 def is_integer(dtype: Any) -> bool:
-    """Return whether a type of elements is an integer: one of 4 bits or fewer is, too."""
+    """Return whether a type of elements is an integer, of 4 bits or fewer included."""
     return dtype.kind in "iu" or dtype.name.removeprefix("u")[:3] == "int"
 
 

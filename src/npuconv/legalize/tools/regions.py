@@ -45,8 +45,8 @@ def growing(
         read = {id(t): t for member in region for t in values(member) if id(t) not in internal}
         if len(region) > 1 and len(read) == 1:
             yield list(region), next(iter(read.values()))
-        makers = [query.producer(tensor) for tensor in read.values()]
-        last = max(makers, key=lambda n: -1 if n is None else place.get(id(n), -1), default=None)
+        producers = [query.producer(tensor) for tensor in read.values()]
+        last = max(producers, key=lambda n: -1 if n is None else place.get(id(n), -1), default=None)
         if last is None or id(last) not in place or not is_member(last):
             return
         region.insert(0, last)
@@ -77,7 +77,7 @@ def write(
         whole: the operator.
 
     Returns:
-        1, or 0 where an obstacle is in the way, which the report says.
+        1, or 0 if there is an obstacle, which the report shows.
     """
     if reason := _obstacle(model, device, region, inputs[0], whole):
         log.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
@@ -103,8 +103,10 @@ def _obstacle(
 ) -> str:
     """Return why a region cannot become the operator, or ''."""
     inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]
-    readers = [reader for tensor in between for reader in query.consumers(tensor)]
-    if any(map(model.is_output, between)) or any(id(reader) not in inside for reader in readers):
+    consumers = [consumer for tensor in between for consumer in query.consumers(tensor)]
+    if any(map(model.is_output, between)) or any(
+        id(consumer) not in inside for consumer in consumers
+    ):
         return ", but a value in between is read elsewhere, too"
     if model.opset < whole.opset:
         return f", which opset {model.opset} does not have"

@@ -34,7 +34,7 @@ def eliminate(model: Model, log: Log, node: Node, before: str) -> int:
 def cancel(model: Model, log: Log, first: Node, node: Node, *, modulus: int | None = 1) -> int:
     """Remove two nodes that undo each other, measured; the first stays if something else reads it.
 
-    ``modulus`` is that of ``Log.rewrite``.
+    For ``modulus`` see ``Log.rewrite``.
 
     Returns:
         1, or 0 where the second makes an output of the model.

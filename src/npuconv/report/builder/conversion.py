@@ -23,7 +23,7 @@ from npuconv.model import save
 from npuconv.quantize.quantization import Quantization
 from npuconv.report.builder import notices
 from npuconv.report.builder.quantization_rows import (
-    Crossing,
+    HostTraffic,
     budget_report,
     padding_report,
     partial_sums,
@@ -32,7 +32,7 @@ from npuconv.report.builder.quantization_rows import (
     weight_rows,
     with_shares,
 )
-from npuconv.report.builder.report import Outcome
+from npuconv.report.builder.report import RunResults
 from npuconv.schemas import quality
 
 
@@ -42,7 +42,7 @@ class Written:
 
     legal: LegalModel  # the float graph that it was made of, with all findings
     proto: onnx.ModelProto
-    outcome: Outcome  # quantization, accuracy, data
+    outcome: RunResults  # quantization, accuracy, data
     warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
     tflite: TfliteFile | None = None  # the file, if that is the form
 
@@ -68,7 +68,7 @@ def describe_integers(
     )
     weights, shares = weight_rows(graph.plan, state), quantization.shares
     unpadded = quantization.unpadded
-    rows = quality.Quantization(
+    rows = quality.QuantizationInfo(
         format=options.format,
         method=options.method,
         samples=len(data.used),
@@ -78,8 +78,8 @@ def describe_integers(
         layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
         budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
         host_padding=padding_report(
-            Crossing.of(unpadded.graph, unpadded.state, unpadded.sensitivity),
-            Crossing.of(graph, state, padded.sensitivity),
+            HostTraffic.of(unpadded.graph, unpadded.state, unpadded.sensitivity),
+            HostTraffic.of(graph, state, padded.sensitivity),
         ),
         partial_sums=partial_sums(graph, padded.sensitivity),
         source_scales=source_scales(graph, state),
@@ -96,14 +96,14 @@ def describe_integers(
         *waived(legal.findings.every, legal.findings.selected),
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
-    outcome = Outcome(data.row, rows, accuracy)
+    outcome = RunResults(data.row, rows, accuracy)
     return Written(legal, emitted.proto, outcome, warnings, tflite)
 
 
 def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> Written:
     """Describe a model with float activations; ``refusal`` is the reason not to run it so."""
     legal, options = emitted.legal, emitted.legal.options
-    rows = quality.Quantization(
+    rows = quality.QuantizationInfo(
         format=options.format, method="none", samples=0, source="none", synthetic=False
     )
     warnings = (
@@ -113,5 +113,5 @@ def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) ->
         *notices.still_float(emitted.model, options),
         *waived(legal.findings.every, legal.findings.selected),
     )
-    outcome = Outcome(quantization=None if options.format == "float" else rows)
+    outcome = RunResults(quantization=None if options.format == "float" else rows)
     return Written(legal, emitted.proto, outcome, warnings)

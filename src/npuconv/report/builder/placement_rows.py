@@ -9,7 +9,7 @@ from npuconv.legalize import keep_float
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
-from npuconv.legalize.source import by_label, describe, form_of, operators, tensors
+from npuconv.legalize.source_model import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -111,7 +111,7 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
 
 def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     """Return a row for every source node that becomes something else."""
-    source, graph = legal.source, _Graph(legal.model)
+    source, graph = legal.source, _Replacements(legal.model)
     records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
     for record in legal.log.rewrites:
         rewrite = PASSES.get(record.pass_name)
@@ -128,7 +128,7 @@ def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     return tuple(row for row in rows if row is not None)
 
 
-class _Graph:
+class _Replacements:
     """Nodes of the rewritten graph by the source nodes that they come from."""
 
     def __init__(self, model: Model) -> None:
@@ -152,7 +152,7 @@ class _Graph:
 
 
 def _row(
-    legal: LegalModel, graph: _Graph, label: str, records: list[RewriteRecord]
+    legal: LegalModel, graph: _Replacements, label: str, records: list[RewriteRecord]
 ) -> schema.RewriteRow | None:
     """Return the row of a source node; None if it is as before, or only moved."""
     was, becomes = legal.source.forms[label], graph.describe(label)

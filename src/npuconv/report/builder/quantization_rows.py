@@ -267,7 +267,7 @@ def _difference(before: Encoding, after: Encoding) -> str:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class HostTraffic:
     """Traffic between device and host, and the error at the outputs."""
 
     options: Options  # of the conversion
@@ -276,7 +276,7 @@ class Crossing:
     power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
-    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> Crossing:
+    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> HostTraffic:
         """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
@@ -322,7 +322,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
     )
 
 
-def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
+def padding_report(before: HostTraffic, after: HostTraffic) -> quality.HostPadding | None:
     """Return cost and gain of padding by the host between layers.
 
     Returns:

@@ -28,16 +28,16 @@ from npuconv.version import __version__
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResults:
     """Results of a conversion; a check sets only the first and the last."""
 
     calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
-    quantization: quality.Quantization | None = None  # how the model was quantized
+    quantization: quality.QuantizationInfo | None = None  # how the model was quantized
     accuracy: quality.Accuracy | None = None  # how far it is from the float model
     not_judged: tuple[str, ...] = ()  # what only a conversion can tell
 
 
-NOTHING = Outcome()
+NO_RESULTS = RunResults()
 
 
 def build_report(
@@ -47,7 +47,7 @@ def build_report(
     *,
     failed: bool,
     warnings: tuple[str, ...] = (),
-    outcome: Outcome = NOTHING,
+    outcome: RunResults = NO_RESULTS,
     timings: Timings | None = None,
 ) -> schema.Report:
     """Build the report of a check or a conversion.

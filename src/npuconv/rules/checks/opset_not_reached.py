@@ -48,6 +48,6 @@ def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
     if model.opset == target:
         return
     newer = "operators of it do not exist in the older one" if model.opset > target else ""
-    obstacle = f": {text}" if (text := model.obstacle or newer) else ""
+    obstacle = f": {text}" if (text := ctx.opset_obstacle or newer) else ""
     values = {"opset": model.opset, "wanted": target, "obstacle": obstacle}
     yield Violation(values, value=str(model.opset), limit=str(target))

@@ -35,10 +35,10 @@ from npuconv.version import OLDEST_OPSET
         silent="14",
     ),
 )
-def opset_too_old(model: Model, _ctx: RuleContext) -> Violations:
+def opset_too_old(model: Model, ctx: RuleContext) -> Violations:
     if model.opset >= OLDEST_OPSET:
         return
-    obstacle = f"; it cannot be raised over {model.obstacle}" if model.obstacle else ""
+    obstacle = f"; it cannot be raised over {ctx.opset_obstacle}" if ctx.opset_obstacle else ""
     yield Violation(
         {"opset": model.opset, "minimum": OLDEST_OPSET, "obstacle": obstacle},
         value=str(model.opset),

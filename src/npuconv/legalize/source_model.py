@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from npuconv.findings import Finding, Severity
@@ -19,7 +19,7 @@ from npuconv.target import Target
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
 
 
-@dataclass
+@dataclass(frozen=True)
 class SourceModel:
     """The model as it came, before anything is changed."""
 
@@ -38,7 +38,7 @@ class SourceModel:
 
     @classmethod
     def of(cls, model: Model) -> SourceModel:
-        """Record the header; ``record_nodes`` follows once shapes are inferred."""
+        """Return the header; ``with_nodes`` follows once shapes are inferred."""
         domains = {o.domain: int(o.version) for o in model.graph.import_domains or ()}
         return cls(
             model.header.ir_version,
@@ -47,9 +47,9 @@ class SourceModel:
             tuple(_info(tensor) for tensor in model.graph.outputs),
         )
 
-    def record_nodes(self, model: Model) -> None:
-        """Record name, form and operators of every node."""
-        self.nodes = tuple(
+    def with_nodes(self, model: Model) -> SourceModel:
+        """Return the source with name, form and operators of every node."""
+        rows = tuple(
             SourceNode(
                 name=model.label(node),
                 form=form_of(node),
@@ -60,24 +60,31 @@ class SourceModel:
             if node.op != "Constant"
         )
         nodes = by_label(model)
-        self.forms = {label: describe(listed) for label, listed in nodes.items()}
-        self.ops = {label: operators(listed) for label, listed in nodes.items()}
+        return replace(
+            self,
+            nodes=rows,
+            forms={label: describe(members) for label, members in nodes.items()},
+            ops={label: operators(members) for label, members in nodes.items()},
+        )
 
-    def record_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> None:
-        """Record costs of a canonical model, and the convolutions that the device takes.
+    def with_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> SourceModel:
+        """Return the source with costs of its canonical model, and the convolutions it takes.
 
-        Weights that come from a chain of constants, and batch normalizations, would stand
-        against convolutions that need nothing of what is done for this target.
+        Before that, weights that come from a chain of constants, and batch normalizations, would
+        count as changes for this target.
         """
-        self.costs = {label: cost(nodes) for label, nodes in by_label(model).items()}
         errors = [f for f in findings if f.severity == Severity.ERROR]
         refused = {label for f in errors for label in f.origin}
-        listed = [n for n in model.nodes("Conv") if target.operator("Conv") is not None]
-        self.taken = frozenset(model.label(node) for node in listed) - refused
+        convs = model.nodes("Conv") if target.operator("Conv") is not None else []
+        return replace(
+            self,
+            costs={label: cost(nodes) for label, nodes in by_label(model).items()},
+            taken=frozenset(model.label(node) for node in convs) - refused,
+        )
 
 
 def tensors(listed: Iterable[Tensor]) -> tuple[str, ...]:
-    """Return the names of tensors, those of constants and of omitted ones left out."""
+    """Return the names of tensors without constants and omitted tensors."""
     return tuple(t.name for t in listed if t.name and not query.is_constant(t))
 
 
@@ -87,7 +94,7 @@ def _info(tensor: Tensor) -> TensorSpec:
 
 
 def by_label(model: Model) -> dict[str, list[Node]]:
-    """Return the nodes by the source node that they stand for first."""
+    """Return the nodes by their first source node."""
     nodes: dict[str, list[Node]] = {}
     for node in model.nodes():
         nodes.setdefault(model.label(node), []).append(node)
