@@ -39,7 +39,7 @@ class NpuconvError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild the error in another process, whatever arguments its class takes."""
+        """Rebuild the error in another process without the arguments of its class."""
         return _remade, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
@@ -54,12 +54,6 @@ def _remade(kind: type[NpuconvError], args: tuple[Any, ...]) -> NpuconvError:
 
 class UsageError(NpuconvError):
     """A flag or argument that cannot be used as given."""
-
-
-class UnknownInputError(UsageError):
-    """A shape for an input that a model does not have."""
-
-    name = ""  # of the input
 
 
 class LocatedError(NpuconvError):
@@ -133,17 +127,14 @@ def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError]) -> 
         NpuconvError: there are some; each is named, those of a file with their line and column
             and in their order. Several are a ``kind``.
     """
-    messages = {line: one for one in sorted(errors, key=_place) for line in one.each or (str(one),)}
+    ordered = sorted(errors, key=lambda e: (getattr(e, "line", 0), getattr(e, "column", 0)))
+    messages = {line: error for error in ordered for line in error.each or (str(error),)}
     if len(messages) > 1:
         together = kind(f"{len(messages)} errors: {'; '.join(messages)}")
         together.each = tuple(messages)
         raise together
     for error in messages.values():
         raise error
-
-
-def _place(error: NpuconvError) -> tuple[int, int]:
-    return getattr(error, "line", 0), getattr(error, "column", 0)
 
 
 @contextlib.contextmanager

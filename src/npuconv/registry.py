@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def described(function: Callable[..., Any]) -> str:
-    """Return the docstring of a function; where it has none, that of its module."""
+    """Return the docstring of a function, or else the docstring of its module."""
     return inspect.getdoc(function) or inspect.cleandoc(function.__globals__["__doc__"] or "")
 
 
@@ -58,8 +58,8 @@ class Registry(Generic[T]):
 
     def _import(self) -> None:
         for package in self._packages:
-            found = pkgutil.iter_modules(importlib.import_module(package).__path__)
-            for module in sorted(m.name for m in found if not m.name.startswith("_")):
+            modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+            for module in sorted(m.name for m in modules if not m.name.startswith("_")):
                 importlib.import_module(f"{package}.{module}")
 
     def get(self, name: str) -> T | None:
@@ -68,7 +68,7 @@ class Registry(Generic[T]):
         return self._items.get(name)
 
     def registered(self) -> list[T]:
-        """Return what has been registered so far, without loading anything."""
+        """Return the objects that are registered so far, without loading anything."""
         return list(self._items.values())
 
     def names(self) -> list[str]:

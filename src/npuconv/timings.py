@@ -13,7 +13,7 @@ WHOLE = 1000  # parts of a run whose length is expected
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
-    """Take progress and show nothing."""
+    """Ignore progress."""
 
 
 class Timings:
@@ -31,7 +31,7 @@ class Timings:
         self._stage, self._finished = "", set[str]()
 
     def expect(self, costs: Mapping[str, float]) -> None:
-        """Set what the stages to come cost, in any unit."""
+        """Set the costs of the stages to come, in any unit."""
         total = sum(costs.values())
         self._expected = {stage: WHOLE * cost / total for stage, cost in costs.items()}
 

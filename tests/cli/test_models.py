@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from npuconv.cli.models import InputShapes, model_names
-from npuconv.errors import ModelError, UnknownInputError
+from npuconv.errors import ModelError
+from npuconv.model.shapes import UnknownInputError
 
 GIVEN = {"x": (1, 3), "y": (1, 4)}
 

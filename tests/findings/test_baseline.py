@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from npuconv.errors import ConfigError
 from npuconv.findings import baseline, fingerprint
-from npuconv.findings.baseline import Baseline, Entry, called, entry, orphans, read, renewed, write
+from npuconv.findings.baseline import (
+    Baseline,
+    Entry,
+    entry,
+    orphans,
+    read,
+    relative_name,
+    updated,
+    write,
+)
 
 TARGET = "npu-int8"
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -91,8 +100,8 @@ def test_models_are_called_by_their_way_from_the_file(tmp_path, monkeypatch, sta
     relative = {".": Path(), "models": Path(".."), "..": Path("repo")}[str(there)]
     for model in (root / "models/a.onnx", relative / "models/a.onnx"):
         for path in (root / "b.json", relative / "b.json"):
-            assert called(path, model) == "models/a.onnx"
-    assert called(root / "b.json", tmp_path / "a.onnx") == "../a.onnx"
+            assert relative_name(path, model) == "models/a.onnx"
+    assert relative_name(root / "b.json", tmp_path / "a.onnx") == "../a.onnx"
 
 
 def test_a_model_on_another_drive(monkeypatch):
@@ -102,7 +111,7 @@ def test_a_model_on_another_drive(monkeypatch):
         raise ValueError
 
     monkeypatch.setattr(baseline.os.path, "relpath", refuse)
-    assert called("b.json", "models/a.onnx") == "a.onnx"
+    assert relative_name("b.json", "models/a.onnx") == "a.onnx"
 
 
 def test_what_is_accepted_of_a_model():
@@ -113,7 +122,7 @@ def test_what_is_accepted_of_a_model():
     assert made.of("m.onnx", "other") == {("SHP001", "n"): 1}
 
 
-def test_renewed(tmp_path):
+def test_updated(tmp_path):
     """Models looked at are replaced and keep their reasons; other existing ones stay."""
     for name in ("a.onnx", "b.onnx"):
         (tmp_path / name).touch()
@@ -126,7 +135,7 @@ def test_renewed(tmp_path):
         )
     )
     found = [one("a.onnx", node="kept"), one("a.onnx", node="added"), one("a.onnx", node="added")]
-    new = renewed(old, found, {("a.onnx", TARGET)}, tmp_path)
+    new = updated(old, found, {("a.onnx", TARGET)}, tmp_path)
     assert [(e.model, e.node, e.why, e.count) for e in new.findings] == [
         ("a.onnx", "added", "", 2),
         ("a.onnx", "kept", "known", 1),

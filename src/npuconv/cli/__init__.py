@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _speak_utf8() -> None:
-    """Write UTF-8 whatever the locale, as JSON needs it; replace what a terminal cannot show."""
+    """Write UTF-8 in any locale, as JSON needs it; replace characters that a terminal lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():
@@ -154,7 +154,7 @@ def _nearest_choice(error: click.BadParameter) -> str:
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
-    """Return a question with the likely option: of this value, a longer or the nearest name."""
+    """Return a question for the likely option: by its value, the start or likeness of its name."""
     parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
     meant = [f"{p.opts[0]} {value}" for p in parameters if value in getattr(p.type, "choices", ())]
     options = [name for parameter in parameters for name in parameter.opts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,9 +22,6 @@ from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
 from npuconv.schemas.report import Report
 from npuconv.target import builtin_names
-
-if TYPE_CHECKING:
-    from npuconv.conversion import Conversion
 
 
 @click.command(cls=GroupedCommand)
@@ -81,45 +78,32 @@ def convert(
     with files.together():
         result.save(destination)
         _write(result.report, written)
+    tflite = result.tflite if destination.suffix != ".onnx" else None
     compiling = ""  # the command that compiles the file for the chip
-    if _is_tflite(result, destination):
+    if tflite is not None:
         compiling = result.next_command.format(model=shlex.quote(str(destination)))
     following = compiling if result.report.calibration is None else ""
     following = following or after_convert(result.report, model, str(destination), config, words)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
-    _say_inputs_and_outputs(result, destination, quiet)
+    if tflite is not None:  # whose axes may have another order
+        for line in (
+            *(f"input {i}" for i in tflite.inputs),
+            *(f"output {o}" for o in tflite.outputs),
+        ):
+            screen.say(line, quiet=quiet)
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
-    compiling = "" if compiling == following else compiling
-    if compiling:
+    if compiling and compiling != following:
         screen.say("compile it with:", command=compiling, quiet=quiet)
-    if splitting := _splitting_command(result, destination, options.target):
-        screen.say("split it for a driver with:", command=splitting, quiet=quiet)
-    return 0
-
-
-def _splitting_command(result: Conversion, destination: Path, target: str) -> str:
-    """Return the command that writes the parts of the device and of the host, if it has any."""
     quantized = result.report.quantization
-    if _is_tflite(result, destination) or quantized is None or not quantized.layers:
-        return ""
-    folder = destination.with_name(f"{destination.stem}.parts")
-    device = [] if target in builtin_names() else ["--target", target]  # the model has its name
-    return shlex.join(["npuconv", "split", str(destination), "-o", str(folder), *device])
-
-
-def _is_tflite(result: Conversion, destination: Path) -> bool:
-    return result.tflite is not None and destination.suffix != ".onnx"
-
-
-def _say_inputs_and_outputs(result: Conversion, destination: Path, quiet: bool) -> None:
-    """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
-    if result.tflite is None or not _is_tflite(result, destination):
-        return
-    for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
-        for line in lines:
-            screen.say(f"{kind} {line}", quiet=quiet)
+    if tflite is None and quantized is not None and quantized.layers:
+        folder = destination.with_name(f"{destination.stem}.parts")
+        # The model has the name of a built-in target.
+        device = [] if options.target in builtin_names() else ["--target", options.target]
+        splitting = ["npuconv", "split", str(destination), "-o", str(folder), *device]
+        screen.say("split it for a driver with:", command=shlex.join(splitting), quiet=quiet)
+    return 0
 
 
 def _destinations(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from npuconv import files
 from npuconv.batch.job import SUFFIX
-from npuconv.errors import UnknownInputError, UsageError
+from npuconv.errors import UsageError
 
 Shapes = dict[str, tuple[int, ...]]
 _Result = TypeVar("_Result")
@@ -65,7 +65,7 @@ class InputShapes:
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
-        self._refusals: dict[str, UnknownInputError] = {}  # the last one of each input
+        self._refusals: dict[str, UsageError] = {}  # the last one of each input
         self._accepted: set[str] = set()
 
     def apply(self, read: Callable[[Shapes], _Result]) -> _Result:
@@ -73,6 +73,8 @@ class InputShapes:
 
         A model that cannot be read may have had any of the inputs.
         """
+        from npuconv.model.shapes import UnknownInputError  # takes onnx, which help does not need
+
         shapes = dict(self._shapes)
         try:
             while True:

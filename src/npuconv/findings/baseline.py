@@ -70,7 +70,11 @@ def read(path: str | Path) -> Baseline:
         ConfigError: unreadable, not JSON, or not of this form.
     """
     try:
-        return Baseline.model_validate(json.loads(_text(path)))
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"larger than {MAX_BYTES} bytes", file=str(path))
+        return Baseline.model_validate(json.loads(data.decode("utf-8")))
     except OSError as error:
         hint = "npuconv check --write-baseline writes one"
         raise ConfigError(f"cannot read: {error.strerror}", file=str(path), hint=hint) from None
@@ -86,30 +90,21 @@ def read(path: str | Path) -> Baseline:
         raise ConfigError(text, file=str(path), line=line, column=column) from None
 
 
-def _text(path: str | Path) -> str:
-    with Path(path).open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES} bytes", file=str(path))
-    return data.decode("utf-8")
-
-
-def called(path: str | Path, model: str | Path) -> str:
+def relative_name(path: str | Path, model: str | Path) -> str:
     """Return the path of a model relative to the baseline; on another drive its file name."""
     try:
-        way = os.path.relpath(model, Path(path).parent)
+        return Path(os.path.relpath(model, Path(path).parent)).as_posix()
     except ValueError:  # on another drive
-        way = Path(model).name
-    return Path(way).as_posix()
+        return Path(model).name
 
 
 def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
     """Return an entry for a finding, with its fingerprint."""
-    print_ = fingerprint(model, target, code, node)
-    return Entry(model=model, target=target, code=code, name=name, node=node, fingerprint=print_)
+    digits = fingerprint(model, target, code, node)
+    return Entry(model=model, target=target, code=code, name=name, node=node, fingerprint=digits)
 
 
-def renewed(
+def updated(
     old: Baseline, findings: Iterable[Entry], checked: Collection[tuple[str, str]], folder: Path
 ) -> Baseline:
     """Return the baseline after a run, whose findings replace those of the checked models.
@@ -134,7 +129,7 @@ def orphans(baseline: Baseline, folder: Path) -> dict[str, int]:
 
 
 def write(path: str | Path, baseline: Baseline) -> None:
-    """Write it, whole or not at all.
+    """Write a baseline, whole or not at all.
 
     Raises:
         OutputError: the destination cannot be written.

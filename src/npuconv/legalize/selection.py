@@ -133,7 +133,9 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
     """
     if options.baseline is None:
         return {}
-    return baseline.read(options.baseline).of(baseline.called(options.baseline, str(model)), target)
+    return baseline.read(options.baseline).of(
+        baseline.relative_name(options.baseline, str(model)), target
+    )
 
 
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -210,11 +212,11 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     old = baseline.read(path) if Path(path).exists() else baseline.Baseline()
     entries, models = [], set()
     for model, report in reports.items():
-        place = (baseline.called(path, model), report.target.name)
+        place = (baseline.relative_name(path, model), report.target.name)
         models.add(place)
         failed = (f for f in report.findings if failing(f, fail_on))
         entries += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
-    new = baseline.renewed(old, entries, models, Path(path).parent)
+    new = baseline.updated(old, entries, models, Path(path).parent)
     baseline.write(path, new)
     before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
     accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"

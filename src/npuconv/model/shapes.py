@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import onnx
 
-from npuconv.errors import UnknownInputError, UsageError
+from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.model.conv import SAME, pool_output, transpose_output, window
 from npuconv.model.core import Model, subgraphs, with_inner
@@ -26,6 +26,12 @@ from npuconv.model.types import Node, Tensor
 
 Dims = list[int | str | None]
 _GENERATED = "unk__"  # begins a name that ONNX gives to an extent which it cannot compute
+
+
+class UnknownInputError(UsageError):
+    """A shape for an input that a model does not have."""
+
+    name = ""  # of the input
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:

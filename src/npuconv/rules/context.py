@@ -185,10 +185,10 @@ class RuleContext:
         """Return whether the convolution before an activation applies it, or may."""
         fused = self.target.fused_activations
         names = fused.values if fused.known else fused.assume
-        maker = query.producer(node.inputs[0]) if len(node.inputs) else None
-        if maker is None or node.op not in names or not query.is_standard(node):
+        producer = query.producer(node.inputs[0]) if len(node.inputs) else None
+        if producer is None or node.op not in names or not query.is_standard(node):
             return False
-        return is_convolution(maker) and self.operator(maker) is not None
+        return is_convolution(producer) and self.operator(producer) is not None
 
     def violations(self, node: Node, *names: str) -> Iterator[Violation]:
         """Return a violation for each of these facts of a convolution beyond a known limit.

@@ -218,7 +218,7 @@ class Operator(Demands):
         )
 
     def limits_for(self, mode: str) -> dict[str, Limit]:
-        """Return the limits of a node of this mode: those of the mode replace the general ones."""
+        """Return the limits of a node; limits of its mode replace the general limits."""
         special = {str(name): limits for name, limits in self.modes.items()}
         return {**self.limits, **special.get(mode, {})}
 

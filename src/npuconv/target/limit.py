@@ -185,7 +185,7 @@ LimitField = Annotated[
 
 
 def resolve(value: FactValue, facts: Facts) -> FactValue | None:
-    """Return the value itself, or that of the fact it names."""
+    """Return the value, or the value of the fact that it names."""
     return lookup(facts, value) if isinstance(value, str) and value in FACTS else value
 
 

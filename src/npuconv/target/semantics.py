@@ -83,9 +83,9 @@ def _operator_problems(target: Description) -> Iterator[Problem]:
             hint = yamlio.suggest(domain, domains)
             yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
         elif name not in domains[domain]:
-            of = f"the domain {domain!r}" if domain else "ONNX"
+            owner = f"the domain {domain!r}" if domain else "ONNX"
             hint = yamlio.suggest(name, domains[domain])
-            yield Problem(path, f"{name!r} is not an operator of {of}", hint)
+            yield Problem(path, f"{name!r} is not an operator of {owner}", hint)
     for key, limits in groups.items():
         for fact in limits:
             if fact not in FACTS:
@@ -133,8 +133,8 @@ def _mismatch(value: Any, fact: Fact) -> str:
         return f"unknown fact {value!r}"
     if fact.kind == ("bool" if isinstance(value, bool) else "int"):
         return ""
-    shown = str(value).lower() if isinstance(value, bool) else value
-    return f"{fact.name!r} is {_KINDS[fact.kind]}, not {shown}"
+    text = str(value).lower() if isinstance(value, bool) else value
+    return f"{fact.name!r} is {_KINDS[fact.kind]}, not {text}"
 
 
 _KINDS = {"int": "a number", "str": "a word", "bool": "true or false"}

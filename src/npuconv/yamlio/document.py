@@ -78,11 +78,11 @@ class Document:
 
     def known(self, path: KeyPath) -> KeyPath:
         """Return ``path`` without the parts that the file does not have."""
-        found: KeyPath = ()
+        known: KeyPath = ()
         for part in path:
-            if (*found, part) in self.places:
-                found = (*found, part)
-        return found
+            if (*known, part) in self.places:
+                known = (*known, part)
+        return known
 
     def error(
         self,
@@ -265,7 +265,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _build(node: yaml.Node, path: KeyPath, places: Places, faults: list[yaml.YAMLError]) -> Any:
-    """Return the data of a node; note its places, and what is wrong with it."""
+    """Return the data of a node; add its places and its faults to ``places`` and ``faults``."""
     if isinstance(node, yaml.MappingNode):
         pairs = _pairs(node, path, places, faults)
         return {k: _build(v, (*path, k), places, faults) for k, v in pairs}
@@ -331,11 +331,11 @@ def _describe(cause: yaml.YAMLError, text: str) -> tuple[str, Place]:
     if "unexpected end of stream" in (marked.problem or "") and marked.context_mark:
         mark = marked.context_mark  # where the quote is, not where the file ends
     problem = marked.problem or "not valid YAML"
-    found = next(
+    message = next(
         (m.expand(words) for pattern, words in _REWORDED if (m := re.search(pattern, problem))),
         problem,
     )
-    return found, (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return message, (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def _place(node: yaml.Node) -> Place:

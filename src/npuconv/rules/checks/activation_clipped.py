@@ -62,7 +62,7 @@ _KEPT = (
 def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None:
         return
-    makers = _makers(model)
+    producers = _producers(model)
     for name in dict.fromkeys(end for group in evidence.plan.groups for end in group.outputs):
         stats, encoding = evidence.statistics.get(name), evidence.encodings.get(name)
         share = clipped_share(stats, encoding) if stats and encoding else 0.0
@@ -79,7 +79,9 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
         }
         limit = f"at most {100 * MAX_CLIPPED:.0f} % clipped"
         fix = _KEPT if name in evidence.kept else ""
-        yield Violation(values, value=values["share"], limit=limit, fix=fix, node=makers.get(name))
+        yield Violation(
+            values, value=values["share"], limit=limit, fix=fix, node=producers.get(name)
+        )
 
 
 def stored_range(encoding: Encoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -99,13 +101,13 @@ def clipped_share(stats: Statistics, encoding: Encoding) -> float:
     return float((under | over).mean())
 
 
-def _makers(model: Model) -> dict[str, Node]:
-    """Return, by tensor name, the node that makes it; for a model input, its first reader."""
-    makers: dict[str, Node] = {}
+def _producers(model: Model) -> dict[str, Node]:
+    """Return, by tensor name, its producer; for an input of the model its first consumer."""
+    producers: dict[str, Node] = {}
     for node in model.nodes():
         for tensor in node.inputs:
             if not query.is_constant(tensor):
-                makers.setdefault(tensor.name, node)
+                producers.setdefault(tensor.name, node)
         for tensor in node.outputs:
-            makers[tensor.name] = node
-    return makers
+            producers[tensor.name] = node
+    return producers

@@ -32,7 +32,7 @@ _COMPUTE = "it reads constants only but cannot be computed here: export its resu
     "OPS003",
     ops={"Conv", "ConvTranspose"},
     limits=("weight_constant",),
-    message="the {what} {tensor!r} {come} from {maker}",
+    message="the {what} {tensor!r} {come} from {producer}",
     example=Example(
         fires="""
             input x: float[1,3,8,8]
@@ -48,26 +48,30 @@ def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
         tensor = query.input_of(node, index)
         if tensor is None or query.is_constant(tensor):
             continue
-        maker = query.producer(tensor)
-        origin = f"{ctx.model.label(maker)!r} ({maker.op})" if maker else "an input of the model"
+        producer = query.producer(tensor)
+        origin = (
+            f"{ctx.model.label(producer)!r} ({producer.op})"
+            if producer
+            else "an input of the model"
+        )
         come = "come" if role == "weights" else "comes"
         yield Violation(
-            {"what": role, "tensor": tensor.name, "maker": origin, "come": come},
+            {"what": role, "tensor": tensor.name, "producer": origin, "come": come},
             value=tensor.name,
             limit="a constant",
             source=limit.cite() if limit else "",
-            fix=_fix(ctx, node, maker),
+            fix=_fix(ctx, node, producer),
         )
 
 
-def _fix(ctx: RuleContext, node: Node, maker: Node | None) -> str:
-    """Return the advice for weights that ``maker`` computes, or that are an input."""
+def _fix(ctx: RuleContext, node: Node, producer: Node | None) -> str:
+    """Return the advice for weights that ``producer`` computes, or that are an input."""
     label = shlex.quote(ctx.model.label(node))
     keep = f"--keep-float {label} leaves the convolution to the host"
     if ctx.target.unlisted_operators == "error":  # there is no host
         keep = "take a target that has a host for the convolution"
-    if maker is None:
+    if producer is None:
         return f"{_FREEZE}, or {keep}"
     inputs = set(map(id, ctx.model.graph.inputs))
-    varies = any(id(tensor) in inputs for tensor in query.upstream_tensors(maker))
+    varies = any(id(tensor) in inputs for tensor in query.upstream_tensors(producer))
     return keep if varies else f"{_COMPUTE}, or {keep}"
