@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.split.bias import change_bias
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
@@ -35,11 +34,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
-
-if TYPE_CHECKING:
-    from npuconv.legalize.device import TargetDevice
-
-LEAST_OPSET = 13  # from which a Slice has its bounds as inputs, and a Split its sizes
 
 # In the order in which they are tried: a later one works on what an earlier one made, never the
 # other way round. So the search ends, and no two orders of the same rewrites are looked at.
@@ -398,14 +392,6 @@ def write(
     builder = Builder(model, node, plan.layer, mode)
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder
-
-
-def splittable(model: Model, device: TargetDevice) -> list[Node]:
-    """Return the convolutions beyond a limit whose parts have their integers."""
-    if model.opset < LEAST_OPSET or device.target.operator("Conv") is None:
-        return []
-    convs = (node for node in model.nodes("Conv") if node.name not in device.keep_float)
-    return [conv for conv in convs if device.split_plan(conv) is not None]
 
 
 def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
