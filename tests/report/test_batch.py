@@ -72,7 +72,7 @@ def test_text(good, mixed):
     """The text has a verdict, a line for each job, and the causes of failure."""
     text = render_batch(good, "text")
     assert text.startswith("DONE: jobs.yaml for npu-int8: 1 jobs\n")
-    assert re.search(r"\n  face +converted +0 +\d+ +\d+ +31\.2 dB", text)
+    assert re.search(r"\n  npu-int8/face +npu-int8 +converted +0 +\d+ +\d+ +31\.2 dB", text)
     assert "Not converted" not in text
     text = render_batch(mixed, "text")
     assert text.startswith("NOT ALL DONE: jobs.yaml for npu-int8: 4 jobs\n")
@@ -128,41 +128,17 @@ def test_markdown(mixed):
     assert "- `slow`: **timeout**: took more than 5 s and was ended" in text
 
 
-def among(*rows):
-    """Return the first columns of the table of jobs with these models, targets and forms."""
-    keys = ("model", "target", "format")
-    jobs = [job(f"j{n}").model_copy(update=dict(zip(keys, row, strict=True)))
-            for n, row in enumerate(rows)]  # fmt: skip
-    lines = render_batch(make(*jobs), "text").splitlines()[2:]
-    return [re.split(r" +converted| +result", line)[0].split() for line in lines]
-
-
 def test_a_line_for_each_job():
-    """A line has the model, and target and form only where they differ."""
-    a, b = "../nets/a/model.onnx", "../nets/b.onnx"
-    assert among((a, "t", "qdq")) == [["model"], ["a"]]
-    assert among((a, "t", "qdq"), (b, "t", "qdq")) == [["model"], ["a"], ["b"]]
-    assert among((a, "t", "qdq"), (b, "u", "tflite")) == [
-        ["model", "target"],
-        ["a", "t"],
-        ["b", "u"],
+    """A line has the short name of the job and its target."""
+    digits = job("rknn/qdq/model").model_copy(
+        update={"model": "../nets/digits/model.onnx", "target": "rknn"}
+    )
+    lines = render_batch(make(job(), digits), "text").splitlines()[2:]
+    assert [line.split()[:3] for line in lines] == [
+        ["job", "target", "result"],
+        ["npu-int8/face", "npu-int8", "converted"],
+        ["rknn/qdq/digits", "rknn", "converted"],
     ]
-    assert among((a, "t", "qdq"), (a, "u", "qdq"), (b, "u", "float")) == [
-        ["model", "target", "form"],
-        ["a", "t", "qdq"],
-        ["a", "u", "qdq"],
-        ["b", "u", "float"],
-    ]
-    assert among((a, "t", "qdq"), (a, "t", "qdq")) == [["job"], ["j0"], ["j1"]]
-
-
-def test_models_of_absolute_paths():
-    """No report has their folders: the name of the job tells, without target and form."""
-    pairs = [(target, name) for target in ("t", "u") for name in ("a", "b")]
-    jobs = [job(f"{t}/{n}/model").model_copy(update={"model": "model.onnx", "target": t})
-            for t, n in pairs]  # fmt: skip
-    lines = render_batch(make(*jobs), "text").splitlines()[3:]
-    assert [line.split()[:2] for line in lines] == [["a", "t"], ["b", "t"], ["a", "u"], ["b", "u"]]
 
 
 def test_long_names_take_one_line():

@@ -59,10 +59,14 @@ def open_samples(
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
         try:
-            found = _open_path(Path(source), inputs, preprocess, limit, cache)
-            # A report names no folders; of images it also says how they were prepared.
-            parts = (Path(source).name or Path(source).resolve().name, found.part, found.prepared)
-            return replace(found, description=", ".join(filter(None, parts)))
+            samples = _open_path(Path(source), inputs, preprocess, limit, cache)
+            # A report names no folders; for images it also states the preparation.
+            parts = (
+                Path(source).name or Path(source).resolve().name,
+                samples.part,
+                samples.prepared,
+            )
+            return replace(samples, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
             raise CalibrationError(f"{str(source)[:MAX_SHOWN]}: {cause}") from None
@@ -83,7 +87,7 @@ def takes_images(source: Source) -> bool:
     path = Path(source)
     try:
         path = list_directory(path)[0][0] if path.is_dir() else path
-    except (OSError, CalibrationError):  # which open_samples says
+    except (OSError, CalibrationError):  # open_samples raises it
         return False
     return path.suffix.lower() in (*IMAGES, ".txt")
 
@@ -127,5 +131,5 @@ def _open_path(
 
 
 def _unused(preprocess: Preprocess) -> list[str]:
-    given = preprocess.model_dump(exclude_defaults=True)
-    return ["preprocessing is for image files; arrays are used as they are"] if given else []
+    options = preprocess.model_dump(exclude_defaults=True)
+    return ["preprocessing is for image files; arrays are used as they are"] if options else []

@@ -34,7 +34,7 @@ UNCHECKED_BYTES = 2**26  # of an array whose compression ratio may be anything
 _PIECE = 2**20  # bytes that are checked at once
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member: lengths of its name and extra field
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip file
-_HEADER_VERSIONS = ((1, 0), (2, 0))  # later ones are for names of fields, which numbers lack
+_HEADER_VERSIONS = ((1, 0), (2, 0))  # later versions are for structured arrays
 # All that numpy and zipfile are known to raise for an array file with a few bits changed.
 UNREADABLE = (
     *(OSError, OverflowError, ValueError, EOFError, LookupError, MemoryError, RuntimeError),
@@ -185,7 +185,7 @@ def _cause(error: BaseException) -> str:
 
 
 def npz(arrays: Mapping[str, Array]) -> bytes:
-    """Return what ``np.savez_compressed`` writes, but always the same bytes for the same arrays."""
+    """Return an archive of arrays: the same bytes for the same arrays, unlike savez_compressed."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, array in sorted(arrays.items()):

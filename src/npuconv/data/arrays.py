@@ -26,7 +26,7 @@ from npuconv.errors import CalibrationError
 UNNAMED = "arr_0"
 PIECE_BYTES = 2**22  # of the rows that are checked at once
 IGNORED = "arrays not used, as no input has their name: "  # and the names
-_MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
+_MAX_OTHERS = 64  # arrays that are compared with an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
@@ -70,39 +70,39 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
     Raises:
         CalibrationError: an input without an array.
     """
-    wanted = {spec.name: spec.array or spec.name for spec in inputs}
-    chosen = {name: array for name, array in wanted.items() if array in names}
-    if len(inputs) == 1 and not chosen and UNNAMED in names and not inputs[0].array:
+    array_names = {spec.name: spec.array or spec.name for spec in inputs}
+    matched = {name: array for name, array in array_names.items() if array in names}
+    if len(inputs) == 1 and not matched and UNNAMED in names and not inputs[0].array:
         return {inputs[0].name: UNNAMED}
-    missing = [array for name, array in wanted.items() if name not in chosen]
+    missing = [array for name, array in array_names.items() if name not in matched]
     if missing:
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
             hint=_hint_on_name(missing, names),
         )
-    return chosen
+    return matched
 
 
 def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
-    """Return the array for the one input that no array is named like, if only one array fits it.
+    """Return the array for an input whose name no array has, if only one array fits it.
 
     Returns:
-        Name of the input to name of the array; empty where names tell, or nothing is certain.
+        Name of the input to name of the array; empty if the names match, or nothing is certain.
     """
-    wanted = {spec.name for spec in inputs}
+    input_names = {spec.name for spec in inputs}
     missing = [spec for spec in inputs if not spec.array and spec.name not in arrays]
-    others = [name for name in arrays if name not in wanted]
-    unnamed = len(inputs) == 1 and UNNAMED in others
-    if len(missing) != 1 or unnamed or len(others) > _MAX_OTHERS:
+    unused = [name for name in arrays if name not in input_names]
+    unnamed = len(inputs) == 1 and UNNAMED in unused
+    if len(missing) != 1 or unnamed or len(unused) > _MAX_OTHERS:
         return {}
     peek = arrays.peek if isinstance(arrays, Archive) else arrays.__getitem__
-    fitting = [name for name in others if _has_rows(peek(name), missing[0])]
+    fitting = [name for name in unused if _has_rows(peek(name), missing[0])]
     return {missing[0].name: fitting[0]} if len(fitting) == 1 else {}
 
 
 def _has_rows(array: Any, spec: InputSpec) -> bool:
-    """Return whether the shape and the kind of an array are those of samples of an input."""
+    """Return whether an array has the shape and the kind of samples of an input."""
     try:
         _rows_per_sample("", array, spec, complete=False)
     except CalibrationError:
@@ -242,12 +242,12 @@ def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
 def _check_lengths(label: str, columns: Sequence[Column]) -> None:
     lengths = {column.spec.name: len(column) for column in columns}
     if len(set(lengths.values())) > 1:
-        each = ", ".join(f"{name!r} {number}" for name, number in lengths.items())
-        raise CalibrationError(f"{label}: different numbers of samples: {each}")
+        numbers = ", ".join(f"{name!r} {number}" for name, number in lengths.items())
+        raise CalibrationError(f"{label}: different numbers of samples: {numbers}")
     if not all(lengths.values()):
         first = columns[0]
-        wanted = f"; a batch takes {first.rows} rows" if first.rows > 1 else ""
-        raise CalibrationError(f"{label}: there are no samples{wanted}")
+        note = f"; a batch takes {first.rows} rows" if first.rows > 1 else ""
+        raise CalibrationError(f"{label}: there are no samples{note}")
 
 
 def _check_values(where: str, array: Array, spec: InputSpec) -> None:
@@ -288,21 +288,21 @@ def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -
         return "one sample without a batch axis: give x[None]"
     if complete:
         return "each dict is one complete input; many samples go into one dict of arrays"
-    each = [n for n in lengths[1:] if n is not None]
-    known = len(each) == len(lengths) - 1 and bool(each)
+    fixed = [n for n in lengths[1:] if n is not None]
+    is_fixed = len(fixed) == len(lengths) - 1 and bool(fixed)
     deeper = len(shape) > len(lengths) and matches(shape[1 - len(lengths) :], lengths[1:])
-    if known and (deeper or math.prod(shape[1:]) == math.prod(each)):
-        return f"give x.reshape(-1, {', '.join(map(str, each))})"
+    if is_fixed and (deeper or math.prod(shape[1:]) == math.prod(fixed)):
+        return f"give x.reshape(-1, {', '.join(map(str, fixed))})"
     return "the first axis counts samples"
 
 
-def _hint_on_name(missing: Sequence[str], found: Sequence[str]) -> str:
+def _hint_on_name(missing: Sequence[str], names: Sequence[str]) -> str:
     """Return a hint on how to name the arrays of a source."""
-    if list(found) == [UNNAMED]:
-        each = ", ".join(f"{name}=..." for name in missing)
+    if list(names) == [UNNAMED]:
+        arguments = ", ".join(f"{name}=..." for name in missing)
         is_python = all(name.isidentifier() for name in missing)
-        return f"save them by name: np.savez(file, {each if is_python else '**{name: array}'})"
-    close = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
+        return f"save them by name: np.savez(file, {arguments if is_python else '**{name: array}'})"
+    close = difflib.get_close_matches(missing[0], names, n=1, cutoff=0.5)
     if close:
         return f"rename {close[0]!r} to {missing[0]!r}, or give --calibration-key {close[0]}"
     return "name the arrays like the model's inputs, or say which it is with --calibration-key"
@@ -312,5 +312,5 @@ def _hint_on_kind(value: object, names: Sequence[str]) -> str:
     """Return a hint on what to give in place of a value that is no dict of arrays."""
     if isinstance(value, str):
         return "paths of images go into a directory, or into a .txt file that lists them"
-    shown = ", ".join(f"{name!r}: array" for name in names)
-    return f"give {{{shown}}} for each sample, or one such dict of all samples"
+    example = ", ".join(f"{name!r}: array" for name in names)
+    return f"give {{{example}}} for each sample, or one such dict of all samples"

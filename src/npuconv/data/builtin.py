@@ -43,8 +43,8 @@ class BuiltinData:
     def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:
         """Certainty of the normalization."""
         if self.inferred is None:
-            known = self.pictures != "none" and asked_for(self.preprocess) is not None
-            return "given" if known else "unknown"
+            is_given = self.pictures != "none" and asked_for(self.preprocess) is not None
+            return "given" if is_given else "unknown"
         return "inferred" if self.inferred.is_clear else "guessed"
 
     def for_images(self, specs: Sequence[InputSpec]) -> Preprocess:
@@ -52,16 +52,21 @@ class BuiltinData:
         (spec,) = specs
         layout = image_layout(spec) or self.preprocess.layout
         changes: dict[str, object] = {"layout": layout}
-        own = asked_for(self.preprocess)
-        if own is not None and spec.lengths[1 if layout == "nchw" else 3] == 1:
-            changes |= {"color": "gray", "mean": (fmean(own.mean),), "std": (fmean(own.std),)}
+        requested = asked_for(self.preprocess)
+        if requested is not None and spec.lengths[1 if layout == "nchw" else 3] == 1:
+            changes |= {
+                "color": "gray",
+                "mean": (fmean(requested.mean),),
+                "std": (fmean(requested.std),),
+            }
         return self.preprocess.model_copy(update=changes)
 
     @property
     def row(self) -> quality.Assumed:
         """Row of the report."""
-        own = asked_for(self.preprocess)
-        name = self.inferred.normalization.name if self.inferred else own.name if own else ""
+        requested = asked_for(self.preprocess)
+        normalization = self.inferred.normalization if self.inferred else requested
+        name = normalization.name if normalization else ""
         return quality.Assumed(
             sentence=self.sentence,
             pictures=self.pictures,
@@ -88,8 +93,8 @@ def choose_builtin(
     """
     specs = list(specs) or _usual_inputs(model)
     if keys.preset in (None, "none") and (keys.mean is None) != (keys.std is None):
-        name, other = ("mean", "std") if keys.std is None else ("std", "mean")
-        raise UsageError(f"--{name} without --{other}", hint="give both")
+        name, counterpart = ("mean", "std") if keys.std is None else ("std", "mean")
+        raise UsageError(f"--{name} without --{counterpart}", hint="give both")
     if not reads_images(specs):
         unused = f"{keys.said}: not used, no input looks like images" if keys.said else ""
         return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))

@@ -137,22 +137,22 @@ class Runner:
         if not self.batch:
             self.batch = 1
             with contextlib.suppress(executor.RuntimeRefusedError):
-                # This sample and the same backwards, one by one and together.
-                one = self._run(feed, 1, 0, 2)
-                fits = MAX_BATCH_VALUES // max(one.selection.layout.size, 1)
+                # This sample and its reverse, separately and together.
+                first = self._run(feed, 1, 0, 2)
+                fits = MAX_BATCH_VALUES // max(first.selection.layout.size, 1)
                 if fits < 2:
                     return
                 backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
-                other = self._run(backwards, 1, 1, 2)
+                second = self._run(backwards, 1, 1, 2)
                 both = self._run(_stack([feed, backwards]), 2, 0, 2)
-                if _agree(both, one, other):
+                if _agree(both, first, second):
                     self.batch = min(MAX_BATCH, 1 << (fits.bit_length() - 1))
 
     def _run(self, feed: Feed, samples: int, number: int, total: int) -> RunResult:
         key = (samples, *((name, x.shape) for name, x in feed.items()))
         with self._lock:  # several samples run at once: one of them measures for all
-            known = self._layouts.get(key)
-            layout = known or self._discover(feed, samples)
+            remembered = self._layouts.get(key)
+            layout = remembered or self._discover(feed, samples)
             self._layouts[key] = layout
             while len(self._layouts) > MAX_LAYOUTS:
                 self._layouts.pop(next(iter(self._layouts)))
@@ -162,7 +162,7 @@ class Runner:
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)
-            if known is None:
+            if remembered is None:
                 raise
             return self._run(feed, samples, number, total)  # shapes that depend on the data
         return RunResult(selection, *(arrays[kind] for kind in taps.KINDS))
@@ -219,23 +219,23 @@ def _first_broken(result: RunResult) -> int | None:
     return int(np.searchsorted(ends, int(np.argmin(fine.all(axis=0))), side="right"))
 
 
-def _agree(both: RunResult, one: RunResult, other: RunResult) -> bool:
+def _agree(both: RunResult, first: RunResult, second: RunResult) -> bool:
     """Return whether a run of two samples equals two runs, to the last bit.
 
     Else the integers of a model would depend on whether its batch is open.
     """
-    if any(_first_broken(result) is not None for result in (both, one, other)):
+    if any(_first_broken(result) is not None for result in (both, first, second)):
         return False
-    if not np.array_equal(both.selection.layout.counts, one.selection.layout.counts):
+    if not np.array_equal(both.selection.layout.counts, first.selection.layout.counts):
         return False
     pairs = [
-        (both.lows, np.concatenate([one.lows, other.lows])),
-        (both.highs, np.concatenate([one.highs, other.highs])),
-        (both.means, np.concatenate([one.means, other.means])),
+        (both.lows, np.concatenate([first.lows, second.lows])),
+        (both.highs, np.concatenate([first.highs, second.highs])),
+        (both.means, np.concatenate([first.means, second.means])),
     ]
-    cuts = (run.selection.cut(run.values) for run in (both, one, other))
+    cuts = (run.selection.cut(run.values) for run in (both, first, second))
     for together, *apart in zip(*cuts, strict=True):
-        pairs.append((together.values, np.concatenate([one.values for one in apart], axis=1)))
+        pairs.append((together.values, np.concatenate([run.values for run in apart], axis=1)))
     return all(np.array_equal(a, b) for a, b in pairs)
 
 

@@ -85,7 +85,7 @@ class NormalizationSettings:
     unit_mean: tuple[float, float] = (0.15, 1)  # mean pixels of 0..1
     raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
     mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
-    no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without one
+    no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without a mean pixel
     offset_weight: float = 4.0  # of an offset of one deviation beside a spread e times too large
     dead: float = 1e-3  # standard deviation, of the largest, of a channel switched off in training
 

@@ -125,8 +125,8 @@ def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
     open_axes = _open_axes(spec)
     # Two open axes are height and width; of others, all get the last extent.
     values = extents if len(open_axes) == len(extents) else (extents[-1],) * len(open_axes)
-    chosen = dict(zip(open_axes, values, strict=True))
-    dims = [d if isinstance(d, int) else chosen.get(i, _BATCH) for i, d in enumerate(spec.shape)]
+    lengths = dict(zip(open_axes, values, strict=True))
+    dims = [d if isinstance(d, int) else lengths.get(i, _BATCH) for i, d in enumerate(spec.shape)]
     return replace(spec, shape=tuple(dims))
 
 
@@ -172,11 +172,11 @@ def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
 
 
 def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
-    """Return the values behind these nodes; None where one does more than to move and scale."""
+    """Return the values behind these nodes; None if a node does more than move and scale."""
     for node in path:
         operands = [query.input_of(node, place) for place in range(len(node.inputs))]
         if sum(t is not None and not query.is_constant(t) for t in operands) != 1:
-            return None  # of two that vary only one is known
+            return None  # the other varying operand is unknown
         if node.op == "Transpose" and query.attribute(node, "perm"):
             array = np.transpose(array, query.attribute(node, "perm"))
         elif node.op == "Cast":

@@ -1,4 +1,4 @@
-"""Samples that look normalized otherwise than those of training.
+"""Samples that look normalized differently than in training.
 
 Two kinds of evidence: a folded BatchNormalization behind the first layer holds mean and standard
 deviation of its channels in training; and the float model is run on a few samples in the other

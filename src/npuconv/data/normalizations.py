@@ -1,4 +1,4 @@
-"""Normalizations of pixels: the usual ones, those that options ask for, and that of samples."""
+"""Normalizations of pixels: the usual presets, and the normalizations of options and samples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Normalization:
     name: str  # for people
     option: str  # the flags that ask for it
     mean: tuple[float, ...]  # one number per channel, or one
-    std: tuple[float, ...]  # likewise
+    std: tuple[float, ...]  # one number per channel, or one
 
     def apply(self, pixels: Floats, axis: int) -> Floats:
         """Return pixels as this normalization feeds them to a model."""
@@ -89,8 +89,8 @@ def image_axis(shape: tuple[int, ...]) -> int | None:
     """Return the axis of the colours of a tensor that looks like images, else None."""
     if len(shape) != 4:
         return None
-    for axis, others in ((1, (2, 3)), (3, (1, 2))):
-        if shape[axis] in IMAGE_CHANNELS and min(shape[k] for k in others) > max(IMAGE_CHANNELS):
+    for axis, sides in ((1, (2, 3)), (3, (1, 2))):
+        if shape[axis] in IMAGE_CHANNELS and min(shape[k] for k in sides) > max(IMAGE_CHANNELS):
             return axis
     return None
 
@@ -105,19 +105,19 @@ def _spread(numbers: tuple[float, ...], values: Floats, axis: int) -> Floats:
 
 
 def asked_for(keys: Preprocess) -> Normalization | None:
-    """Return the normalization that options ask for; None where they say none."""
+    """Return the normalization that options ask for, if any."""
     if keys.mean is not None and keys.std is not None:
         return Normalization(keys.said, keys.said, keys.mean, keys.std)
     if keys.preset is None or keys.preset not in PRESETS:
         return None
-    # Presets are in the order of red, green and blue; what is given, in that of the input.
+    # Presets are in the order red, green, blue; options are in the order of the input.
     order = -1 if keys.color == "bgr" else 1
     mean, std = (numbers[::order] for numbers in PRESETS[keys.preset])
     return Normalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
 
 
 def normalization_of(spec: InputSpec, keys: Preprocess) -> Normalization | None:
-    """Return the normalization of an input; for integers whole pixels if the options say none.
+    """Return the normalization of an input; for integers whole pixels by default.
 
     Raises:
         CalibrationError: the options ask for numbers that integers cannot be.
@@ -143,10 +143,10 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
     Raises:
         CalibrationError: neither a preset nor both values, or lengths that do not fit.
     """
-    given = [name for name in ("mean", "std") if getattr(keys, name) is not None]
-    if keys.preset is None and len(given) == 1:
-        other = "std" if given == ["mean"] else "mean"
-        raise CalibrationError(f"{label}: --{given[0]} without --{other}", hint="give both")
+    present = [name for name in ("mean", "std") if getattr(keys, name) is not None]
+    if keys.preset is None and len(present) == 1:
+        missing = "std" if present == ["mean"] else "mean"
+        raise CalibrationError(f"{label}: --{present[0]} without --{missing}", hint="give both")
     if keys.preset in (None, "none") and (keys.mean is None or keys.std is None):
         reason = "how pixels become inputs is not known, and a wrong guess is as bad as no data"
         if keys.preset == "none":
@@ -160,10 +160,10 @@ def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, F
     pair = (asked.mean, asked.std)
     for name, values in zip(("mean", "std"), pair, strict=True):
         if len(values) not in (1, channels):
-            own = getattr(keys, name) is not None
-            of = "" if own else f" of --preprocess {keys.preset}"
+            is_option = getattr(keys, name) is not None
+            origin = "" if is_option else f" of --preprocess {keys.preset}"
             raise CalibrationError(
-                f"{label}: {name}{of} has {count(len(values), 'value')} for"
+                f"{label}: {name}{origin} has {count(len(values), 'value')} for"
                 f" {count(channels, 'channel')}",
                 hint="give --mean and --std with one value, or one per channel",
             )

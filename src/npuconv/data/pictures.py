@@ -224,7 +224,7 @@ def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
 SAMPLES = 32
 MIN_SIDE = 8  # pixels of an image
 UNKNOWN_NORMALIZATION = "normalization unknown"  # end of a description
-MIN_GREY_SIDE = 16  # of a grey one that is not square: a narrow one is rather a spectrum
+MIN_GREY_SIDE = 16  # of a grey image that is not square: a narrow input is rather a spectrum
 
 
 def open_synthetic(
@@ -261,7 +261,7 @@ def open_synthetic(
 
 
 def reads_images(inputs: Sequence[InputSpec]) -> bool:
-    """Return whether a model has one input, and that looks like images."""
+    """Return whether a model has one input, which looks like images."""
     return len(inputs) == 1 and image_layout(inputs[0]) is not None
 
 
@@ -324,9 +324,9 @@ def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:
     open_axes = [axis for axis, length in enumerate(lengths) if length is None]
     if spec.shape is None or open_axes:
         what = f"dimension {open_axes[0]} of {spec.wanted}" if open_axes else "its rank"
-        wanted = ",".join("?" if n is None else str(n) for n in lengths) or "..."
+        example = ",".join("?" if n is None else str(n) for n in lengths) or "..."
         raise CalibrationError(
             f"input {spec.name!r}: {what} is not fixed, so no samples can be made up",
-            hint=f"give --input-shape {spec.name}={wanted}",
+            hint=f"give --input-shape {spec.name}={example}",
         )
     return tuple(n or 1 for n in lengths)

@@ -71,8 +71,8 @@ def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
             f"{folder}: no .npz, .npy, .jpg, .jpeg, .png or .bmp file in it",
             hint="directories inside it are not searched",
         )
-    other = len(files) - len(images) - len(arrays)
-    return images or arrays, [f"{count(other, 'other file')} ignored"] if other else []
+    ignored = len(files) - len(images) - len(arrays)
+    return images or arrays, [f"{count(ignored, 'other file')} ignored"] if ignored else []
 
 
 def read_list(path: Path) -> list[Path]:
@@ -87,8 +87,8 @@ def read_list(path: Path) -> list[Path]:
         if (entry := line.strip()) and not entry.startswith("#"):
             images.append(path.parent / entry)
             if not _is_there(images[-1]):
-                shown = entry if len(entry) <= MAX_SHOWN else f"{entry[:MAX_SHOWN]}..."
-                raise CalibrationError(f"{path}:{number}: no such file: {shown}")
+                short = entry if len(entry) <= MAX_SHOWN else f"{entry[:MAX_SHOWN]}..."
+                raise CalibrationError(f"{path}:{number}: no such file: {short}")
     if not images:
         raise CalibrationError(f"{path}: the list is empty")
     return images
@@ -139,9 +139,9 @@ def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> Tab
 def _read_by_name(
     folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], allowed: Limits
 ) -> Table:
-    chosen = pick(str(folder), list(stems), inputs)
+    matched = pick(str(folder), list(stems), inputs)
     arrays: dict[str, object] = dict.fromkeys(stems)
-    for stem in chosen.values():
+    for stem in matched.values():
         arrays[stem] = read_file(stems[stem], allowed).get(UNNAMED)
     return make_table(str(folder), arrays, inputs)
 

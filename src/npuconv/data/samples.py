@@ -14,7 +14,7 @@ from npuconv.errors import CalibrationError
 # One of the few seeds that leave every kind of sample on both sides where 2, 3 or 4 kinds
 # alternate, for 9 to 128 samples, if there is room for two of each.
 _SEED = 1166
-HELD_OUT_LEAST = 8  # samples that are kept from calibration, where as many are left for it
+HELD_OUT_LEAST = 8  # samples held out of calibration, if as many remain for it
 
 Array = NDArray[Any]
 Feed = dict[str, Array]
@@ -28,8 +28,8 @@ class InputSpec:
     dtype: np.dtype[Any]
     # Lengths; a name or None where the length is not fixed. None: unknown rank.
     shape: tuple[int | str | None, ...] | None
-    array: str = ""  # name of its array in a source; empty where it is that of the input
-    # Whether the model computes with its integers, such as pixels, and looks nothing up by them.
+    array: str = ""  # name of its array in a source; empty: the name of the input
+    # Whether the model computes with its integers (pixels) instead of using them as indices.
     is_quantity: bool = False
 
     @property
@@ -59,9 +59,9 @@ class Samples:
     indices: tuple[int, ...]  # which samples of the source these are
     description: str  # the source in one phrase, without directories, for the report
     synthetic: bool = False  # True if the numbers are made up
-    builtin: bool = False  # True if they are none of the user's
+    builtin: bool = False  # True if they do not come from the user
     part: str = ""  # how many of how many were chosen; empty if all
-    prepared: str = ""  # how images became inputs, in one phrase; empty of what is used as it is
+    prepared: str = ""  # preparation of images, in one phrase; empty for arrays
     notes: tuple[str, ...] = ()  # what the user should know about how they were read
 
     def __len__(self) -> int:
@@ -94,8 +94,8 @@ class Samples:
             )
         places = held_out_places(len(self), held_out)
         used = tuple(k for place, k in enumerate(self.indices) if place not in places)
-        others = tuple(self.indices[place] for place in places)
-        return replace(self, indices=used), replace(self, indices=others)
+        held_out_indices = tuple(self.indices[place] for place in places)
+        return replace(self, indices=used), replace(self, indices=held_out_indices)
 
 
 def held_out_places(total: int, count: int) -> tuple[int, ...]:
@@ -121,18 +121,18 @@ def spread(total: int, wanted: int) -> tuple[int, ...]:
 def choose(
     load: Callable[[int], Feed], total: int, limit: int, description: str, notes: Sequence[str]
 ) -> Samples:
-    """Choose at most ``limit`` of ``total`` samples; the description tells if some are left out.
+    """Choose at most ``limit`` of ``total`` samples; the description states how many.
 
     They are spread (``spread``) because files are often sorted by class.
     """
     indices = spread(total, limit)
     part = f"{len(indices)} of {total}" if len(indices) < total else ""
-    said = ", ".join(filter(None, (description, part)))
-    return Samples(load, indices, said, part=part, notes=tuple(dict.fromkeys(notes)))
+    source = ", ".join(filter(None, (description, part)))
+    return Samples(load, indices, source, part=part, notes=tuple(dict.fromkeys(notes)))
 
 
 def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
-    """Return whether a shape has these lengths; None is for any."""
+    """Return whether a shape has these lengths; None matches any length."""
     fits = (want in (None, have) for have, want in zip(shape, lengths, strict=False))
     return len(shape) == len(lengths) and all(fits)
 

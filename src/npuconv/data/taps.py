@@ -83,9 +83,9 @@ def _interleave(
     model: onnx.ModelProto, taps: dict[str, list[onnx.NodeProto]]
 ) -> Iterator[onnx.NodeProto]:
     """Yield the nodes, every tap right behind its tensor: that is still in the cache then."""
-    made = {name for node in model.graph.node for name in node.output}
+    produced = {name for node in model.graph.node for name in node.output}
     for name, nodes in taps.items():
-        if name not in made:
+        if name not in produced:
             yield from nodes
     for node in model.graph.node:
         yield node
@@ -104,7 +104,7 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
     return [
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
-        # A 0 is an extent: of what a detector that found nothing hands on.
+        # A 0 is an extent: a detector that found nothing has such outputs.
         node("Reshape", [_name("cast", index), form], "grouped", **zeros),
         *(part for kind in _REDUCTIONS for part in _reduce(kind, index, opset)),
         node("Slice", selection, "selected"),
@@ -114,21 +114,21 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
 
 def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
     """Yield a reduction behind, then one before the channels: both at once take twice as long."""
-    op, half, own = _REDUCTIONS[kind], _name(f"{kind}/half", index), _name(kind, index)
-    steps = ((_name("grouped", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
-    for source, made, name, axis in steps:
+    op, half, result = _REDUCTIONS[kind], _name(f"{kind}/half", index), _name(kind, index)
+    steps = ((_name("grouped", index), half, "behind", _BEHIND), (half, result, "before", _BEFORE))
+    for source, target, name, axis in steps:
         if opset < 18:
-            yield helper.make_node(op, [source], [made], axes=[axis], keepdims=0)
+            yield helper.make_node(op, [source], [target], axes=[axis], keepdims=0)
         else:
-            yield helper.make_node(op, [source, f"{PREFIX}/{name}"], [made], keepdims=0)
+            yield helper.make_node(op, [source, f"{PREFIX}/{name}"], [target], keepdims=0)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors as [samples, before, channels, behind]: what is before and behind the channels."""
+    """Tensors as [samples, before, channels, behind]: extents around the channel axis."""
 
     samples: int  # how many are stacked
-    before: Integers  # int64 [T], extent of what is before the channel axis, per sample
+    before: Integers  # int64 [T], extent before the channel axis, per sample
     channels: Integers  # int64 [T]
     behind: Integers  # int64 [T]
 
@@ -146,7 +146,7 @@ class Layout:
 def make_layout(
     shapes: Sequence[Sequence[int]], axes: Sequence[int | None], samples: int
 ) -> Layout | None:
-    """Return the layout of tensors of these shapes; None where one cannot be cut into samples."""
+    """Return the layout of tensors of these shapes; None if a tensor cannot be cut into samples."""
     rows = []
     for shape, axis in zip(map(list, shapes), axes, strict=True):
         size = math.prod(shape)
@@ -179,7 +179,7 @@ class Selection:
 
     @property
     def plan(self) -> Integers:
-        """Input that tells the tapped model which values to return, int64 [T * 8]."""
+        """Input of the tapped model that selects the values to return, int64 [T * 8]."""
         at = self.layout
         stacked = np.full_like(at.before, at.samples)
         form = np.stack([stacked, at.before, at.channels, at.behind], axis=1)
@@ -218,9 +218,9 @@ def select(layout: Layout, number: int, samples: int) -> Selection:
         number: of the first sample; each sample's decides where to start.
         samples: how many there are, or at least are; each contributes alike.
     """
-    wanted = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
-    before = np.maximum(np.minimum(layout.before, wanted), 1)
-    behind = np.maximum(np.minimum(layout.behind, wanted // before), 1)
+    quotas = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
+    before = np.maximum(np.minimum(layout.before, quotas), 1)
+    behind = np.maximum(np.minimum(layout.behind, quotas // before), 1)
     extents = np.stack([layout.before, layout.behind], axis=1)
     steps = -(-extents // np.stack([before, behind], axis=1)) | 1
     numbers = np.arange(number, number + layout.samples)[:, None, None]

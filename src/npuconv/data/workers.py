@@ -67,9 +67,9 @@ class OrderedWorkers(Generic[Item, Result]):
             if not future.cancel():
                 future.exception()  # waits
 
-    def _take(self, left: int) -> Iterator[Result]:
+    def _take(self, remaining: int) -> Iterator[Result]:
         results = []
-        while len(self._running) > left:
+        while len(self._running) > remaining:
             results.append(self._running.popleft().result())
         return iter(results)
 

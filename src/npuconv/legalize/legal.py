@@ -350,7 +350,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     check_codes(options)
     target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
-    info = SourceModel.of(model)
+    info = SourceModel.from_model(model)
     name = selection.name_of(source, model.name)
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)

@@ -96,8 +96,8 @@ def apply(model: Model, item: Pass, device: TargetDevice, log: Log, **inputs: An
     entries = Log(log.measures, item.name)
     inputs |= {"device": device, "log": entries}
     with bugs_in(f"pass {item.name!r}"):
-        given = {name: inputs[name] for name in item.inputs if name in inputs}
-        result = _call(model, item, given)
+        arguments = {name: inputs[name] for name in item.inputs if name in inputs}
+        result = _call(model, item, arguments)
         if result[0] if isinstance(result, tuple) else result:
             _settle(model, item, entries.rewrites)
     for record in entries.rewrites:

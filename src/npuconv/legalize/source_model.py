@@ -37,7 +37,7 @@ class SourceModel:
     taken: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, model: Model) -> SourceModel:
+    def from_model(cls, model: Model) -> SourceModel:
         """Return the header; ``with_nodes`` follows once shapes are inferred."""
         domains = {o.domain: int(o.version) for o in model.graph.import_domains or ()}
         return cls(

@@ -59,8 +59,8 @@ def slicing(win: Window) -> Removal | None:
 
 def moved_by(win: Window, way: Removal) -> int:
     """Return the values that the cells of a removal hold; of one sample where the batch is open."""
-    rest = [d for axis, d in enumerate(win.input or ()) if axis != way.axis + 2]
-    return len(way.cells) * math.prod(d for d in rest if isinstance(d, int))
+    lengths = [d for axis, d in enumerate(win.input or ()) if axis != way.axis + 2]
+    return len(way.cells) * math.prod(d for d in lengths if isinstance(d, int))
 
 
 def offer(win: Window) -> str:

@@ -54,8 +54,8 @@ class Window:
         """Number of spatial axes."""
         if self.kernel is not None:
             return len(self.kernel)
-        known = self.input or self.output
-        return len(known) - 2 if known else None
+        dims = self.input or self.output
+        return len(dims) - 2 if dims else None
 
     @property
     def is_consistent(self) -> bool:
@@ -64,7 +64,7 @@ class Window:
 
     @property
     def in_channels(self) -> int | None:
-        """Input channels, from the weight where there is one."""
+        """Input channels, from the weight if there is one."""
         if self.weight is not None:
             return self.weight[0] if self.op == "ConvTranspose" else self.weight[1] * self.group
         return _number(self.input, 1)
@@ -146,27 +146,27 @@ def _window(
     source: tuple[Any, ...] | None,
     result: tuple[Any, ...] | None,
 ) -> Window | None:
-    given = dict(zip(_ATTRIBUTES, attrs, strict=True))
+    attributes = dict(zip(_ATTRIBUTES, attrs, strict=True))
     fixed, read = _all_numbers(query.dimensions(weight)), _channels_first(source, last)
     if fixed is not None and len(fixed) < _CHANNEL_AXES:
         fixed = None  # no weights of a convolution: a rule says so
-    kernel = _ints(given["kernel_shape"]) or (fixed[2:] if fixed else None)
+    kernel = _ints(attributes["kernel_shape"]) or (fixed[2:] if fixed else None)
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
         return None
-    shape = _ints(given["output_shape"])  # of a wrong length: attribute-contradicts-weight
+    shape = _ints(attributes["output_shape"])  # of a wrong length: attribute-contradicts-weight
     return Window(
         op=op,
         kernel=kernel,
-        strides=_ints(given["strides"]) or (1,) * axes,
-        dilations=_ints(given["dilations"]) or (1,) * axes,
-        pads=_pads(given["pads"], axes),
-        auto_pad=str(given["auto_pad"] or "NOTSET"),
-        group=1 if given["group"] is None else int(given["group"]),
+        strides=_ints(attributes["strides"]) or (1,) * axes,
+        dilations=_ints(attributes["dilations"]) or (1,) * axes,
+        pads=_pads(attributes["pads"], axes),
+        auto_pad=str(attributes["auto_pad"] or "NOTSET"),
+        group=1 if attributes["group"] is None else int(attributes["group"]),
         weight=fixed,
         input=read,
         output=_channels_first(result, last),
-        output_padding=_ints(given["output_padding"]) or (0,) * axes,
+        output_padding=_ints(attributes["output_padding"]) or (0,) * axes,
         output_shape=shape if shape and len(shape) == axes else None,
     )
 
@@ -187,11 +187,11 @@ def resolved_pads(win: Window) -> tuple[Pairs, tuple[int, ...]] | int:
     pads: list[tuple[int, int]] = []
     extra: list[int] = []
     for axis in range(len(win.kernel)):
-        found = _axis_pads(win, axis)
-        if found is None:
+        amounts = _axis_pads(win, axis)
+        if amounts is None:
             return axis
-        pads.append(found[:2])
-        extra.append(found[2])
+        pads.append(amounts[:2])
+        extra.append(amounts[2])
     return tuple(pads), tuple(extra)
 
 
@@ -199,12 +199,12 @@ def _axis_pads(win: Window, axis: int) -> tuple[int, int, int] | None:
     assert win.kernel is not None
     kernel, stride, dilation = win.kernel[axis], win.strides[axis], win.dilations[axis]
     if win.op == "ConvTranspose":
-        wanted = win.output_shape[axis] if win.output_shape else None
-        if wanted is None and win.auto_pad == "NOTSET":
+        output = win.output_shape[axis] if win.output_shape else None
+        if output is None and win.auto_pad == "NOTSET":
             return (*win.pads[axis], win.output_padding[axis])
         return transpose_pads(
             win.auto_pad, win.extent(axis), kernel, stride, dilation,
-            win.output_padding[axis], wanted,
+            win.output_padding[axis], output,
         )  # fmt: skip
     if win.auto_pad == "NOTSET":
         return (*win.pads[axis], 0)

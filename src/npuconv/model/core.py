@@ -190,7 +190,7 @@ class Model:
         return name
 
 
-_readers = attrgetter("outputs")
+_consumers = attrgetter("outputs")
 
 
 def _copy_types(tensors: Iterable[Tensor], copies: Iterable[Tensor]) -> None:
@@ -212,7 +212,7 @@ def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
 
 
 def with_inner(node: Node) -> Iterator[Node]:
-    """Yield a node, and those of the graphs that it holds."""
+    """Yield a node and the nodes of its subgraphs."""
     yield node
     for _, graph in subgraphs(node):
         for inner in graph.nodes:
@@ -225,11 +225,11 @@ def sweep(model: Model) -> int:
     dead = _find_unused(model, nodes)
     detached = [inner for node in dead.values() for inner in with_inner(node)]
     ids = {id(n) for n in detached}
-    # One walk over each list of readers: a shared constant has thousands.
+    # One walk over each list of consumers: a shared constant has thousands.
     for tensor in {id(t): t for n in detached for t in n.inputs}.values():
-        readers = [reader for reader in tensor.outputs if id(reader) not in ids]
+        consumers = [consumer for consumer in tensor.outputs if id(consumer) not in ids]
         list.clear(tensor.outputs)
-        list.extend(tensor.outputs, readers)
+        list.extend(tensor.outputs, consumers)
     for node in detached:
         list.clear(node.inputs)
         node.outputs.clear()
@@ -241,19 +241,19 @@ def sweep(model: Model) -> int:
 def _find_unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     """Return nodes by id whose outputs are read by none, or only by other unused nodes."""
     members = {id(n) for n in nodes}
-    readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
+    consumer_counts: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
     dead: dict[int, Node] = {}
-    candidates = [n for n in nodes if not any(map(_readers, n.outputs))]
+    candidates = [n for n in nodes if not any(map(_consumers, n.outputs))]
     while candidates:
         node = candidates.pop()
         if id(node) in dead or any(
-            readers.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
+            consumer_counts.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
         ):
             continue
         dead[id(node)] = node
-        for tensor in (t for one in with_inner(node) for t in one.inputs):
-            readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
-            candidates.extend(maker for maker in tensor.inputs if id(maker) in members)
+        for tensor in (t for inner in with_inner(node) for t in inner.inputs):
+            consumer_counts[id(tensor)] = consumer_counts.get(id(tensor), len(tensor.outputs)) - 1
+            candidates.extend(producer for producer in tensor.inputs if id(producer) in members)
     return dead
 
 
@@ -285,18 +285,18 @@ def _is_ordered(nodes: list[Node]) -> bool:
         if not later.isdisjoint(map(id, node.inputs)):
             return False
         for _, graph in subgraphs(node):
-            makers = _outer_dependencies(graph)
-            if any(not later.isdisjoint(map(id, maker.outputs)) for maker in makers):
+            producers = _outer_dependencies(graph)
+            if any(not later.isdisjoint(map(id, producer.outputs)) for producer in producers):
                 return False
         later.difference_update(map(id, node.outputs))
     return True
 
 
 def _dependencies(node: Node) -> list[Node]:
-    makers = [maker for tensor in node.inputs for maker in tensor.inputs]
+    producers = [producer for tensor in node.inputs for producer in tensor.inputs]
     for _, graph in subgraphs(node):
-        makers.extend(_outer_dependencies(graph))
-    return makers
+        producers.extend(_outer_dependencies(graph))
+    return producers
 
 
 def _outer_dependencies(graph: Graph) -> Iterator[Node]:

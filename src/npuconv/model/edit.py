@@ -36,8 +36,9 @@ def shared_constant(model: Model, name: str, values: np.ndarray) -> Tensor:
     return model.shared[name]
 
 
-def keep_name(new: Node, old: Node) -> None:
-    """Give ``new`` the name of the node it replaces."""
+def keep_name(new: Node | None, old: Node) -> None:
+    """Give ``new``, the producer of a tensor, the name of the node it replaces."""
+    assert new is not None, "only a constant or an input has no producer"
     new.name, old.name = old.name, new.name
 
 
@@ -124,14 +125,14 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
 
     The name of ``old`` stays, for outputs of the model.
     """
-    maker = query.producer(tensor)
-    assert maker is not None, "a constant or an input has no producer"
+    producer = query.producer(tensor)
+    assert producer is not None, "a constant or an input has no producer"
     former = query.producer(old)
     if former is not None:
         former.outputs.clear()
-    index = next(i for i, t in enumerate(maker.outputs) if t is tensor)
+    index = next(i for i, t in enumerate(producer.outputs) if t is tensor)
     redirect(tensor, old)
-    maker.outputs[index] = old
+    producer.outputs[index] = old
 
 
 def inherit(model: Model, node: Node, *others: Node) -> None:
@@ -158,29 +159,29 @@ def set_input(node: Node, index: int, tensor: Tensor) -> None:
 
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())
-    _remove_reader(node, index)
+    _remove_consumer(node, index)
     list.__setitem__(node.inputs, index, tensor)
     list.append(tensor.outputs, node)
 
 
-def _remove_reader(node: Node, index: int) -> None:
-    """Remove the node from the readers of its input ``index``.
+def _remove_consumer(node: Node, index: int) -> None:
+    """Remove the node from the consumers of its input ``index``.
 
-    graph-surgeon would compare it by value with every reader; a shared constant has thousands.
+    graph-surgeon would compare it by value with every consumer; a shared constant has thousands.
     """
-    readers = node.inputs[index].outputs
-    list.__delitem__(readers, next(i for i, each in enumerate(readers) if each is node))
+    consumers = node.inputs[index].outputs
+    list.__delitem__(consumers, next(i for i, consumer in enumerate(consumers) if consumer is node))
 
 
 def drop_inputs(node: Node, start: int) -> None:
     """Remove inputs from ``start`` on (slice assignment raises in graph-surgeon)."""
     while len(node.inputs) > start:
-        _remove_reader(node, -1)
+        _remove_consumer(node, -1)
         list.pop(node.inputs)
 
 
 def redirect(old: Tensor, new: Tensor) -> None:
-    """Make all readers of ``old`` read ``new``."""
+    """Make all consumers of ``old`` read ``new``."""
     for node in {id(n): n for n in old.outputs}.values():
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
@@ -197,7 +198,7 @@ def take_over_outputs(old: Node, new: Node) -> None:
 
 
 def replace_by_constant(model: Model, tensor: Tensor, values: np.ndarray) -> None:
-    """Make all readers of ``tensor`` read these values; ``sweep`` drops an unused producer."""
+    """Make all consumers of ``tensor`` read these values; ``sweep`` drops an unused producer."""
     redirect(tensor, constant(model, tensor.name, values))
 
 
@@ -217,19 +218,19 @@ def can_bypass(model: Model, node: Node) -> bool:
     source, result = node.inputs[0], node.outputs[0]
     if not model.is_output(result):
         return True
-    maker = query.producer(source)
-    return maker is not None and not model.is_output(source) and model.is_top_level(maker)
+    producer = query.producer(source)
+    return producer is not None and not model.is_output(source) and model.is_top_level(producer)
 
 
 def bypass(model: Model, node: Node) -> None:
     """Remove a node whose first output equals its first input; see ``can_bypass``."""
     source, result = node.inputs[0], node.outputs[0]
-    maker = query.producer(source)
+    producer = query.producer(source)
     disconnect(node)
     if not model.is_output(result):
         redirect(result, source)
         return
-    assert maker is not None, "can_bypass is false"
+    assert producer is not None, "can_bypass is false"
     redirect(source, result)
-    index = next(i for i, t in enumerate(maker.outputs) if t is source)
-    maker.outputs[index] = result
+    index = next(i for i, t in enumerate(producer.outputs) if t is source)
+    producer.outputs[index] = result

@@ -1,4 +1,4 @@
-"""External data of a model: checked before it is read, and left in its files if it is large."""
+"""External data of a model: checked before it is read; large data stays in its files."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from npuconv.model import store
 from npuconv.model.untrusted import byte_size, shown
 
 _DIGITS = 19  # of a number of bytes
-_MAX_LISTED = 2**27  # bytes of a model that ``files`` reads: one with external data is smaller
+_MAX_LISTED = 2**27  # bytes of a model that ``files`` reads: with external data it is smaller
 
 
 def check_file(path: Path) -> None:
     """Refuse a model that is not a regular file, which may never end, or is too large.
 
     Raises:
-        ModelError: either of the two; a missing file is left to the reader.
+        ModelError: either of the two; reading reports a missing file.
     """
     try:
-        found = path.stat()
+        stats = path.stat()
     except (OSError, ValueError):
         return
-    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISREG(stats.st_mode) and not stat.S_ISDIR(stats.st_mode):
         raise ModelError(f"{path}: is no ordinary file")
-    _check_total(found.st_size, str(path))
+    _check_total(stats.st_size, str(path))
 
 
 def check(tensors: Iterable[onnx.TensorProto], name: str, folder: Path) -> None:
@@ -80,24 +80,24 @@ def _file_size(location: str, folder: Path, where: str) -> int:
         raise ModelError(f"{where}: {short!r} is not below the folder of the model")
     try:
         home, real = Path(os.path.realpath(folder)), Path(os.path.realpath(folder / location))
-        found = real.stat()
+        stats = real.stat()
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "no file name"
         hint = f"it belongs beside the model, as {short}; or save the model with its data inside"
         raise ModelError(f"{where}: {short!r}: {cause}", hint=hint) from None
     if not real.is_relative_to(home):
         raise ModelError(f"{where}: {short!r} is a link out of the folder of the model")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(stats.st_mode):
         raise ModelError(f"{where}: {short!r} is no ordinary file")
-    return found.st_size
+    return stats.st_size
 
 
 def _check_extent(tensor: onnx.TensorProto, entries: dict[str, str], size: int, where: str) -> None:
-    wanted = byte_size(tensor)
+    needed = byte_size(tensor)
     offset = _number(entries.get("offset") or "0", "offset", where)
     length = _number(entries.get("length") or str(size - min(offset, size)), "length", where)
-    if length != wanted:
-        text = f"{where}: shape {shown(tensor.dims)} takes {wanted} bytes"
+    if length != needed:
+        text = f"{where}: shape {shown(tensor.dims)} takes {needed} bytes"
         raise ModelError(f"{text}, {length} are given")
     if offset + length > size:
         text = f"{where}: bytes {offset} to {offset + length} of a file that has {size}"
@@ -121,25 +121,27 @@ def references(tensors: Sequence[onnx.TensorProto], path: Path) -> Mapping[int, 
     Raises:
         ValueError: an offset or length that is no number.
     """
-    found: dict[int, onnx.TensorProto] = {}
+    result: dict[int, onnx.TensorProto] = {}
     total = 0
     for index, tensor in enumerate(tensors):
         if uses_external_data(tensor) and (place := _place(tensor, path)):
             total += place[2]
-            found[index] = store.reference(tensor.name, tensor.data_type, tensor.dims, *place)
-    return found if total >= store.LARGE_MODEL else {}
+            result[index] = store.reference(tensor.name, tensor.data_type, tensor.dims, *place)
+    return result if total >= store.LARGE_MODEL else {}
 
 
 def files(path: Path) -> list[Path]:
-    """Return the files a model says its weights lie in; none for an unreadable model."""
+    """Return the files of external data of a model; none for an unreadable model."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_LISTED:
             return []
         proto = onnx.load_model(path, load_external_data=False)
     except Exception:  # loading it reports the fault
         return []
-    found = (ExternalDataInfo(t).location for t in proto.graph.initializer if uses_external_data(t))
-    return [path.parent / location for location in dict.fromkeys(found)]
+    locations = (
+        ExternalDataInfo(t).location for t in proto.graph.initializer if uses_external_data(t)
+    )
+    return [path.parent / location for location in dict.fromkeys(locations)]
 
 
 def _place(tensor: onnx.TensorProto, path: Path) -> tuple[Path, int, int] | None:

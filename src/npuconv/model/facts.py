@@ -66,7 +66,7 @@ def _of_tensors(node: Node) -> Measured:
 
 
 def considered(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
-    """Return the facts of an operator that is only considered; its result has the same shape."""
+    """Return the facts of a candidate operator whose result has the shape of its input."""
     dims = query.shape(tensor)
     numbers: Measured = {
         name: value if isinstance(value, int) else f"{value:.4g}"
@@ -95,7 +95,7 @@ def _attributes(node: Node, rank: int) -> Measured:
     return facts | _along(node, rank)
 
 
-# What an activation has where nothing is written.
+# Default attributes of activations.
 _NUMBERS = {
     ("HardSigmoid", "alpha"): 0.2, ("HardSigmoid", "beta"): 0.5, ("Elu", "alpha"): 1.0,
     ("LeakyRelu", "alpha"): 0.01, ("Swish", "alpha"): 1.0,
@@ -107,7 +107,7 @@ def _along(node: Node, rank: int) -> Measured:
     facts: Measured = {}
     if node.op == "Transpose":
         perm = query.attribute(node, "perm") or range(rank)[::-1]
-        facts["perm"] = ",".join(str(int(one)) for one in perm)
+        facts["perm"] = ",".join(str(int(axis)) for axis in perm)
         dims = query.shape(node.inputs[0])
         lengths = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
         facts["all_but_two"] = None if dims is None else math.prod(lengths[2:])
@@ -116,8 +116,8 @@ def _along(node: Node, rank: int) -> Measured:
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
     elif node.op == "Slice":
         steps = query.constant_input(node, 4)
-        given = query.input_of(node, 4) is not None
-        facts["step_max"] = int(abs(steps).max()) if steps is not None else None if given else 1
+        has_steps = query.input_of(node, 4) is not None
+        facts["step_max"] = int(abs(steps).max()) if steps is not None else None if has_steps else 1
     elif node.op == "Gather":
         facts["indices_rank"] = query.rank(query.input_of(node, 1))
     elif node.op == "Resize":
@@ -130,7 +130,7 @@ def _along(node: Node, rank: int) -> Measured:
     return facts
 
 
-# Operators with an axis, and the one they have where none is written.
+# Operators with an axis, and its default.
 _AXIS = {
     "Softmax": -1, "LogSoftmax": -1, "LayerNormalization": -1, "Split": 0, "Gather": 0,
     "ArgMax": 0, "ArgMin": 0,
@@ -139,13 +139,13 @@ _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 
 
 def _broadcast(node: Node) -> str | None:
-    """Return the axes of the result along which some input has only one value; none of rank 5."""
+    """Return the axes of the result along which an input is broadcast; None above rank 4."""
     result = query.shape(node.outputs[0]) if len(node.outputs) else None
     shapes = [query.shape(tensor) for tensor in node.inputs]
     if result is None or None in shapes or len(result) > len(_DIMS):
         return None
     if any(len(dims or ()) > len(result) for dims in shapes):
-        return None  # which no broadcast makes: shapes contradict each other
+        return None  # no broadcast: the shapes contradict each other
     names, broadcast = _DIMS[-len(result) :] if result else (), set[str]()
     for dims in shapes:
         aligned = (1,) * (len(result) - len(dims or ())) + (dims or ())

@@ -56,7 +56,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
         # A message frees its memory as a whole only: another one takes its place.
         weights = weights or store.Store()
         proto = store.without_large_tensors(proto, weights)
-    return from_proto(proto, name=display_name(source), sha256=digest, kept=weights)
+    return from_proto(proto, name=display_name(source), sha256=digest, weights=weights)
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
@@ -76,18 +76,20 @@ def display_name(path: str | Path) -> str:
 
     Of an absolute path the last folder stays where the name of the file says nothing.
     """
-    given = Path(path)
-    if given.is_absolute():
-        given = Path(*given.parts[-2:] if given.name == files.UNNAMED else given.parts[-1:])
-    return given.as_posix()
+    shown_path = Path(path)
+    if shown_path.is_absolute():
+        shown_path = Path(
+            *shown_path.parts[-2:] if shown_path.name == files.UNNAMED else shown_path.parts[-1:]
+        )
+    return shown_path.as_posix()
 
 
 def from_proto(
-    proto: onnx.ModelProto, *, name: str, sha256: str = "", kept: store.Store | None = None
+    proto: onnx.ModelProto, *, name: str, sha256: str = "", weights: store.Store | None = None
 ) -> Model:
     """Return the Model of a proto that is already in memory.
 
-    The proto is not changed. ``kept`` is the store of its large weights, if they are in files.
+    The proto is not changed. ``weights`` is the store of its large weights, if they are in files.
 
     Raises:
         ModelError: the graph contradicts itself.
@@ -110,11 +112,13 @@ def from_proto(
         graph = import_graph(proto)
     except Exception as error:  # its failures have no common base
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
-    # IR 1 and 2 had no opset_import; their operators are those of opset 1.
+    # IR 1 and 2 had no opset_import: they mean opset 1.
     graph.opset = _standard_opset(proto) or 1
-    model = Model(graph, _header(proto), name, sha256, store=kept)
-    if kept is not None:
-        _map_weights(graph)
+    model = Model(graph, _header(proto), name, sha256, store=weights)
+    for tensor in graph.tensors().values() if weights is not None else ():
+        initializer = getattr(getattr(tensor, "_values", None), "tensor", None)
+        if isinstance(initializer, onnx.TensorProto) and store.is_stored(initializer):
+            tensor.values, tensor.data_location = store.array(initializer), None
     _register(model, graph, list(proto.graph.node), {})
     return model
 
@@ -131,8 +135,8 @@ def read_bytes(path: Path) -> bytes:
         raise ModelError(f"{path}: no such file") from None
     except IsADirectoryError:
         inside = path / "model.onnx"
-        given = f"give {inside}" if inside.is_file() else "give a model in it"
-        hint = f"{given}; npuconv check takes directories, npuconv batch converts many"
+        advice = f"give {inside}" if inside.is_file() else "give a model in it"
+        hint = f"{advice}; npuconv check takes directories, npuconv batch converts many"
         raise ModelError(f"{path}: is a directory, not a model", hint=hint) from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
@@ -175,15 +179,14 @@ def _standard_opset(proto: onnx.ModelProto) -> int | None:
     return versions.get("", versions.get("ai.onnx"))
 
 
-def _map_weights(graph: Graph) -> None:
-    """Make constants views of the files that hold them."""
-    for tensor in graph.tensors().values():
-        proto = getattr(getattr(tensor, "_values", None), "tensor", None)
-        if isinstance(proto, onnx.TensorProto) and store.is_stored(proto):
-            tensor.values, tensor.data_location = store.array(proto), None
-
-
 def _header(proto: onnx.ModelProto) -> Header:
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    inputs = [info.name for info in proto.graph.input if info.name in initializers]
+    defaults: tuple[str, ...] = ()  # inputs that a caller may leave out
+    if proto.ir_version >= _DEFAULTS_ARE_OPTIONAL and len(inputs) < len(initializers):
+        layers = [node for node in proto.graph.node if node.op_type in _WITH_PARAMETERS]
+        parameters = {name for node in layers for name in node.input[1:]}
+        defaults = tuple(name for name in inputs if name not in parameters)
     return Header(
         ir_version=proto.ir_version,
         producer_name=proto.producer_name,
@@ -194,19 +197,8 @@ def _header(proto: onnx.ModelProto) -> Header:
         metadata=_entries(proto.metadata_props),
         graph_metadata=_entries(proto.graph.metadata_props),
         quantization_annotation=tuple(proto.graph.quantization_annotation),
-        defaults=_defaults(proto),
+        defaults=defaults,
     )
-
-
-def _defaults(proto: onnx.ModelProto) -> tuple[str, ...]:
-    """Return inputs that a caller may leave out; parameters of layers are none."""
-    initializers = {tensor.name for tensor in proto.graph.initializer}
-    inputs = [info.name for info in proto.graph.input if info.name in initializers]
-    if proto.ir_version < _DEFAULTS_ARE_OPTIONAL or len(inputs) == len(initializers):
-        return ()
-    layers = [node for node in proto.graph.node if node.op_type in _WITH_PARAMETERS]
-    parameters = {name for node in layers for name in node.input[1:]}
-    return tuple(name for name in inputs if name not in parameters)
 
 
 def _entries(entries: Any) -> tuple[tuple[str, str], ...]:
@@ -216,7 +208,7 @@ def _entries(entries: Any) -> tuple[tuple[str, str], ...]:
 def _register(
     model: Model, graph: Graph, protos: list[onnx.NodeProto], counts: dict[str, int]
 ) -> None:
-    """Register origin and notes of every node; an unnamed one is called by its operator."""
+    """Register origin and notes of every node; an unnamed node is called by its operator."""
     for node, proto in zip(graph.nodes, protos, strict=True):
         number = counts.get(node.op, 0)
         counts[node.op] = number + 1
@@ -243,25 +235,21 @@ def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not proto.functions:
         return proto
+    copy = proto
+    # ONNX's inliner drops default attributes: write them into all calls.
+    defaults = {(f.domain, f.name): f.attribute_proto for f in proto.functions}
+    if any(defaults.values()):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(proto)
+        for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
+            for node in all_nodes(nodes):
+                names = {attribute.name for attribute in node.attribute}
+                missing = defaults.get((node.domain, node.op_type), ())
+                node.attribute.extend(default for default in missing if default.name not in names)
     try:
-        return onnx.inliner.inline_local_functions(_with_defaults(proto))
+        return onnx.inliner.inline_local_functions(copy)
     except EncodeError:  # over 2 GB
         return proto
-
-
-def _with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy with default attributes in all calls: ONNX's inliner drops them."""
-    defaults = {(f.domain, f.name): f.attribute_proto for f in proto.functions}
-    if not any(defaults.values()):
-        return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
-        for node in all_nodes(nodes):
-            given = {attribute.name for attribute in node.attribute}
-            missing = defaults.get((node.domain, node.op_type), ())
-            node.attribute.extend(one for one in missing if one.name not in given)
-    return copy
 
 
 def dense(proto: onnx.ModelProto) -> onnx.ModelProto:

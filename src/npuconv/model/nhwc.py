@@ -79,10 +79,10 @@ def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
 
 def holds_channels_last(tensor: Tensor) -> bool:
     """Return whether a channels-last convolution, or its activation, produces the tensor."""
-    maker = query.producer(tensor)
-    while maker is not None and maker.op in ("Relu", "Clip"):
-        maker = query.producer(maker.inputs[0])
-    return maker is not None and bool(query.attribute(maker, "channels_last", 0))
+    producer = query.producer(tensor)
+    while producer is not None and producer.op in ("Relu", "Clip"):
+        producer = query.producer(producer.inputs[0])
+    return producer is not None and bool(query.attribute(producer, "channels_last", 0))
 
 
 def activation(node: Node) -> str:
@@ -97,8 +97,8 @@ def parameters(node: Node) -> list[float]:
 
 def rank(node: Node) -> int | None:
     """Return the rank: of the weights, else of the kernel, else of the input."""
-    if node.op in query.CONVOLUTIONS and (found := query.rank(query.input_of(node, 1))):
-        return found
+    if node.op in query.CONVOLUTIONS and (weight_rank := query.rank(query.input_of(node, 1))):
+        return weight_rank
     if kernel := query.attribute(node, "kernel_shape"):
         return len(kernel) + 2
     return query.rank(query.input_of(node, 0))
@@ -140,23 +140,23 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
 def activation_faults(node: Node) -> Iterator[str]:
     """Yield why no standard operator can replace the activation of the node."""
     name, values = activation(node), parameters(node)
-    wanted = ACTIVATIONS.get(name, ())
+    names = ACTIVATIONS.get(name, ())
     if name and name not in ACTIVATIONS:
         yield f"its activation is {name!r}, none of {', '.join(ACTIVATIONS)}"
-    elif len(values) != len(wanted):
+    elif len(values) != len(names):
         what = f"activation {name}" if name else "no activation"
-        yield f"{what} takes {len(wanted)} activation_params, not {len(values)}"
+        yield f"{what} takes {len(names)} activation_params, not {len(values)}"
 
 
 def _shape(node: Node) -> Iterator[str]:
-    dims, wanted = query.shape(query.input_of(node, 0)), rank(node)
-    if wanted is None:
+    dims, needed = query.shape(query.input_of(node, 0)), rank(node)
+    if needed is None:
         yield "the number of its dimensions is not known"
         return
-    if wanted < 3:
-        yield f"it has {wanted} dimensions, which leaves no spatial axis"
-    if dims is not None and len(dims) != wanted:
-        yield f"its input has {len(dims)} dimensions where {wanted} are needed"
+    if needed < 3:
+        yield f"it has {needed} dimensions, which leaves no spatial axis"
+    if dims is not None and len(dims) != needed:
+        yield f"its input has {len(dims)} dimensions where {needed} are needed"
     channels = in_channels(node)
     if dims and isinstance(dims[-1], int) and channels != dims[-1]:
         yield f"its input has {dims[-1]} channels, its weights take {channels}"
@@ -165,8 +165,8 @@ def _shape(node: Node) -> Iterator[str]:
 def _lengths(node: Node) -> Iterator[str]:
     """Yield attributes of a wrong length, or too small: they may crash a runtime."""
     axes = (rank(node) or 2) - 2
-    wanted = {"kernel_shape": axes, "strides": axes, "dilations": axes, "pads": 2 * axes}
-    for name, length in {**wanted, "output_padding": axes}.items():
+    lengths = {"kernel_shape": axes, "strides": axes, "dilations": axes, "pads": 2 * axes}
+    for name, length in {**lengths, "output_padding": axes}.items():
         values = query.attribute(node, name)
         if not values:
             continue
@@ -213,16 +213,16 @@ class _NodeView:
 
 
 def as_float(node: Node) -> Node:
-    """Return a read-only view of an integer or fused node as a float one, channels first.
+    """Return a read-only view of an integer or fused node as a float node, channels first.
 
     Any other node is returned as it is. Scales are left out: the view serves to count
     multiplications and to show convolutions.
     """
     domain = "" if query.is_standard(node) else node.domain
-    found = _FLOAT_OPERATORS.get((domain, node.op))
-    if found is None or len(node.inputs) <= found[1] or not node.outputs:
+    operator = _FLOAT_OPERATORS.get((domain, node.op))
+    if operator is None or len(node.inputs) <= operator[1] or not node.outputs:
         return node
-    op, weight = found
+    op, weight = operator
     inputs = [_view(node, node.inputs[0]), node.inputs[weight]]
     view = _NodeView(op, inputs, [_view(node, node.outputs[0])], dict(node.attrs))
     return cast("Node", view)

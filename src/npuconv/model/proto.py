@@ -64,7 +64,7 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes and those of their subgraphs."""
+    """Yield nodes and the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for graph in inner_graphs(node):
@@ -117,7 +117,7 @@ def _separate_scopes(
     graph: onnx.GraphProto,
     outer: set[str],
     renamed: dict[str, str],
-    taken: set[str],
+    used: set[str],
     captured: set[str],
 ) -> None:
     """Rename tensors of bodies that have the name of a tensor around them.
@@ -129,24 +129,24 @@ def _separate_scopes(
         graph: the graph, or a body; changed.
         outer: names of the scopes around it.
         renamed: new names in these scopes.
-        taken: names that no new one may have.
+        used: names that no new tensor may have.
         captured: names that bodies of the same node read from the scopes around them.
     """
-    defined = {each.name for each in graph.initializer} - (outer & captured)
-    defined |= {each.name for each in graph.input}
+    defined = {info.name for info in graph.initializer} - (outer & captured)
+    defined |= {info.name for info in graph.input}
     defined |= {name for node in graph.node for name in node.output if name}
     renamed = {old: new for old, new in renamed.items() if old not in defined}
     for name in sorted(defined & outer):
-        renamed[name] = next(new for n in count(1) if (new := f"{name}/{n}") not in taken)
-        taken.add(renamed[name])
-    for each in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
-        each.name = renamed.get(each.name, each.name)
+        renamed[name] = next(new for n in count(1) if (new := f"{name}/{n}") not in used)
+        used.add(renamed[name])
+    for info in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
+        info.name = renamed.get(info.name, info.name)
     for node in graph.node:
         for names in (node.input, node.output):
             names[:] = [renamed.get(name, name) for name in names]
         captured = {name for inner in inner_graphs(node) for name in _captured_names(inner)}
         for inner in inner_graphs(node):
-            _separate_scopes(inner, outer | defined, renamed, taken, captured)
+            _separate_scopes(inner, outer | defined, renamed, used, captured)
 
 
 def _captured_names(graph: onnx.GraphProto) -> set[str]:
@@ -154,7 +154,7 @@ def _captured_names(graph: onnx.GraphProto) -> set[str]:
     names = {output.name for output in graph.output}
     for node in graph.node:
         names.update(node.input, *(_captured_names(inner) for inner in inner_graphs(node)))
-    names -= {each.name for each in (*graph.initializer, *graph.input)}
+    names -= {info.name for info in (*graph.initializer, *graph.input)}
     return names - {name for node in graph.node for name in node.output}
 
 

@@ -78,8 +78,8 @@ def upstream_tensors(node: Node) -> list[Tensor]:
         tensor = waiting.pop()
         if id(tensor) not in tensors:
             tensors[id(tensor)] = tensor
-            maker = producer(tensor)
-            waiting += list(maker.inputs) if maker is not None else []
+            node_before = producer(tensor)
+            waiting += list(node_before.inputs) if node_before is not None else []
     return list(tensors.values())
 
 
@@ -89,7 +89,7 @@ def consumers(tensor: Tensor) -> list[Node]:
 
 
 def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
-    """Return the only reader of a tensor that is no output of the model, outside of subgraphs."""
+    """Return the only consumer of a tensor that is no output of the model, outside of subgraphs."""
     if len(tensor.outputs) != 1 or model.is_output(tensor):
         return None
     # A branch may not run, so that no node of it can move out of it.

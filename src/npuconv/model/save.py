@@ -25,7 +25,7 @@ from npuconv import files
 from npuconv.errors import OutputError
 from npuconv.model import query, skeleton, store
 from npuconv.model.core import Model
-from npuconv.model.proto import is_packed, node_proto
+from npuconv.model.proto import Types, is_packed, node_proto
 from npuconv.model.types import Node, Tensor
 
 # onnxruntime 1.20 of November 2024 loads no newer one: a newer opset alone asks for more.
@@ -45,13 +45,13 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
     ``metadata`` are entries of ``metadata_props`` to add or replace.
     """
     used = {node.domain or "" for node, _ in model.walk()}
-    others = {o.domain: o.version for o in model.graph.import_domains or ()}
-    others |= {d: 1 for d in used if d not in others and d not in query.STANDARD_DOMAINS}
+    versions = {o.domain: o.version for o in model.graph.import_domains or ()}
+    versions |= {d: 1 for d in used if d not in versions and d not in query.STANDARD_DOMAINS}
     imports = [helper.make_opsetid("", model.opset)]
-    domains = sorted(d for d in others if d not in query.STANDARD_DOMAINS)
+    domains = sorted(d for d in versions if d not in query.STANDARD_DOMAINS)
     proto = helper.make_model(
         _graph(model),
-        opset_imports=imports + [helper.make_opsetid(d, others[d]) for d in domains],
+        opset_imports=imports + [helper.make_opsetid(d, versions[d]) for d in domains],
         functions=[OnnxExporter.export_function(f) for f in model.graph.functions],
         ir_version=ir_version(model.header.ir_version, model.opset),
     )
@@ -153,7 +153,7 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
-    constants = {t.name: t for t in skeleton.constants(graph)}
+    constants = {t.name: t for t in skeleton.constants(graph.nodes)}
     # An output may be a constant that no node reads.
     constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
     # A branch of an If that is never taken may contradict the shapes around it.
@@ -165,8 +165,10 @@ def _graph(model: Model) -> onnx.GraphProto:
         [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
         [_initializer(model, t) for t in constants.values()],
         doc_string=graph.doc_string,
-        value_info=[] if has_branches else list(map(skeleton.value_info, skeleton.typed(graph))),
     )
+    types = Types()
+    for tensor in [] if has_branches else skeleton.typed(graph):
+        types.write(tensor, proto.value_info.add())
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
         proto.metadata_props.add(key=key, value=text)

@@ -54,7 +54,7 @@ def skeleton(
         inputs.update((t.name, t) for t in read if id(t.inputs[0]) not in producers)
     for tensor in inputs.values():
         types.write(tensor, out.input.add())
-    for constant in _constants(nodes):
+    for constant in constants(nodes):
         if math.prod(constant.shape) > MAX_SHAPE_VALUES:
             types.write(constant, out.input.add())
         else:
@@ -67,21 +67,6 @@ def skeleton(
             continue
         for tensor in node.outputs:
             types.write(tensor, out.input.add())
-    _write_types(model, nodes, settled, types, out)
-    proto.opset_import.append(helper.make_opsetid("", _opset(model.opset, nodes)))
-    others = model.graph.import_domains or ()
-    proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
-    proto.ir_version = max(model.header.ir_version, 4)
-    return proto
-
-
-def _write_types(
-    model: Model,
-    nodes: Sequence[Node],
-    settled: Collection[int],
-    types: Types,
-    out: onnx.GraphProto,
-) -> None:
     results = {id(t) for node in nodes for t in node.outputs}
     whole = len(nodes) == len(model.graph.nodes)
     for tensor in model.graph.outputs:
@@ -90,6 +75,14 @@ def _write_types(
     for tensor in typed(model.graph, nodes):
         if not tensor.inputs or id(tensor.inputs[0]) not in settled:
             types.write(tensor, out.value_info.add())
+    opset = model.opset  # inference does not know Pad-1
+    if opset < _FIRST_PAD_PADS and not any(n.op in _CHANGED_IN_OPSET_2 for n in nodes):
+        opset = _FIRST_PAD_PADS
+    proto.opset_import.append(helper.make_opsetid("", opset))
+    imports = model.graph.import_domains or ()
+    proto.opset_import.extend([o for o in imports if o.domain not in query.STANDARD_DOMAINS])
+    proto.ir_version = max(model.header.ir_version, 4)
+    return proto
 
 
 def typed(graph: Graph, nodes: Iterable[Node] | None = None) -> list[Tensor]:
@@ -103,19 +96,8 @@ def typed(graph: Graph, nodes: Iterable[Node] | None = None) -> list[Tensor]:
     ]
 
 
-def value_info(tensor: Tensor) -> onnx.ValueInfoProto:
-    """Return name, type and shape of a tensor, as far as they are known."""
-    info = onnx.ValueInfoProto()
-    Types().write(tensor, info)
-    return info
-
-
-def constants(graph: Graph) -> list[Tensor]:
-    """Return every constant a node of the graph reads, also inside subgraphs, once."""
-    return _constants(graph.nodes)
-
-
-def _constants(nodes: Iterable[Node]) -> list[Tensor]:
+def constants(nodes: Iterable[Node]) -> list[Tensor]:
+    """Return every constant that the nodes read, also inside subgraphs, once."""
     by_name: dict[str, Tensor] = {}
     for node in nodes:
         for tensor in _read_by(node):
@@ -130,13 +112,6 @@ def _read_by(node: Node) -> list[Tensor]:
         results = {id(t) for n in inner.nodes for t in n.outputs}
         tensors += [t for n in inner.nodes for t in _read_by(n) if id(t) not in results]
     return tensors
-
-
-def _opset(source: int, nodes: Sequence[Node]) -> int:
-    """Return the opset to infer shapes in: inference does not know Pad-1."""
-    if source < _FIRST_PAD_PADS and not any(n.op in _CHANGED_IN_OPSET_2 for n in nodes):
-        return _FIRST_PAD_PADS
-    return source
 
 
 def _is_misread(node: Node, source: int) -> bool:
@@ -158,7 +133,10 @@ def _substitutes(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.No
         for attribute in proto.attribute:
             attribute.name = "pads" if attribute.name == "paddings" else attribute.name
     win = window(node)
-    if win is None or win.kernel is None or not win.is_consistent or not _is_replaced(win):
+    if win is None or win.kernel is None or not win.is_consistent:
+        return [proto]
+    forbidden = win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads)
+    if forbidden or (win.auto_pad == "NOTSET" and win.output_shape is None):
         return [proto]
     if win.op != "ConvTranspose":
         _without(proto, "pads")
@@ -166,15 +144,10 @@ def _substitutes(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.No
     return _with_one_cell(win, proto) if win.output_shape else _with_pads(win, proto)
 
 
-def _is_replaced(win: Window) -> bool:
-    forbidden = win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads)
-    return not forbidden and (win.auto_pad != "NOTSET" or win.output_shape is not None)
-
-
 def _without(proto: onnx.NodeProto, *names: str) -> None:
-    kept = [a for a in proto.attribute if a.name not in names]
+    attributes = [a for a in proto.attribute if a.name not in names]
     del proto.attribute[:]
-    proto.attribute.extend(kept)
+    proto.attribute.extend(attributes)
 
 
 def _with_pads(win: Window, proto: onnx.NodeProto) -> list[onnx.NodeProto]:

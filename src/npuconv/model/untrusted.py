@@ -85,8 +85,8 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
         for graph, depth in graphs:
             tensors += _check_graph(graph, name, inside=depth > 0)
         for function in proto.functions:
-            tensors += (found := list(_in_nodes(function.node)))
-            for tensor in found:
+            tensors += (inner := list(_in_nodes(function.node)))
+            for tensor in inner:
                 check_tensor(tensor, name)
             _check_attributes(function.node, name, inside=True)
     except UnicodeDecodeError:
@@ -122,13 +122,13 @@ def _check_text(proto: onnx.ModelProto, graphs: Graphs) -> None:
 
 
 def _names_of(nodes: Nodes) -> list[str | bytes]:
-    found: list[str | bytes] = []
+    names: list[str | bytes] = []
     for node in nodes:
-        found += (node.name, node.op_type, node.domain, node.doc_string)
-        found += node.input
-        found += node.output
-        found += [attribute.name for attribute in node.attribute]
-    return found
+        names += (node.name, node.op_type, node.domain, node.doc_string)
+        names += node.input
+        names += node.output
+        names += [attribute.name for attribute in node.attribute]
+    return names
 
 
 def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
@@ -153,7 +153,7 @@ def _count_called_nodes(proto: onnx.ModelProto, graphs: Graphs, name: str, limit
     sizes: dict[_Key, int] = {}
     try:
         for key in TopologicalSorter(calls).static_order():
-            inside = sum(times * sizes[one] for one, times in calls[key].items())
+            inside = sum(times * sizes[called] for called, times in calls[key].items())
             sizes[key] = min(len(functions[key]) + inside, limit + 1)
     except CycleError as error:
         _, op = min(error.args[1])
@@ -199,23 +199,17 @@ def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
         for attribute in node.attribute:
             if attribute.HasField("sparse_tensor"):
                 check_sparse(attribute.sparse_tensor, name)
-            if fault := _attribute_fault(attribute, inside):
+            values, fault = (attribute.i, *attribute.ints), ""
+            if attribute.ref_attr_name:  # its value comes with the call, which is checked
+                fault = "" if inside else "refers to one of a function that is not there"
+            elif attribute.name in _WINDOW_ATTRIBUTES and max(map(abs, values)) >= _WINDOW_BOUND:
+                text = shown(attribute.ints or [attribute.i])
+                fault = f"is {text}: over {_WINDOW_BOUND}, beyond any runtime"
+            elif inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
+                fault = "is an empty list"
+            if fault:
                 where = f"{name}: node {node.name or node.op_type!r}"
                 raise ModelError(f"{where}: attribute {attribute.name!r} {fault}")
-
-
-def _attribute_fault(attribute: onnx.AttributeProto, inside: bool) -> str:
-    if attribute.ref_attr_name:  # its value comes with the call, whose attributes are checked
-        return "" if inside else "refers to one of a function that is not there"
-    if attribute.name in _WINDOW_ATTRIBUTES and any(
-        abs(value) >= _WINDOW_BOUND for value in (attribute.i, *attribute.ints)
-    ):
-        return (
-            f"is {shown(attribute.ints or [attribute.i])}: over {_WINDOW_BOUND}, beyond any runtime"
-        )
-    if inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
-        return "is an empty list"
-    return ""
 
 
 def check_tensor(tensor: TensorProto, name: str) -> None:
@@ -235,12 +229,20 @@ def check_tensor(tensor: TensorProto, name: str) -> None:
     if tensor.HasField("raw_data"):
         if tensor.data_type == TensorProto.STRING:
             raise ModelError(f"{where}: text cannot be given as bytes")
-        wanted, held = byte_size(tensor), len(tensor.raw_data)
-        if wanted != held:
-            text = f"{where} says shape {shown(tensor.dims)} ({wanted} bytes)"
-            raise ModelError(f"{text} but holds {held} bytes")
-    else:
-        _check_values(tensor, where, count)
+        needed, size_held = byte_size(tensor), len(tensor.raw_data)
+        if needed != size_held:
+            text = f"{where} says shape {shown(tensor.dims)} ({needed} bytes)"
+            raise ModelError(f"{text} but holds {size_held} bytes")
+        return
+    values = getattr(tensor, _VALUE_FIELDS.get(tensor.data_type, "int32_data"))
+    needed = 2 * count if tensor.data_type in _COMPLEX else count
+    if tensor.data_type in _PACKED:
+        needed = -(-count // _PACKED[tensor.data_type])
+    if len(values) != needed:
+        text = f"{where} says shape {shown(tensor.dims)} ({needed} values)"
+        raise ModelError(f"{text} but holds {len(values)}")
+    for string in tensor.string_data:
+        string.decode("utf-8")
 
 
 def byte_size(tensor: TensorProto) -> int:
@@ -323,18 +325,6 @@ def _size_of(kind: int) -> int:
         return 0
 
 
-def _check_values(tensor: TensorProto, where: str, count: int) -> None:
-    values = getattr(tensor, _VALUE_FIELDS.get(tensor.data_type, "int32_data"))
-    wanted = 2 * count if tensor.data_type in _COMPLEX else count
-    if tensor.data_type in _PACKED:
-        wanted = -(-count // _PACKED[tensor.data_type])
-    if len(values) != wanted:
-        text = f"{where} says shape {shown(tensor.dims)} ({wanted} values)"
-        raise ModelError(f"{text} but holds {len(values)}")
-    for text in tensor.string_data:
-        text.decode("utf-8")
-
-
 def shown(shape: Iterable[int]) -> str:
     """Return a shape as text of at most 80 characters."""
     text = str(list(shape))
@@ -353,8 +343,8 @@ def check_concat_growth(proto: onnx.ModelProto, name: str) -> None:
     for node in proto.graph.node:
         if node.op_type not in _COMPUTED:
             continue
-        read = [lengths.get(one, _OTHER_LIST) for one in node.input]
-        length = sum(read) if node.op_type == "Concat" else max(read, default=0)
+        input_lengths = [lengths.get(name_of_input, _OTHER_LIST) for name_of_input in node.input]
+        length = sum(input_lengths) if node.op_type == "Concat" else max(input_lengths, default=0)
         if length > MAX_LIST:
             where = f"{name}: node {node.name or node.op_type!r}"
             raise ModelError(f"{where} joins a list of up to {length} elements")

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ from npuconv import limits
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Node, Tensor
+from npuconv.model.types import Graph, Node
 from npuconv.model.untrusted import MAX_AXES, check_shape
 
 _UNKNOWN = re.compile(
@@ -69,7 +69,16 @@ def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> Model
 
 def _fault(proto: onnx.ModelProto) -> str:
     if store.has_stored(proto):  # the checker would read the files, and does not know their places
-        proto = _without_weights(proto)
+        proto = store.with_initializers(
+            proto,
+            lambda tensor: (
+                onnx.TensorProto(
+                    name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b""
+                )
+                if store.is_stored(tensor)
+                else tensor
+            ),
+        )
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
@@ -77,19 +86,6 @@ def _fault(proto: onnx.ModelProto) -> str:
     except (EncodeError, ValueError):
         pass  # over 2 GB: the checker cannot serialize it; our own checks have passed
     return ""
-
-
-def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which weights in files are empty."""
-
-    def emptied(tensor: onnx.TensorProto) -> onnx.TensorProto:
-        if not store.is_stored(tensor):
-            return tensor
-        return onnx.TensorProto(
-            name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b""
-        )
-
-    return store.with_initializers(proto, emptied)
 
 
 def _repair(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -174,7 +170,9 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
         if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
-            if id(tensor) not in ids and not _needs_no_producer(tensor, ids):
+            if query.is_constant(tensor):
+                ids.add(id(tensor))
+            elif tensor.name and id(tensor) not in ids:  # an omitted input has no name
                 yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, ids)
@@ -188,14 +186,6 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
             yield f"output {tensor.name!r} is made by no node"
 
 
-def _needs_no_producer(tensor: Tensor, ids: set[int]) -> bool:
-    """Return whether the tensor needs no node to make it; add a constant to ``known``."""
-    if query.is_constant(tensor):
-        ids.add(id(tensor))
-        return True
-    return not tensor.name  # an input that is left out
-
-
 def check_types(model: Model) -> None:
     """Refuse a node with inputs of different types where its operator has one for all.
 
@@ -207,21 +197,18 @@ def check_types(model: Model) -> None:
     for node in model.nodes():
         # A type that numpy has no name for may have two of them: by its number, and by its values.
         kinds = ["" if isinstance(t.dtype, int) else query.dtype_name(t) for t in node.inputs]
-        if len({*kinds} - {""}) > 1 and query.is_standard(node):
-            _check_types(node, kinds, model)
-
-
-def _check_types(node: Node, kinds: Sequence[str], model: Model) -> None:
-    first: dict[str, int] = {}
-    variables = _type_variables(node, model.opset)
-    for index, (kind, variable) in enumerate(zip(kinds, variables, strict=False)):
-        before = first.setdefault(variable, index) if kind else index
-        if kinds[before] != kind:
-            one, other = node.inputs[before].name, node.inputs[index].name
-            raise ModelError(
-                f"{model.name}: node {node.name or node.op!r} ({node.op}): input {one!r} is "
-                f"{kinds[before]} and input {other!r} is {kind}, but both must be of one type"
-            )
+        if len({*kinds} - {""}) < 2 or not query.is_standard(node):
+            continue
+        first: dict[str, int] = {}
+        variables = _type_variables(node, model.opset)
+        for index, (kind, variable) in enumerate(zip(kinds, variables, strict=False)):
+            before = first.setdefault(variable, index) if kind else index
+            if kinds[before] != kind:
+                where = f"{model.name}: node {node.name or node.op!r} ({node.op})"
+                raise ModelError(
+                    f"{where}: input {node.inputs[before].name!r} is {kinds[before]} and input "
+                    f"{node.inputs[index].name!r} is {kind}, but both must be of one type"
+                )
 
 
 def _type_variables(node: Node, opset: int) -> Iterable[str]:
@@ -246,17 +233,13 @@ def check_tensor_sizes(model: Model) -> None:
         ModelError: names the tensor and its shape.
     """
     limit = limits.present().tensor_mib * 2**20
-    for tensor in model.graph.inputs:
-        _check_tensor_size(tensor, f"{model.name}: input {tensor.name!r}", limit)
-    for node in model.nodes():
-        for tensor in node.outputs:
-            _check_tensor_size(tensor, f"{model.name}: result {tensor.name!r}", limit)
-
-
-def _check_tensor_size(tensor: Tensor, where: str, limit: int) -> None:
-    dims, dtype = query.shape(tensor) or (), tensor.dtype
-    fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
-    # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
-    size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
-    if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
-        check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)
+    tensors = [("input", tensor) for tensor in model.graph.inputs]
+    tensors += [("result", tensor) for node in model.nodes() for tensor in node.outputs]
+    for place, tensor in tensors:
+        dims, dtype = query.shape(tensor) or (), tensor.dtype
+        fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
+        # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
+        size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+        if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
+            where = f"{model.name}: {place} {tensor.name!r}"
+            check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)

@@ -46,12 +46,19 @@ def render(sections: Iterable[Section], *, color: bool = False, width: int = 80)
         color_system="standard" if color else None, legacy_windows=False, highlight=False,
         markup=False, emoji=False,
     )  # fmt: skip
-    blocks = [block for section in sections if (block := list(_lines(section, width)))]
-    with console.capture() as capture:
-        for number, block in enumerate(blocks):
-            for line in [""] * (number > 0) + block:
-                console.print(line)
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().split("\n")[:-1])
+    blocks = []
+    for section in sections:
+        lines: list[str] = []
+        for part in _lines(section, width):
+            if isinstance(part, str):
+                lines.append(part)
+            else:
+                with console.capture() as capture:
+                    console.print(part)
+                lines += capture.get().split("\n")[:-1]
+        if lines:
+            blocks.append("".join(f"{line.rstrip()}\n" for line in lines))
+    return "\n".join(blocks)
 
 
 def elide(text: str, width: int) -> str:
@@ -66,9 +73,11 @@ def elide(text: str, width: int) -> str:
 def hang(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """Escape a text and wrap it behind ``first``, and on later lines behind ``rest``."""
     room = width - max(cell_len(first), cell_len(rest))
-    words = Text(" ".join(elide(word, room) for word in plain(text).split()))
-    lines: Iterable[Text] = words.wrap(_RULER, room) if words else ()
-    return [(rest if number else first) + line.plain.rstrip() for number, line in enumerate(lines)]
+    words = " ".join(elide(word, room) for word in plain(text).split())
+    lines = [words] if words else []
+    if cell_len(words) > room:
+        lines = [line.plain.rstrip() for line in Text(words).wrap(_RULER, room)]
+    return [(rest if number else first) + line for number, line in enumerate(lines)]
 
 
 def _lines(section: Section, width: int) -> Iterator[RenderableType]:

@@ -6,15 +6,13 @@ that it reads well in a terminal and in a CI log.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 
-from npuconv import files
 from npuconv.report import Unreadable, groups, terminal
 from npuconv.report.job_names import shown_names
 from npuconv.report.sections import Note, Section, Table, overview, sections
 from npuconv.report.words import count
-from npuconv.schemas.batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
 
@@ -79,13 +77,14 @@ def render_batch(
     targets = {job.target for job in batch.jobs}
     subject = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
     short_names = shown_names(batch.jobs)
+    rows = [(short_names[job.name], *groups.batch_row(job)[1:]) for job in batch.jobs]
     causes = [
         f"{short_names[job.name]}: {job.status}: {job.message}"
         for job in groups.not_converted(batch)
     ]
     document = [
         Section(f"{label}: {subject}: {batch.summary.headline}", style=style),
-        Section("", [_jobs(batch)]),
+        Section("", [Table(groups.BATCH_HEAD, rows, range(3, len(groups.BATCH_HEAD)), (0, 1))]),
         Section("Not converted" if causes else "", causes),
     ]
     if verbose:
@@ -108,47 +107,3 @@ def _document(report: Report) -> list[Section]:
         ),
         *sections(report, each=True),
     ]
-
-
-def _jobs(batch: BatchReport) -> Table:
-    """Return a row for each job, behind the columns that tell the jobs from each other.
-
-    That is the model, by its folder where it is called ``model.onnx`` and without the folders that
-    all share; target, and form, where they differ. Where models are not told apart, as those of
-    absolute paths, which no report has, it is what the names of the jobs say besides.
-    """
-    pairs = [(job.target, job.format) for job in batch.jobs]
-    differing = {"target": [target for target, _ in pairs], "form": [form for _, form in pairs]}
-    if len(set(pairs)) == len({target for target, _ in pairs}):
-        del differing["form"]
-    if len({target for target, _ in pairs}) <= 1:
-        del differing["target"]
-    for title, names in (
-        ("model", _models(batch)),
-        ("job", [_job_without_target(job) for job in batch.jobs]),
-    ):
-        head, rows = (title, *differing), list(zip(names, *differing.values(), strict=True))
-        if len(set(rows)) == len(rows):
-            break
-    else:
-        head, rows = ("job",), [(job.name,) for job in batch.jobs]
-    table = [(*row, *groups.batch_row(job)[2:]) for row, job in zip(rows, batch.jobs, strict=True)]
-    titles = (*head, *groups.BATCH_HEAD[2:])
-    return Table(titles, table, range(len(head) + 1, len(titles)), range(len(head) + 1))
-
-
-def _models(batch: BatchReport) -> list[str]:
-    """Return the paths of the models without the folders that all share."""
-    unnamed = f"/{files.UNNAMED}"
-    stems = [job.model.removesuffix(unnamed).removesuffix(".onnx") for job in batch.jobs]
-    try:
-        shared = posixpath.commonpath([stem.rpartition("/")[0] for stem in stems])
-    except ValueError:  # some are absolute, others not; or there are none
-        shared = ""
-    return [stem.removeprefix(shared).removeprefix("/") for stem in stems]
-
-
-def _job_without_target(job: BatchJob) -> str:
-    """Return the name of a job without its target, its form, and ``model`` at the end."""
-    parts = [part for part in job.name.split("/") if part not in (job.target, job.format)]
-    return "/".join(parts).removesuffix(f"/{files.UNNAMED.removesuffix('.onnx')}")

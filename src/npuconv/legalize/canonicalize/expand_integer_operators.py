@@ -53,9 +53,7 @@ def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
             shape=query.shape(result),
             attrs=dict(node.attrs),
         )
-        producer = query.producer(product)
-        assert producer is not None, "insert gave it one"
-        edit.keep_name(producer, node)
+        edit.keep_name(query.producer(product), node)
         edit.hand_over(product, result)
     return 1
 
@@ -84,7 +82,7 @@ def _match(model: Model, node: Node) -> _Match | str:
     factor = next(t for t in mul.inputs if t is not cast.outputs[0])
     if dynamic:
         return _with_dynamic(mul, quantizer, factor)
-    total, encoding = quantized.known(factor), quantized.parameters(quantizer)
+    total, encoding = quantized.constant(factor), quantized.parameters(quantizer)
     if isinstance(encoding, str):
         return f"QuantizeLinear {model.label(quantizer)!r}: {encoding}"
     if total is None or encoding.axis is not None:
@@ -117,7 +115,7 @@ def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
     if scaling is None or scaling.op != "Mul":
         return "the Mul behind it is not by the scales of input and weights"
     weight_scales = [t for t in scaling.inputs if t is not quantizer.outputs[1]]
-    values = quantized.known(weight_scales[0]) if len(weight_scales) == 1 else None
+    values = quantized.constant(weight_scales[0]) if len(weight_scales) == 1 else None
     if values is None:
         return "the Mul behind it is not by the scales of input and weights"
     return _match_scale(mul, quantizer, values)

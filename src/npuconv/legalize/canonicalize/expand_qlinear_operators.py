@@ -43,9 +43,7 @@ def expand_qlinear_operators(model: Model, log: Log) -> int:
             assert scale is not None, "it was looked for"
             shape = query.shape(node.outputs[0])
             result = edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=attrs)
-            producer = query.producer(result)
-            assert producer is not None, "insert gave it one"
-            edit.keep_name(producer, node)
+            edit.keep_name(query.producer(result), node)
             quantized.quantize_as(model, node, result, scale, zero)
         fired += 1
     if fired:
@@ -90,7 +88,7 @@ def _bias(model: Model, node: Node, bias: Tensor) -> Tensor:
 
     from npuconv.legalize.tools import quantized
 
-    first, second = (quantized.known(query.input_of(node, k)) for k in (1, 4))
+    first, second = (quantized.constant(query.input_of(node, k)) for k in (1, 4))
     if first is None or second is None:
         product_tensor = edit.insert(model, "Mul", [node.inputs[1], node.inputs[4]], origin=[node])
         return quantized.dequantized(model, node, bias, product_tensor, None, 0)

@@ -74,7 +74,7 @@ def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
 
     for index in _BOUNDS.get(node.op, ()):
         bound = query.input_of(node, index)
-        stored = np.zeros((), encoding.dtype) if bound is None else quantized.known(bound)
+        stored = np.zeros((), encoding.dtype) if bound is None else quantized.constant(bound)
         if stored is None or (bound is None and node.op == "Clip"):
             continue
         value = encoding.dequantize(stored.reshape(()))
@@ -97,7 +97,7 @@ def _fault(node: Node, encodings: list[Parameters | str]) -> str:
     if node.op == "Relu" and not isinstance(encodings[0], str) and encodings[0].zero:
         return "it compares with the integer 0, which stands for another number"
     bounds = (query.input_of(node, index) for index in _BOUNDS.get(node.op, ()))
-    if any(bound is not None and quantized.known(bound) is None for bound in bounds):
+    if any(bound is not None and quantized.constant(bound) is None for bound in bounds):
         return "what it compares or fills with is computed"
     if node.op == "Resize" and query.attribute(node, "mode", "nearest") != "nearest":
         return "it rounds between integers"

@@ -67,7 +67,7 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
     from npuconv.legalize.tools import shape_values
 
     target = query.input_of(node, 1)
-    guesses, extents = values.of(target), values.extents(node.inputs[0])
+    guesses, extents = values.get(target), values.extents(node.inputs[0])
     if target is None or guesses is None or guesses.complete:
         return 0
     if query.attribute(node, "allowzero", 0):

@@ -65,7 +65,7 @@ def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
     for consumer in quantized.conversions(model, "DequantizeLinear"):
         if not consumer.inputs or not quantized.is_dequantize(consumer):
             continue  # taken out, or of another domain
-        is_computed = quantized.known(consumer.inputs[0]) is None
+        is_computed = quantized.constant(consumer.inputs[0]) is None
         encoding = quantized.parameters(consumer) if is_computed else ""
         if not isinstance(encoding, str):
             scales = scales.with_tensor(consumer.outputs[0].name, encoding.encoding, None)
@@ -106,7 +106,7 @@ def _remove(
     from npuconv.legalize.tools import quantized
 
     source, stored = node.inputs[0], node.outputs[0]
-    values = quantized.known(source)
+    values = quantized.constant(source)
     if values is not None:
         with log.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
             edit.replace_by_constant(model, stored, encoding.quantize(values))
@@ -122,7 +122,7 @@ def _remove(
     with log.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
         if _saturates_at_zero(source, encoding):
             record.after = "Clip"
-            low, top = encoding.ends
+            low, top = encoding.bounds
             high = np.asarray(np.float32(top - low) * encoding.scale, np.float32)
             source = clip(model, node, source, min=0.0, max=high)
         producer = query.producer(source)
@@ -150,4 +150,4 @@ def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
         producer = query.producer(producer.inputs[0])
     if encoding.axis is not None or producer is None or producer.op not in _FUSING:
         return False
-    return int(encoding.zero) == encoding.ends[0]
+    return int(encoding.zero) == encoding.bounds[0]

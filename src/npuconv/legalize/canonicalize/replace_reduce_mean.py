@@ -23,21 +23,21 @@ AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
 
 @node_pass(Phase.CANONICALIZE, "ReduceMean", after=("raise-opset",), infers=True)
 def replace_reduce_mean(model: Model, log: Log, node: Node) -> int:
-    dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
+    dims, keepdims = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
     if dims is None or len(dims) != RANK or query.reduced_axes(node) != SPATIAL:
         return 0
     if query.dtype_name(node.inputs[0]) != "float32" or query.is_constant(node.inputs[0]):
         return 0
-    reason = _obstacle(model, node, kept=kept)
+    reason = _obstacle(model, node, keepdims=keepdims)
     if reason:
         log.refuse(model, node, reason)
         return 0
-    after = "GlobalAveragePool" + ("" if kept else " + Squeeze")
+    after = "GlobalAveragePool" + ("" if keepdims else " + Squeeze")
     source, result = node.inputs[0], node.outputs[0]
     with log.rewrite(model, [node], f"ReduceMean over axes {list(SPATIAL)}", after, modulus=None):
         shape = [*dims[:2], 1, 1]
         pooled = edit.insert(model, "GlobalAveragePool", [source], origin=[node], shape=shape)
-        if kept:
+        if keepdims:
             edit.hand_over(pooled, result)
         else:
             edit.disconnect_outputs(node)
@@ -46,8 +46,8 @@ def replace_reduce_mean(model: Model, log: Log, node: Node) -> int:
     return 1
 
 
-def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
-    """Return why a mean is no pool, or cannot be written as one, or ''."""
+def _obstacle(model: Model, node: Node, *, keepdims: bool) -> str:
+    """Return why a mean cannot be written as a pool, or ''."""
     source, producer = node.inputs[0], query.producer(node.inputs[0])
     differences = [n for n in query.consumers(node.outputs[0]) if n.op == "Sub"]
     is_subtracted = any(tensor is source for n in differences for tensor in n.inputs)
@@ -56,6 +56,6 @@ def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
     )
     if is_subtracted or squares or (producer is not None and producer.op == "Pow"):
         return "it is the mean or the variance of a normalization"
-    if not kept and model.opset < AXES_AS_INPUT:
+    if not keepdims and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Squeeze that reads its axes"
     return ""

@@ -32,9 +32,7 @@ def rewrite_fused_conv(model: Model, log: Log) -> int:
         with log.rewrite(model, [node], query.qualified(node), after):
             inputs = list(node.inputs)[:_SUM]
             y = edit.insert(model, "Conv", inputs, origin=[node], attrs=attrs)
-            producer = query.producer(y)
-            assert producer is not None, "insert gave it one"
-            edit.keep_name(producer, node)
+            edit.keep_name(query.producer(y), node)
             if sums:
                 y = edit.insert(model, "Add", [y, node.inputs[_SUM]], origin=[node])
             if name:

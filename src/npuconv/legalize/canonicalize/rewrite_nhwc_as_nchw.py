@@ -57,9 +57,7 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
         x = transpose(model, node, source, nhwc.to_first(rank), query.shape(source))
         inputs = [x, *list(node.inputs)[1:]]
         y = edit.insert(model, node.op, inputs, origin=[node], shape=first, attrs=attrs)
-        producer = query.producer(y)
-        assert producer is not None, "insert gave it one"
-        edit.keep_name(producer, node)
+        edit.keep_name(query.producer(y), node)
         if name:
             y = activate(model, node, y)
         edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)

@@ -34,7 +34,7 @@ def unpack_weights(model: Model, log: Log, annotations: Annotations) -> tuple[in
 
     fired, source_scales = 0, annotations.source_scales
     for node in quantized.conversions(model, "DequantizeLinear"):
-        values = quantized.known(node.inputs[0]) if quantized.is_dequantize(node) else None
+        values = quantized.constant(node.inputs[0]) if quantized.is_dequantize(node) else None
         if values is None or model.is_output(node.outputs[0]):
             continue
         if not quantized.is_integer(values.dtype):

@@ -147,8 +147,8 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
         table = np.asarray(way.cells, np.int64).reshape(weight.shape[2], -1)
         inputs = [node.inputs[0], edit.constant(model, f"{node.name}/cells", table)]
         source = edit.insert(model, "Gather", inputs, origin=[node], attrs={"axis": axis})
-        behind = [a + (a > axis) for a in others[1:]]
-        source = transpose(model, node, source, [0, axis + 1, 1, axis, *behind])
+        trailing = [a + (a > axis) for a in others[1:]]
+        source = transpose(model, node, source, [0, axis + 1, 1, axis, *trailing])
     else:
         source = transpose(model, node, _strided(model, node, axis), order)
     channels = dims[1] * weight.shape[2]

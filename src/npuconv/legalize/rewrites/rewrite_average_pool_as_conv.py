@@ -62,7 +62,7 @@ def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | s
         return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
     if dtype != "float32":
         return f"it computes in {dtype}" if dtype else "its type is not known"
-    dims_2d = layout.seen(dims)
+    dims_2d = layout.apply(dims)
     win = _of_whole(dims, dims_2d) if node.op == GLOBAL else _of_kernel(node, dims, dims_2d)
     if isinstance(win, str):
         return win

@@ -132,7 +132,7 @@ def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvFo
     weight = np.ascontiguousarray(product.weight)[:, :, None, None]
     ways = [(layout, fits) for fits in (False, True) for layout in product.layouts]
     for layout, fits in [] if reason else ways:
-        win = considered(weight.shape, layout.seen(dims))
+        win = considered(weight.shape, layout.apply(dims))
         against = obstacle(model, device, layout, win, fits=fits)
         if not against:
             return ConvForm(product.source, layout, win, weight)

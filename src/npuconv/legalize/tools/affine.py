@@ -316,7 +316,7 @@ def _convolution(model: Model, device: TargetDevice, links: list[Link]) -> ConvF
     factor, offset = links[0].factor, links[0].offset
     for link in links[1:]:
         factor, offset = factor * link.factor, offset * link.factor + link.offset
-    win = considered((channels, 1, 1, 1), layout.seen(dims), group=channels)
+    win = considered((channels, 1, 1, 1), layout.apply(dims), group=channels)
     if reason := obstacle(model, device, layout, win):
         return reason
     with np.errstate(over="ignore"):

@@ -148,7 +148,7 @@ class Layout:
         """Return the number of Transposes it takes."""
         return sum(not is_identity(perm) for perm in (self.before, self.after))
 
-    def seen(self, dims: Dims) -> Dims:
+    def apply(self, dims: Dims) -> Dims:
         """Return the shape that the convolution sees."""
         return tuple(widened([dims[axis] for axis in self.before], self.axes))
 

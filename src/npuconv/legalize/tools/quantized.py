@@ -38,7 +38,7 @@ def conversions(model: Model, op: str) -> list[Node]:
     return [*model.nodes(op), *model.nodes(op, domain=CONTRIB)]
 
 
-def known(tensor: Tensor | None) -> NDArray[Any] | None:
+def constant(tensor: Tensor | None) -> NDArray[Any] | None:
     """Return the values of a constant tensor, also behind simple nodes; None if not constant."""
     if tensor is None or query.is_constant(tensor):
         return query.value(tensor)
@@ -51,9 +51,9 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
         number = producer.attrs.get("value_float")
         return None if number is None else np.asarray(number, np.float32)
     if producer.op in _RESHAPING:
-        return _reshape_constant(known(producer.inputs[0]), producer)
+        return _reshape_constant(constant(producer.inputs[0]), producer)
     if producer.op == "Mul":
-        parts = [known(t) for t in producer.inputs]
+        parts = [constant(t) for t in producer.inputs]
         if all(p is not None and p.dtype.kind == "f" for p in parts):
             return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
     return _clip_constants(producer) if producer.op == "Clip" else None
@@ -61,8 +61,8 @@ def known(tensor: Tensor | None) -> NDArray[Any] | None:
 
 def _clip_constants(node: Node) -> NDArray[Any] | None:
     """Return the values of a Clip of constants, with bounds as inputs."""
-    values = known(node.inputs[0])
-    low, high = (known(query.input_of(node, index)) for index in (1, 2))
+    values = constant(node.inputs[0])
+    low, high = (constant(query.input_of(node, index)) for index in (1, 2))
     if values is None or low is None or high is None:
         return None
     return np.asarray(np.clip(values, low, high))
@@ -100,7 +100,7 @@ class Parameters:
         )
 
     @property
-    def ends(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
         """The lowest and the highest integer."""
         name = self.dtype.name  # numpy knows none of 4 bits
         bits = int(name.removeprefix("u").removeprefix("int"))
@@ -141,7 +141,7 @@ class Parameters:
         """Return the integers of float numbers, rounded half to even and saturated."""
         scale, zero = self.aligned(values.ndim)
         steps = np.rint(np.asarray(values, np.float32) / scale) + zero
-        return np.asarray(np.clip(steps, *self.ends)).astype(self.dtype)
+        return np.asarray(np.clip(steps, *self.bounds)).astype(self.dtype)
 
 
 def parameters(node: Node) -> Parameters | str:
@@ -171,7 +171,7 @@ def read_parameters(
     Returns:
         The parameters, or a reason for people why they cannot be used.
     """
-    scales, zeros = known(scale), known(zero)
+    scales, zeros = constant(scale), constant(zero)
     if scales is None or (zeros is None and zero is not None):
         return "its scale or zero point is computed"
     scales = np.squeeze(np.asarray(scales, np.float32)) if scales.size == 1 else scales
@@ -240,7 +240,7 @@ def dequantized(
     assert scale is not None, "operators were checked for it"
     result = edit.variable(model, f"{tensor.name}/float", tensor, np.float32)
     inputs = [tensor, scale, *([zero] if zero is not None else [])]
-    values = known(scale)
+    values = constant(scale)
     several = axis is not None and values is not None and values.size > 1
     attrs = {"axis": axis} if several else {}
     edit.add_node(model, "DequantizeLinear", inputs, [result], origin=[node], attrs=attrs)

@@ -80,7 +80,7 @@ class ShapeValues:
     guesses: dict[int, Guesses] = field(default_factory=dict)
     symbols: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def of(self, tensor: Tensor | None) -> Guesses | None:
+    def get(self, tensor: Tensor | None) -> Guesses | None:
         """Return the values of a tensor if it is computed from shapes."""
         return self.guesses.get(id(tensor))
 
@@ -235,14 +235,18 @@ def _run_rounds(
 def _chains(nodes: Sequence[Node]) -> list[list[Node]]:
     """Return, for each node that no other of these nodes reads, the nodes that it depends on."""
     members = {id(node) for node in nodes}
-    ends = [n for n in nodes if not any(id(c) in members for t in n.outputs for c in t.outputs)]
-    return [upstream(list(end.outputs), lambda _tensor, node: id(node) in members) for end in ends]
+    last_nodes = [
+        n for n in nodes if not any(id(c) in members for t in n.outputs for c in t.outputs)
+    ]
+    return [
+        upstream(list(end.outputs), lambda _tensor, node: id(node) in members) for end in last_nodes
+    ]
 
 
 def chain(values: ShapeValues, tensor: Tensor) -> list[Node]:
     """Return the nodes that compute a tensor from shapes, in order, Shape and Size first."""
     return upstream(
-        [tensor], lambda t, _node: values.of(t) is not None, lambda node: node.op in SOURCES
+        [tensor], lambda t, _node: values.get(t) is not None, lambda node: node.op in SOURCES
     )
 
 
