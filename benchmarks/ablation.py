@@ -151,12 +151,12 @@ def groups(entries: Iterable[Entry]) -> list[Group]:
 
 
 def compare(
-    base: Mapping[str, Result], other: Mapping[str, Result], group: Group, kind: str
+    base: Mapping[str, Result], variant: Mapping[str, Result], group: Group, kind: str
 ) -> Change | None:
     """Compare a variant with the base on the models for which both have figures."""
     gains = []
-    for name in sorted(group.names & base.keys() & other.keys()):
-        before, after = (side[name].mean_db(group.role, kind) for side in (base, other))
+    for name in sorted(group.names & base.keys() & variant.keys()):
+        before, after = (side[name].mean_db(group.role, kind) for side in (base, variant))
         if before is not None and after is not None:
             gains.append((after - before, name))
     if not gains:
@@ -166,10 +166,10 @@ def compare(
     return Change(len(gains), mean, wins, losses, max(gains), min(gains))
 
 
-def time_ratio(base: Mapping[str, Result], other: Mapping[str, Result]) -> float | None:
+def time_ratio(base: Mapping[str, Result], variant: Mapping[str, Result]) -> float | None:
     """Return the median over models of the conversion time by that of the base."""
-    both = [(base[name], other[name]) for name in base.keys() & other.keys()]
-    ratios = [b.seconds / a.seconds for a, b in both if not (a.error or b.error) and a.seconds]
+    pairs = [(base[name], variant[name]) for name in base.keys() & variant.keys()]
+    ratios = [b.seconds / a.seconds for a, b in pairs if not (a.error or b.error) and a.seconds]
     return statistics.median(ratios) if ratios else None
 
 
@@ -212,8 +212,8 @@ def columns(
 def _cell(result: Result | None, kind: str) -> str:
     if result is None or result.error:
         return "-" if result else ""
-    same, foreign = (result.mean_db(role, kind) for role in ("score", "foreign"))
-    return f"{same:.1f}" + ("" if foreign is None else f" ({foreign:.1f})")
+    scored, foreign = (result.mean_db(role, kind) for role in ("score", "foreign"))
+    return f"{scored:.1f}" + ("" if foreign is None else f" ({foreign:.1f})")
 
 
 def failures(variants: Mapping[str, Mapping[str, Result]]) -> str:
@@ -249,9 +249,9 @@ def save(results: Results, entries: list[Entry], path: Path | None) -> None:
 def show(results: Results, entries: list[Entry]) -> None:
     """Print the tables."""
     changed = {label: by_model for label, by_model in results.items() if label != BASE}
-    shown = {label: r for label, r in results.items() if not label.startswith("without ")}
+    columns_of = {label: r for label, r in results.items() if not label.startswith("without ")}
     print(f"SQNR in dB before saturation (foreign photographs), {len(entries)} models\n")
-    print(columns(entries, shown, "logits"))
+    print(columns(entries, columns_of, "logits"))
     for group in groups(entries) if changed else ():
         print(f"\n{table(group, results[BASE], changed)}")
     print(f"\n{failures(results)}")
@@ -291,8 +291,8 @@ def choose(options: argparse.Namespace) -> list[Entry]:
     unknown = set(options.models or ()) - {entry.name for entry in entries}
     if unknown:
         raise SystemExit(f"{options.sets} has no {', '.join(sorted(unknown))}")
-    chosen = [entry for entry in entries if not options.models or entry.name in options.models]
-    return [entry for entry in chosen if not (options.no_held and entry.held)]
+    selected = [entry for entry in entries if not options.models or entry.name in options.models]
+    return [entry for entry in selected if not (options.no_held and entry.held)]
 
 
 def steps(arguments: list[str]) -> None:

@@ -129,8 +129,8 @@ def line(rows: Sequence[Row]) -> str:
 
 def answers(rows: Sequence[Row]) -> str:
     """Return models that classify, on more samples: SQNR and how often the answer is the same."""
-    chosen = [row for row in rows if row.agreement is not None]
-    names = {row.model for row in chosen}
+    classifying = [row for row in rows if row.agreement is not None]
+    names = {row.model for row in classifying}
     return _by_model(
         "on more samples",
         [row for row in rows if row.model in names],
@@ -161,14 +161,14 @@ def summary(rows: Sequence[Row]) -> str:
     heads += [f"dB against {names[0]}, median", "ahead by 0.5 dB", "behind by 0.5 dB", "failed"]
     lines = ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for name in names:
-        every = [row for row in rows if row.converter == name]
-        good = [row for row in every if not row.error]
+        of_converter = [row for row in rows if row.converter == name]
+        good = [row for row in of_converter if not row.error]
         # Models on which either failed or is exact are not compared.
         gaps = [gap for row in good if math.isfinite(gap := row.sqnr - first[row.model])]
         columns = [[row.wall for row in good], [row.memory for row in good], gaps]
         medians = [statistics.median(column) if column else math.nan for column in columns]
-        ahead, behind = (sum(sign * gap >= 0.5 for gap in gaps) for sign in (1, -1))
-        counts = map(str, (ahead, behind, len(every) - len(good)))
+        above, below = (sum(sign * gap >= 0.5 for gap in gaps) for sign in (1, -1))
+        counts = map(str, (above, below, len(of_converter) - len(good)))
         lines.append(f"| {' | '.join([name, *map(_number, medians), *counts])} |")
     failures = [f"- {row.model}, {row.converter}: {row.error}" for row in rows if row.error]
     return "\n".join([*lines, "", *failures])

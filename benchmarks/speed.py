@@ -124,10 +124,10 @@ class Chain:
         self.constants: list[onnx.TensorProto] = []
         self.last = "x"
 
-    def op(self, op: str, *rest: str, source: str = "", **attrs: object) -> str:
+    def op(self, op: str, *operands: str, source: str = "", **attrs: object) -> str:
         """Append a node that reads the last result."""
         number = len(self.nodes)
-        read = [source or self.last, *rest]
+        read = [source or self.last, *operands]
         self.last = f"t{number}"
         self.nodes.append(helper.make_node(op, read, [self.last], name=f"n{number}", **attrs))
         return self.last
@@ -225,7 +225,7 @@ def compare_nodes(options: argparse.Namespace) -> None:
         def seconds(model: onnx.ModelProto) -> float:
             onnx.save(model, path)
             runs = [run(npuconv("check", path, "-q")) for _ in range(options.runs + 1)][1:]
-            return statistics.median(each.seconds for each in runs)
+            return statistics.median(result.seconds for result in runs)
 
         start = seconds(generate(1))
         for name, mixed in (("legal", False), ("all to be rewritten", True)):

@@ -54,12 +54,12 @@ class Size:
     macs: int = 0
     moved: int = 0
 
-    def plus(self, other: Size, sign: int = 1) -> Size:
+    def plus(self, more: Size, sign: int = 1) -> Size:
         """Add, or subtract with a sign of -1."""
         return Size(
-            self.convolutions + sign * other.convolutions,
-            self.macs + sign * other.macs,
-            self.moved + sign * other.moved,
+            self.convolutions + sign * more.convolutions,
+            self.macs + sign * more.macs,
+            self.moved + sign * more.moved,
         )
 
 
@@ -71,19 +71,19 @@ def size_of(model: onnx.ModelProto) -> Size:
     weights = {t.name: list(t.dims) for t in model.graph.initializer}
     total = Size()
     for node in model.graph.node:
-        made = shapes.get(node.output[0], [])
-        if node.op_type == "Conv" and made and node.input[1] in weights:
-            each = math.prod(weights[node.input[1]][1:])
-            total = total.plus(Size(1, math.prod(made) * each))
+        shape = shapes.get(node.output[0], [])
+        if node.op_type == "Conv" and shape and node.input[1] in weights:
+            per_output = math.prod(weights[node.input[1]][1:])
+            total = total.plus(Size(1, math.prod(shape) * per_output))
         elif node.op_type in MOVES:
-            total = total.plus(Size(moved=math.prod(made)))
+            total = total.plus(Size(moved=math.prod(shape)))
     return total
 
 
 def shapes_of(path: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes that a shared model leaves open, as its recipe has them."""
-    known = {recipe.model: recipe.shapes for recipe in recipes().values()}
-    return known.get(Path(path).parent.name, {})
+    shapes = {recipe.model: recipe.shapes for recipe in recipes().values()}
+    return shapes.get(Path(path).parent.name, {})
 
 
 @dataclass
@@ -100,18 +100,18 @@ class Row:
         """Convert a model, check the file, and add what it costs."""
         options = {"verify": False, "assume": list(assume), "input_shape": shapes_of(path)}
         try:
-            made = npuconv.convert(path, target, format="float", **options).model
+            converted = npuconv.convert(path, target, format="float", **options).model
         except npuconv.UnsupportedModelError as error:
             self.refused += 1
             print(f"  refused: {path}: {error}", flush=True)
             return
         self.converted += 1
-        again = npuconv.check(made, target, format="float", **options)
+        again = npuconv.check(converted, target, format="float", **options)
         if not again.ok:
             self.faulty += 1
             print(f"  faulty: {path}: {again.summary.headline}", flush=True)
         self.base = self.base.plus(base)
-        self.added = self.added.plus(size_of(made)).plus(base, -1)
+        self.added = self.added.plus(size_of(converted)).plus(base, -1)
 
     def text(self, name: str) -> str:
         """The row of the table."""
@@ -125,16 +125,18 @@ class Row:
 
 def open_sizes(paths: Sequence[str]) -> dict[str, Size]:
     """Return what each model is while the limits stay open; models refused then are left out."""
-    found = {}
+    sizes = {}
     for path in paths:
         try:
             shapes = shapes_of(path)
-            made = npuconv.convert(path, format="float", verify=False, input_shape=shapes).model
+            converted = npuconv.convert(
+                path, format="float", verify=False, input_shape=shapes
+            ).model
         except npuconv.NpuconvError as error:
             print(f"  left out: {path}: {error}", flush=True)
             continue
-        found[path] = size_of(made)
-    return found
+        sizes[path] = size_of(converted)
+    return sizes
 
 
 def limits(arguments: list[str]) -> None:

@@ -98,13 +98,13 @@ def _open(path: Path) -> Image.Image:
 
 def photos(folder: Path, role: Role) -> list[Path]:
     """Return the photographs of a role: two thirds for calibration, the others for scoring."""
-    every = in_order(sorted((folder / "photos").glob(_PHOTOS)))
-    if not every:
+    paths = in_order(sorted((folder / "photos").glob(_PHOTOS)))
+    if not paths:
         raise FileNotFoundError(f"{folder / 'photos'}: no {_PHOTOS}")
     if role == "foreign":
-        return every
-    scored = every[third() :: THIRDS]
-    return [path for path in every if path not in scored] if role == "calib" else scored
+        return paths
+    scored = paths[third() :: THIRDS]
+    return [path for path in paths if path not in scored] if role == "calib" else scored
 
 
 def crop_photo(folder: Path, role: Role, k: int, size: tuple[int, int]) -> Image.Image:
@@ -146,7 +146,7 @@ def rows(folder: Path, file: str, role: Role, count: int) -> Array:
     """The rows of a labelled set that belong to a role: one after the other, never shared."""
     first = {"calib": 0, "score": COUNTS["calib"], "others": sum(COUNTS.values())}.get(role, 0)
     with np.load(folder / file) as arrays:
-        every = arrays["x"]
-    start = (third() + 1) % THIRDS * len(every) // THIRDS
-    chosen = np.roll(in_order(list(range(len(every)))), -start)[first : first + count]
-    return np.asarray(every[chosen])
+        samples = arrays["x"]
+    start = (third() + 1) % THIRDS * len(samples) // THIRDS
+    order = np.roll(in_order(list(range(len(samples)))), -start)[first : first + count]
+    return np.asarray(samples[order])

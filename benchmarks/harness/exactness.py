@@ -67,24 +67,24 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
     path.write_bytes(model.SerializeToString())
     opened = open_model(path)
     samples, _ = choose_samples((opened, opened), None, Options(), 1, None)
-    made, how = integers(model), rescaling(target.activations.requantize)
+    rounded, how = integers(model), rescaling(target.activations.requantize)
     operators = list(listed_operators(model, target))
     # Also what only moves integers makes, where an operator reads it.
-    read = (name for one in operators for name in one.sources if name not in one.constants)
-    names = list(dict.fromkeys((*made, *read)))
+    read = (name for op in operators for name in op.sources if name not in op.constants)
+    names = list(dict.fromkeys((*rounded, *read)))
     ours = Session(as_float(model, names), optimize=False).run(samples[0], names)
     theirs = ours
     if how == FLOAT:
         theirs = Session(with_outputs(model, names), optimize=False).run(samples[0], names)
-    found: dict[str, Count] = defaultdict(Count)
-    for name in made:
-        found["simulator"].observe(ours[name], theirs[name])  # with shifts this counts only
-    for one in operators:
-        known = {**theirs, **one.constants}
-        kind = one.op if not one.steps or "+" not in one.op else "table of several"
-        inputs = [WholeArray.of(known[name]) for name in one.sources]
-        found[kind].observe(one.compute(inputs, how).values, theirs[one.result])
-    return found
+    counts: dict[str, Count] = defaultdict(Count)
+    for name in rounded:
+        counts["simulator"].observe(ours[name], theirs[name])  # with shifts this counts only
+    for operator in operators:
+        tensors = {**theirs, **operator.constants}
+        kind = operator.op if not operator.steps or "+" not in operator.op else "table of several"
+        inputs = [WholeArray.of(tensors[name]) for name in operator.sources]
+        counts[kind].observe(operator.compute(inputs, how).values, theirs[operator.result])
+    return counts
 
 
 def main(arguments: list[str]) -> int:
@@ -96,10 +96,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--shared", type=Path, default=SHARED)
     options = parser.parse_args(arguments)
     total: dict[str, Count] = defaultdict(Count)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        every = (*EXACT, *COMPUTED)
-        target = write_target(folder / "everything.yaml", every, options.requantize)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        listed = (*EXACT, *COMPUTED)
+        target = write_target(folder / "everything.yaml", listed, options.requantize)
         for name in options.models:
             recipe = recipes()[name]
             try:
@@ -111,17 +111,17 @@ def main(arguments: list[str]) -> int:
                     verify=False,
                     input_shape={k: list(v) for k, v in recipe.shapes.items()},
                 )
-                found = compare(result.model, Target.load(target), folder / "int8.onnx")
+                counts = compare(result.model, Target.load(target), folder / "int8.onnx")
             except NpuconvError as error:
                 print(f"{name}: {error}", flush=True)
                 continue
-            apart = {k: c.different for k, c in found.items() if c.different}
-            print(f"{name}: {found['simulator'].values} integers, apart: {apart}", flush=True)
-            for kind, count in found.items():
-                each = total[kind]
-                each.values += count.values
-                each.different += count.different
-                each.steps = max(each.steps, count.steps)
+            apart = {k: c.different for k, c in counts.items() if c.different}
+            print(f"{name}: {counts['simulator'].values} integers, apart: {apart}", flush=True)
+            for kind, count in counts.items():
+                sums = total[kind]
+                sums.values += count.values
+                sums.different += count.different
+                sums.steps = max(sums.steps, count.steps)
     print("\n| integers of | compared | different | steps at most |\n|---|---|---|---|")
     for kind, count in sorted(total.items()):
         print(f"| {kind} | {count.values} | {count.different} | {count.steps} |")

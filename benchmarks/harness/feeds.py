@@ -46,9 +46,9 @@ def settle(model: Path, feed: dict[str, Array]) -> onnx.ModelProto:
             shape.dim.add().dim_value = length
     proto = _upgrade(proto)
     # Old models list their weights among the inputs; the peers take these for inputs.
-    kept = [i for i in proto.graph.input if i.name not in constants]
+    true_inputs = [i for i in proto.graph.input if i.name not in constants]
     del proto.graph.input[:]
-    proto.graph.input.extend(kept)
+    proto.graph.input.extend(true_inputs)
     proto.ir_version = max(proto.ir_version, 7)
     return proto
 

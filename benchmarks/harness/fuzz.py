@@ -38,15 +38,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("loaders", nargs="*", default=list(LOADERS))
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.inside:
-        return _inside(chosen.loaders[0], chosen.seconds)
+    options = parser.parse_args(arguments)
+    if options.inside:
+        return _inside(options.loaders[0], options.seconds)
     engine = "atheris" if importlib.util.find_spec("atheris") else "mutations"
     print("| loader | engine | seconds | inputs | findings |\n|---|---|---:|---:|---:|")
     worst = 0
-    for name in chosen.loaders:
-        inputs, bad = _fuzz(name, engine, chosen.seconds)
-        print(f"| {name} | {engine} | {chosen.seconds} | {inputs} | {int(bad)} |", flush=True)
+    for name in options.loaders:
+        inputs, bad = _fuzz(name, engine, options.seconds)
+        print(f"| {name} | {engine} | {options.seconds} | {inputs} | {int(bad)} |", flush=True)
         worst = max(worst, int(bad))
     return worst
 
@@ -66,11 +66,11 @@ def _fuzz(name: str, engine: str, seconds: int) -> tuple[str, bool]:
             errors="replace",
             check=False,
         )
-    said = done.stderr + done.stdout
-    count = re.findall(r"Done (\d+) (?:runs|inputs)", said)
+    output = done.stderr + done.stdout
+    count = re.findall(r"Done (\d+) (?:runs|inputs)", output)
     if done.returncode:
-        (home / "said.txt").write_text(said[-20_000:])
-        print(f"{name}: exit {done.returncode}, see {home}\n{said[-1500:]}", file=sys.stderr)
+        (home / "said.txt").write_text(output[-20_000:])
+        print(f"{name}: exit {done.returncode}, see {home}\n{output[-1500:]}", file=sys.stderr)
     return count[-1] if count else "?", bool(done.returncode)
 
 
@@ -120,22 +120,22 @@ def _mutate(name: str, seeds: list[bytes], run: Run, seconds: int) -> int:
 def _mutated(rng: random.Random, seeds: list[bytes]) -> bytes:
     data = bytearray(rng.choice(seeds))
     for _ in range(1 + rng.randrange(6)):
-        at = rng.randrange(len(data) + 1)
+        offset = rng.randrange(len(data) + 1)
         kind = rng.randrange(6)
         if kind == 0 and data:
-            data[at % len(data)] ^= 1 << rng.randrange(8)
+            data[offset % len(data)] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            data[at:at] = rng.choice(_INTERESTING)
+            data[offset:offset] = rng.choice(_INTERESTING)
         elif kind == 2:
-            del data[at : at + rng.randrange(40)]
+            del data[offset : offset + rng.randrange(40)]
         elif kind == 3:
-            data[at : at + 8] = rng.randbytes(rng.randrange(9))
+            data[offset : offset + 8] = rng.randbytes(rng.randrange(9))
         elif kind == 4:
-            other = rng.choice(seeds)
-            start = rng.randrange(len(other) + 1)
-            data[at:at] = other[start : start + rng.randrange(200)]
+            donor = rng.choice(seeds)
+            start = rng.randrange(len(donor) + 1)
+            data[offset:offset] = donor[start : start + rng.randrange(200)]
         else:
-            data[at:at] = data[at : at + rng.randrange(100)]
+            data[offset:offset] = data[offset : offset + rng.randrange(100)]
     return bytes(data[:LARGEST])
 
 

@@ -73,9 +73,9 @@ class Case:
     def interval(self) -> tuple[float, float]:
         """Interval of the report, dB, to its precision."""
         measured, inner = self.powers["measured"], self.unsaturated["measured"]
-        found = expected(measured, inner, self.doubt_db)
-        assert found is not None  # as there is a figure
-        return round(found[0], 1), round(found[1], 1)
+        ends_db = expected(measured, inner, self.doubt_db)
+        assert ends_db is not None  # as there is a figure
+        return round(ends_db[0], 1), round(ends_db[1], 1)
 
     @property
     def width(self) -> float:
@@ -88,10 +88,8 @@ class Case:
 
     def beyond(self, role: str) -> float | None:
         """Return how far outside it is, dB, negative below; 0 inside, None without samples."""
-        found = self.found(role)
-        return (
-            None if found is None else found - min(max(found, self.interval[0]), self.interval[1])
-        )
+        db = self.found(role)
+        return None if db is None else db - min(max(db, self.interval[0]), self.interval[1])
 
 
 def measure(entry: Entry, *, blind: bool, division: int) -> Case:
@@ -102,22 +100,23 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     """
     options = Options(input_shape=_shapes(entry.arguments))
     calibration = None if blind else rotated(entry.calib, division)
-    made = npuconv.convert(entry.model, calibration=calibration, input_shape=options.input_shape)
+    shapes = options.input_shape
+    converted = npuconv.convert(entry.model, calibration=calibration, input_shape=shapes)
     legal = legalize(entry.model, options)
     proto = save.to_proto(legal.model)
     data = prepare.open_calibration(legal, proto, calibration)
-    same = notices.sameness(data.samples)
+    sameness = notices.sameness(data.samples)
     sets = {"measured": data.measured_on()}
     for role, path in entry.scored.items():
         sets[role] = prepare.open_calibration(legal, proto, path).samples
-    both = Comparison(proto, made.model)
-    found = {role: both.measure(samples) for role, samples in sets.items()}
+    comparison = Comparison(proto, converted.model)
+    measured = {role: comparison.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,
         division,
-        notices.doubt_db(same, data.held_out is not None, data.chosen),
-        {role: one.powers for role, one in found.items()},
-        {role: one.unsaturated for role, one in found.items()},
+        notices.doubt_db(sameness, data.held_out is not None, data.chosen),
+        {role: result.powers for role, result in measured.items()},
+        {role: result.unsaturated for role, result in measured.items()},
     )
 
 
@@ -162,8 +161,8 @@ def show(cases: list[Case]) -> None:
     """Print the table, a line for each model, and what it comes to."""
     heads = ("model", "report", "expected", *ROLES.values())
     print(f"| {' | '.join(heads)} |\n|---{'|--:' * (len(heads) - 1)}|")
-    for name, every in itertools.groupby(cases, lambda case: case.name):
-        print(_line(name, list(every)))
+    for name, group in itertools.groupby(cases, lambda case: case.name):
+        print(_line(name, list(group)))
     print()
     for role in ROLES:
         _count(role, cases, [role])
@@ -177,14 +176,14 @@ def show(cases: list[Case]) -> None:
     print(f"\nmedian width {statistics.median(case.width for case in cases):.1f} dB")
 
 
-def _count(what: str, cases: list[Case], roles: Iterable[str]) -> None:
+def _count(title: str, cases: list[Case], roles: Iterable[str]) -> None:
     """Print how often intervals are right."""
     far = [(case.name, case.beyond(role)) for case in cases for role in roles]
-    known = [(name, one) for name, one in far if one is not None]
-    if known:
-        share = 100 * sum(one == 0 for _, one in known) / len(known)
-        models = len({name for name, _ in known})
-        print(f"{what}: right in {share:.0f} % of {len(known)} comparisons, {models} models")
+    compared = [(name, distance) for name, distance in far if distance is not None]
+    if compared:
+        share = 100 * sum(distance == 0 for _, distance in compared) / len(compared)
+        models = len({name for name, _ in compared})
+        print(f"{title}: right in {share:.0f} % of {len(compared)} comparisons, {models} models")
 
 
 def _line(name: str, cases: list[Case]) -> str:
@@ -193,10 +192,11 @@ def _line(name: str, cases: list[Case]) -> str:
     low, high = (median(case.interval[end] for case in cases) for end in (0, 1))
     cells = [name, f"{median(case.figure or 0 for case in cases):.1f}", f"{low:.0f} to {high:.0f}"]
     for role in ROLES:
-        known = [found for case in cases if (found := case.found(role)) is not None]
+        figures = [db for case in cases if (db := case.found(role)) is not None]
         wrong = sum(bool(case.beyond(role)) for case in cases)
-        mark = "" if not wrong else " (no)" if len(cases) == 1 else f" ({wrong} of {len(known)} no)"
-        cells.append(f"{median(known):.1f}{mark}" if known else "")
+        mark = " (no)" if len(cases) == 1 else f" ({wrong} of {len(figures)} no)"
+        mark = mark if wrong else ""
+        cells.append(f"{median(figures):.1f}{mark}" if figures else "")
     return f"| {' | '.join(cells)} |"
 
 

@@ -65,11 +65,11 @@ class Place:
 
     def outputs(self) -> Iterator[tuple[str, str]]:
         """Names and digests of what has been written."""
-        own = {p.name for p in self.folder.iterdir() if p.suffix in (".npz", ".yaml")}
-        own |= {f"{name}.onnx" for name in SAMPLES}
+        inputs = {p.name for p in self.folder.iterdir() if p.suffix in (".npz", ".yaml")}
+        inputs |= {f"{name}.onnx" for name in SAMPLES}
         for path in sorted(self.folder.rglob("*")):
             parts = path.relative_to(self.folder).parts
-            if path.is_file() and path.name not in own and not any(map(STATE.fullmatch, parts)):
+            if path.is_file() and path.name not in inputs and not any(map(STATE.fullmatch, parts)):
                 yield "/".join(parts), state(path)
 
 
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
         bad += broken(place, allowed)
         bad += [f"left: {p}" for p in place.folder.rglob(".*") if LEFT.fullmatch(p.name)]
         bad += [f"missing: {name}" for name in allowed if not (place.folder / name).exists()]
-    for what, times in sorted(count.items()):
-        print(f"{times:5}  {what}")
+    for event, times in sorted(count.items()):
+        print(f"{times:5}  {event}")
     print(f"{len(bad):5}  files that are not whole", *bad, sep="\n       ")
     return 1 if bad else 0

@@ -48,13 +48,13 @@ COMPUTED = (
 
 def write_target(path: Path, operators: tuple[str, ...], requantize: str = "float") -> Path:
     """Write a target that lists these operators without limits, beside convolutions."""
-    every = {"range": [-128, 127]}
+    all_points = {"range": [-128, 127]}
     text = {
         "schema": 1,
         "name": path.stem,
         "operators": {op: {} for op in ("Conv", *operators)},
         "activations": {
-            "dtype": "int8", "zero_point": every, "granularity": "tensor",
+            "dtype": "int8", "zero_point": all_points, "granularity": "tensor",
             "requantize": requantize,
         },
         "weights": {"dtype": "int8", "symmetric": True, "granularity": "channel"},
@@ -74,10 +74,10 @@ def convert(entry: Entry, target: Path, out: Path, arguments: list[str]) -> tupl
         return done.error or f"exit code {done.code}", ""
     report = json.loads(out.with_name(f"{out.stem}.report.json").read_text("utf-8"))
     crossing = report["device"]["to_device"], report["device"]["to_host"]
-    total = sum(one["bytes"] or 0 for one in crossing) / 2**20
+    total = sum(tensor["bytes"] or 0 for tensor in crossing) / 2**20
     host = Counter(node["op"] for node in report["nodes"] if node["placement"] != "device")
-    left = ", ".join(f"{count} {op}" for op, count in host.most_common())
-    return f"{report['summary']['transitions']} | {total:.2f} | {done.cpu:.1f}", left
+    on_host = ", ".join(f"{count} {op}" for op, count in host.most_common())
+    return f"{report['summary']['transitions']} | {total:.2f} | {done.cpu:.1f}", on_host
 
 
 def more_samples(entry: Entry, shared: Path, folder: Path) -> Path:
@@ -89,41 +89,41 @@ def more_samples(entry: Entry, shared: Path, folder: Path) -> Path:
     return path
 
 
-def measured(model: Path, made: Path, samples: Path) -> Measured | None:
+def measured(model: Path, converted: Path, samples: Path) -> Measured | None:
     """Measure the error of an int8 model; None where there is none."""
-    if not made.exists():
+    if not converted.exists():
         return None
     feeds = list(read_feeds(open_session(model), samples))
-    return Comparison(onnx.load(model), onnx.load(made)).measure(feeds)
+    return Comparison(onnx.load(model), onnx.load(converted)).measure(feeds)
 
 
-def scores(found: Sequence[Measured | None]) -> Iterator[str]:
+def scores(results: Sequence[Measured | None]) -> Iterator[str]:
     """Yield the SQNR of all samples, and the median of theirs, of each model.
 
     Both are before what saturates, where all models have that as a float tensor; those whose
     device computes it as well do not.
     """
-    inside = all(one is None or one.unsaturated for one in found)
-    for one in found:
-        powers = [] if one is None else one.unsaturated if inside else one.powers
-        each = [power.db for power in powers if power.db is not None]
-        whole = pooled_db(powers) if each else None
-        yield "- | -" if whole is None else f"{whole:.1f} | {statistics.median(each):.1f}"
+    inside = all(result is None or result.unsaturated for result in results)
+    for result in results:
+        powers = [] if result is None else result.unsaturated if inside else result.powers
+        per_sample = [power.db for power in powers if power.db is not None]
+        whole = pooled_db(powers) if per_sample else None
+        yield "- | -" if whole is None else f"{whole:.1f} | {statistics.median(per_sample):.1f}"
 
 
-def examine(name: str, shared: Path, folder: Path, chosen: Path | None, form: str) -> list[str]:
+def examine(name: str, shared: Path, folder: Path, compared: Path | None, form: str) -> list[str]:
     """Return the lines of the table on one model."""
     entry = prepare(name, shared, folder)
     samples = more_samples(entry, shared, folder)
     targets = [write_target(folder / "convolutions.yaml", EXACT)]
-    targets.append(chosen or write_target(folder / "everything.yaml", (*EXACT, *COMPUTED)))
+    targets.append(compared or write_target(folder / "everything.yaml", (*EXACT, *COMPUTED)))
     outs = [folder / f"{name}.{target.stem}.onnx" for target in targets]
     extra = [*entry.arguments, "--format", form]
     rows = [convert(entry, t, out, extra) for t, out in zip(targets, outs, strict=True)]
     figures = scores([measured(entry.model, out, samples) for out in outs])
     return [
-        f"| {name} | {target.stem} | {cost} | {figure} | {left} |"
-        for target, (cost, left), figure in zip(targets, rows, figures, strict=True)
+        f"| {name} | {target.stem} | {cost} | {figure} | {on_host} |"
+        for target, (cost, on_host), figure in zip(targets, rows, figures, strict=True)
     ]
 
 
@@ -138,8 +138,8 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     print("| model | target | crossings | MiB | CPU s | SQNR dB | median dB | on the host |")
     print("|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as made:
-        folder = options.work or Path(made)
+    with tempfile.TemporaryDirectory() as place:
+        folder = options.work or Path(place)
         for name in options.models:
             for line in examine(name, options.shared, folder, options.target, options.format):
                 print(line, flush=True)

@@ -69,8 +69,8 @@ def one_input(
     pixels: Pixels | None = None,
 ) -> Recipe:
     """A recipe of a model with one input."""
-    given = getattr(batch, "keywords", {}).get("pixels")
-    pixels = pixels or (given if isinstance(given, Pixels) else None)
+    normalization = getattr(batch, "keywords", {}).get("pixels")
+    pixels = pixels or (normalization if isinstance(normalization, Pixels) else None)
 
     def make(folder: Path, _: Path, role: Role, count: int) -> Feeds:
         return {name: batch(folder, role, count)}
@@ -129,13 +129,13 @@ def _reading() -> dict[str, Recipe]:
         ("ppocrv4_rec", text.line_batch, (48, 320), 2, 48),
         ("ppocr_cls_v2", text.turned_batch, (48, 192), 1, 200),
     )
-    found = {}
+    reading = {}
     for name, batch, size, top1, others in kinds:
         plain, shape = photo_crops(size, SIGNED_BGR), (1, 3, *size)
         lines = partial(batch, size=size, pixels=SIGNED_BGR)
-        found[name] = one_input(name, "x", lines, shape=shape, top1=top1, others=others)
-        found[f"{name}_photos"] = one_input(name, "x", plain, shape=shape, top1=top1)
-    return found
+        reading[name] = one_input(name, "x", lines, shape=shape, top1=top1, others=others)
+        reading[f"{name}_photos"] = one_input(name, "x", plain, shape=shape, top1=top1)
+    return reading
 
 
 def _classifying() -> dict[str, Recipe]:
@@ -153,13 +153,13 @@ def _classifying() -> dict[str, Recipe]:
         ("squeezenet11_fp32", "data_0", views[_CAFFE], 80),
     )
     grey, wide = Pixels(color="gray"), replace(SIGNED_NHWC, layout="nchw")
-    known = {
+    normalizations = {
         **dict.fromkeys(("grouped_mnist_pads", "mnist8_cntk", "mnist_pytorch_java"), grey),
         "mlperf_tiny_ic_resnet8": replace(_RAW, layout="nhwc"),
         "winml_imgclassifier": wide,
     }
     return {
-        name: one_input(name, source, batch, top1=1, others=others, pixels=known.get(name))
+        name: one_input(name, source, batch, top1=1, others=others, pixels=normalizations.get(name))
         for name, source, batch, others in kinds
     }
 
@@ -187,11 +187,11 @@ def _seeing() -> dict[str, Recipe]:
         "yunet_n_320": ("input", (320, 320), replace(_RAW, color="bgr")),
         "zerodce_mdturp": ("input", (224, 224), Pixels()),
     }
-    found = {}
+    seeing = {}
     for name, (source, size, pixels) in images.items():
         shape, top1 = _OPEN.get(name), _CLASSES.get(name)
-        found[name] = one_input(name, source, photo_crops(size, pixels), shape=shape, top1=top1)
-    return found
+        seeing[name] = one_input(name, source, photo_crops(size, pixels), shape=shape, top1=top1)
+    return seeing
 
 
 def _made_up() -> dict[str, Recipe]:
@@ -209,14 +209,14 @@ def _made_up() -> dict[str, Recipe]:
     def voice(_: Path, model: Path, role: Role, count: int) -> Feeds:
         return sound.voice_feeds(model, role, count)
 
-    made = {
+    synthetic = {
         "basic_pitch": one_input("basic_pitch", "serving_default_input_2:0", notes),
         "kws_micro_emx": one_input("kws_micro_emx", "serving_default_input:0", spectra, top1=1),
         "magika_v3_3": one_input("magika_v3_3", "bytes", sound.file_bytes, top1=1, others=200),
         "gtcrn_simple": Recipe("gtcrn_simple", enhance, {}),
         "silero_vad_op15": Recipe("silero_vad_op15", voice, {}),
     }
-    return {name: replace(recipe, synthetic=True) for name, recipe in made.items()}
+    return {name: replace(recipe, synthetic=True) for name, recipe in synthetic.items()}
 
 
 def recipes() -> dict[str, Recipe]:

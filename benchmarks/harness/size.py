@@ -68,17 +68,17 @@ def make(folder: Path, megabytes: int, layers: int) -> Path:
 
 def _layer(graph: onnx.GraphProto, number: int, last: str, kernel: int, channels: int) -> str:
     """A convolution, every third with a normalization to be folded into it, and a Relu."""
-    made, pad = f"c{number}", kernel // 2
+    result, pad = f"c{number}", kernel // 2
     inputs = [last, f"w{number}", f"b{number}"]
-    graph.node.append(helper.make_node("Conv", inputs, [made], pads=[pad] * 4))
+    graph.node.append(helper.make_node("Conv", inputs, [result], pads=[pad] * 4))
     if number % 3 == 1:
         names = [f"n{number}/{part}" for part in ("scale", "bias", "mean", "var")]
         for name, value in zip(names, (0.9, 0.1, 0.0, 1.0), strict=True):
             array = np.full(channels, value, np.float32)
             graph.initializer.append(numpy_helper.from_array(array, name))
-        graph.node.append(helper.make_node("BatchNormalization", [made, *names], [f"n{number}"]))
-        made = f"n{number}"
-    graph.node.append(helper.make_node("Relu", [made], [f"r{number}"]))
+        graph.node.append(helper.make_node("BatchNormalization", [result, *names], [f"n{number}"]))
+        result = f"n{number}"
+    graph.node.append(helper.make_node("Relu", [result], [f"r{number}"]))
     return f"r{number}"
 
 
@@ -100,15 +100,15 @@ def watch(arguments: list[str], show: bool = False) -> Peak:
     start = time.perf_counter()
     command = [sys.executable, "-m", "npuconv", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    held = resident = 0
+    peak_held = resident = 0
     while process.poll() is None:
         now = status(process.pid)
-        if show and now.get("RssAnon", 0) + now.get("RssShmem", 0) > held + 20e6:
+        if show and now.get("RssAnon", 0) + now.get("RssShmem", 0) > peak_held + 20e6:
             print(f"  {time.perf_counter() - start:6.1f} s", now, flush=True)
-        held = max(held, now.get("RssAnon", 0) + now.get("RssShmem", 0))
+        peak_held = max(peak_held, now.get("RssAnon", 0) + now.get("RssShmem", 0))
         resident = max(resident, now.get("VmHWM", 0))
         time.sleep(0.01)
-    return Peak(held, resident, time.perf_counter() - start, process.returncode)
+    return Peak(peak_held, resident, time.perf_counter() - start, process.returncode)
 
 
 def status(pid: int) -> dict[str, int]:

@@ -130,24 +130,24 @@ def _stream(
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()][1:]
     states_now = {name: np.zeros(shape, np.float32) for name, shape in states.items()}
-    kept: list[dict[str, Array]] = []
+    samples: list[dict[str, Array]] = []
     for k, feed in enumerate(feeds):
         feed |= states_now
-        if k % every == every - 1 and len(kept) < count:
-            kept.append(feed)
+        if k % every == every - 1 and len(samples) < count:
+            samples.append(feed)
         states_now = dict(zip(states_now, session.run(outputs, feed), strict=True))
-    return {name: np.stack([feed[name] for feed in kept]) for name in kept[0]}
+    return {name: np.stack([feed[name] for feed in samples]) for name in samples[0]}
 
 
 def file_bytes(folder: Path, role: Role, count: int) -> Array:
     """First and last 1024 bytes of files of many kinds, [count, 2048] (Magika)."""
     kinds = sorted(_files(folder, role), key=len)
     draw = dice("bytes", role)
-    rows = [_ends(draw.choice(kinds)[draw.choice((0, 0, 0, 700)) :]) for _ in range(count)]
+    rows = [_head_and_tail(draw.choice(kinds)[draw.choice((0, 0, 0, 700)) :]) for _ in range(count)]
     return np.array(rows, np.int32)
 
 
-def _ends(content: bytes) -> list[int]:
+def _head_and_tail(content: bytes) -> list[int]:
     """Bytes as the model was trained on: 256 stands where there is no byte."""
     first, last = list(content.strip()[:1024]), list(content.strip()[-1024:])
     return first + [256] * (2048 - len(first) - len(last)) + last
@@ -264,11 +264,11 @@ def echo_feeds(role: Role, count: int, *, marked: bool) -> dict[str, Array]:
     rows = []
     for far, near in zip(sounds[:count], sounds[count:], strict=True):
         echo = np.roll(far, 800) * draw.uniform(0.05, 0.7)
-        left = draw.uniform(0, 0.5)
-        parts = (far, near + echo, near + left * echo)
+        residue = draw.uniform(0, 0.5)
+        parts = (far, near + echo, near + residue * echo)
         mels = [mel_decibels(part, 513, 256, 160) for part in parts]
-        ends = (np.ones((20, 160)), np.zeros((20, 160))) if marked else ()
-        rows.append(np.stack([np.concatenate([mel, *ends]) for mel in mels]))
+        markers = (np.ones((20, 160)), np.zeros((20, 160))) if marked else ()
+        rows.append(np.stack([np.concatenate([mel, *markers]) for mel in mels]))
     states = np.zeros((count, 4, 1, 64), np.float32)
     return {"input": np.stack(rows).astype(np.float32), "h0": states}
 

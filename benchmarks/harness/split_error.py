@@ -54,14 +54,14 @@ def needs(model: onnx.ModelProto) -> dict[str, int]:
     values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
     shapes |= {t.name: list(t.dims) for t in model.graph.initializer}
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for node in model.graph.node:
         if node.op_type == "Conv":
             (_, channels, height, width), weight = shapes[node.input[0]], shapes[node.input[1]]
-            each = {"weight_n": weight[0], "in_c": channels, "in_h": height, "in_w": width,
+            facts = {"weight_n": weight[0], "in_c": channels, "in_h": height, "in_w": width,
                     "kernel_w": weight[3]}  # fmt: skip
-            found = {fact: max(value, found.get(fact, 1)) for fact, value in each.items()}
-    return found
+            largest = {fact: max(value, largest.get(fact, 1)) for fact, value in facts.items()}
+    return largest
 
 
 def limits_of(largest: dict[str, int]) -> dict[str, tuple[str, ...]]:
@@ -75,8 +75,8 @@ def limits_of(largest: dict[str, int]) -> dict[str, tuple[str, ...]]:
 
 def per_sample(powers: Sequence[Powers]) -> Array:
     """Return the SQNR of each sample in dB, at most ``LARGEST_DB``."""
-    found = [LARGEST_DB if one.db is None else one.db for one in powers]
-    return np.minimum(np.asarray(found), LARGEST_DB)
+    decibels = [LARGEST_DB if pair.db is None else pair.db for pair in powers]
+    return np.minimum(np.asarray(decibels), LARGEST_DB)
 
 
 def spread(differences: Sequence[float]) -> str:
@@ -106,55 +106,58 @@ class Bench:
             chip = Path(folder) / "chip.yaml"
             chip.write_text(yaml.safe_dump(described, sort_keys=False), "utf-8")
             try:
-                made = npuconv.convert(
+                converted = npuconv.convert(
                     str(self.path), str(chip), calibration=self.calibration, verify=False,
                     assume=list(assume), **self.options,
                 ).model  # fmt: skip
             except npuconv.UnsupportedModelError:
                 return None
-        found = Comparison(onnx.load(self.path), made).measure(self.scored)
-        mean = float(per_sample(found.unsaturated or found.powers).mean())
-        return mean, sum("Conv" in node.op_type for node in made.graph.node)
+        measured = Comparison(onnx.load(self.path), converted).measure(self.scored)
+        mean = float(per_sample(measured.unsaturated or measured.powers).mean())
+        return mean, sum("Conv" in node.op_type for node in converted.graph.node)
 
 
-def prepare(name: str, given: argparse.Namespace) -> Bench:
+def prepare(name: str, arguments: argparse.Namespace) -> Bench:
     """Make the samples of a fold."""
     recipe = recipes()[name]
-    path = given.shared / "models" / recipe.model / "model.onnx"
+    path = arguments.shared / "models" / recipe.model / "model.onnx"
 
     def make(role: Role, count: int) -> Feeds:
-        return recipe.make(given.shared / "data", path, role, count)
+        return recipe.make(arguments.shared / "data", path, role, count)
 
     few, more = make("score", COUNTS["score"]), make("others", recipe.others or CROPS)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scored.npz"
         write(file, {key: np.concatenate([few[key], more[key]]) for key in few})
         scored = list(read_feeds(open_session(path), file))
-    options: dict[str, object] = {"input_shape": recipe.shapes, "pad_on_host": given.pad_on_host}
-    numbers = {"accumulate": "int32"} if given.accumulate else {}
+    options: dict[str, object] = {
+        "input_shape": recipe.shapes,
+        "pad_on_host": arguments.pad_on_host,
+    }
+    numbers = {"accumulate": "int32"} if arguments.accumulate else {}
     calibration = make("calib", COUNTS["calib"])
-    return Bench(path, recipe, calibration, scored, options, numbers, given.list)
+    return Bench(path, recipe, calibration, scored, options, numbers, arguments.list)
 
 
-def row(name: str, given: argparse.Namespace) -> list[str]:
+def row(name: str, arguments: argparse.Namespace) -> list[str]:
     """Return the SQNR of a model unsplit, and for each kind of limit by how much it changes."""
     before: list[float] = []
     counts: dict[str, int] = {}
-    changes: dict[str, list[float]] = {kind: [] for kind in given.only}
-    for fold in given.folds:
+    changes: dict[str, list[float]] = {kind: [] for kind in arguments.only}
+    for fold in arguments.folds:
         use_fold(fold)
-        bench = prepare(name, given)
+        bench = prepare(name, arguments)
         options = {"input_shape": bench.recipe.shapes, "format": "float", "verify": False}
         limits = limits_of(needs(npuconv.convert(str(bench.path), **options).model))
         unsplit = bench.score(())
         assert unsplit is not None  # the target takes it while its limits are open
         before.append(unsplit[0])
         counts["unsplit"] = unsplit[1]
-        for kind in given.only:
-            found = bench.score(limits[kind])
-            if found is not None:
-                changes[kind].append(found[0] - unsplit[0])
-                counts[kind] = found[1]
+        for kind in arguments.only:
+            score = bench.score(limits[kind])
+            if score is not None:
+                changes[kind].append(score[0] - unsplit[0])
+                counts[kind] = score[1]
     cells = [f"{spread(all_)} ({counts[k]})" if all_ else "refused" for k, all_ in changes.items()]
     return [name, f"{np.mean(before):.2f} ({counts['unsplit']})", *cells]
 

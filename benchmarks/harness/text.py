@@ -25,8 +25,8 @@ _BACKGROUNDS = ("white", "ivory", "lightgray", "navy", "darkgreen", "black", "go
 
 def words(role: Role) -> list[str]:
     """The words of a role: two thirds for calibration, the others for scoring."""
-    every = enumerate(in_order(_WORDS.split()))
-    return [word for k, word in every if (k % THIRDS == third()) != (role == "calib")]
+    numbered = enumerate(in_order(_WORDS.split()))
+    return [word for k, word in numbered if (k % THIRDS == third()) != (role == "calib")]
 
 
 def write_line(draw: random.Random, role: Role, longest: int = 3) -> str:
@@ -69,8 +69,8 @@ def _ground(
 
 def _ink(ground: Image.Image, draw: random.Random) -> tuple[int, int, int]:
     """A colour that can be told from the mean of what is behind it."""
-    behind = float(np.asarray(ground.convert("L"), np.float32).mean())
-    low, high = (150, 255) if behind < 128 else (0, 100)
+    brightness = float(np.asarray(ground.convert("L"), np.float32).mean())
+    low, high = (150, 255) if brightness < 128 else (0, 100)
     return draw.randint(low, high), draw.randint(low, high), draw.randint(low, high)
 
 

@@ -68,14 +68,14 @@ def integer_operators(file: Path) -> dict[str, str]:
     model = tflite.Model.GetRootAs(file.read_bytes(), 0)
     graph = model.Subgraphs(0)
     names = {code: name for name, code in vars(tflite.BuiltinOperator).items() if name.isupper()}
-    found = {}
+    operators = {}
     for number in range(graph.OperatorsLength()):
         operator = graph.Operators(number)
         code = names[model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode()]
-        ends = [graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))]
-        if all(t.Type() == tflite.TensorType.INT8 for t in ends) and code not in _CONVERSIONS:
-            found[ends[1].Name().decode()] = code
-    return found
+        tensors = [graph.Tensors(operator.Inputs(0)), graph.Tensors(operator.Outputs(0))]
+        if all(t.Type() == tflite.TensorType.INT8 for t in tensors) and code not in _CONVERSIONS:
+            operators[tensors[1].Name().decode()] = code
+    return operators
 
 
 def placed(file: Path, side: str) -> Counter[str]:
@@ -91,18 +91,18 @@ def compile_file(command: list[str], file: Path) -> Compiled:
         command: of ``npuconv.evaluate.vela.require``.
         file: with its report as JSON.
     """
-    made = estimate(file.read_bytes(), command)
-    integers, refused = integer_operators(file), set(made.refused)
+    vela = estimate(file.read_bytes(), command)
+    integers, refused = integer_operators(file), set(vela.refused)
     device, host = placed(file, "device"), placed(file, "host")
-    left = [code for name, code in integers.items() if name in refused]
-    taken = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
+    on_cpu = [code for name, code in integers.items() if name in refused]
+    on_npu = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
     # Others of them are the layout of TFLite and on the NPU, so these are counted, not named.
-    transposes = Counter(left)["TRANSPOSE"] - host["Transpose"]
+    transposes = Counter(on_cpu)["TRANSPOSE"] - host["Transpose"]
     return Compiled(
-        made,
-        Counter(code for code in left if _COMPARED.get(code) in device)
+        vela,
+        Counter(code for code in on_cpu if _COMPARED.get(code) in device)
         + Counter(TRANSPOSE=max(0, transposes)),
-        Counter(code for code in taken if _COMPARED[code] not in device),
+        Counter(code for code in on_npu if _COMPARED[code] not in device),
     )
 
 
@@ -120,23 +120,23 @@ class Row:
         """Return the cells of the table."""
         if self.refused:
             return [self.name, self.refused, *[""] * (len(COLUMNS) - 2)]
-        both = ["" if n is None else str(n) for n in (self.layers, self.differing)]
+        counts = ["" if n is None else str(n) for n in (self.layers, self.differing)]
         if self.compiled is None:
-            return [self.name, *both, *[""] * (len(COLUMNS) - 3)]
-        made = self.compiled.made
-        if made.error:
-            return [self.name, *both, "", "", f"not compiled: {made.error}", ""]
+            return [self.name, *counts, *[""] * (len(COLUMNS) - 3)]
+        vela = self.compiled.made
+        if vela.error:
+            return [self.name, *counts, "", "", f"not compiled: {vela.error}", ""]
         wrong = [f"{n} {code} on the CPU" for code, n in self.compiled.left.items()]
         wrong += [f"{n} {code} on the NPU" for code, n in self.compiled.gained.items()]
-        places = [str(made.npu_operators), str(made.cpu_operators), ", ".join(wrong) or "none"]
-        return [self.name, *both, *places, f"{(made.cycles or 0) / 1e6:.2f}"]
+        places = [str(vela.npu_operators), str(vela.cpu_operators), ", ".join(wrong) or "none"]
+        return [self.name, *counts, *places, f"{(vela.cycles or 0) / 1e6:.2f}"]
 
 
 def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
     """Convert a model, and compare its file with LiteRT and Vela where they are installed."""
     name = name_of(path)
     try:
-        made = npuconv.convert(
+        converted = npuconv.convert(
             path,
             "ethos-u55",
             input_shape=SHAPES.get(name, {}),
@@ -147,12 +147,12 @@ def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
         return Row(name, refused=refusal(path, error))
     compared = wrong = compiled = None
     if importlib.util.find_spec("ai_edge_litert") is not None:
-        compared, names = differing_layers(made.model, _feeds(made.model))
+        compared, names = differing_layers(converted.model, _feeds(converted.model))
         wrong = len(names)
     if command is not None:
         file = folder / f"{name}.tflite"
-        made.save(file)
-        file.with_suffix(".report.json").write_text(render(made.report, "json"), "utf-8")
+        converted.save(file)
+        file.with_suffix(".report.json").write_text(render(converted.report, "json"), "utf-8")
         compiled = compile_file(command, file)
     return Row(name, compared, wrong, compiled)
 

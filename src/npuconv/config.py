@@ -21,7 +21,7 @@ Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin", "correlated-error",
+    "host-padding", "input-grid", "range-margin",
     "clipping", "gptq-rounding", "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]

@@ -1,9 +1,9 @@
-"""Result of a conversion: the model, its report, and how both become files."""
+"""Result of a conversion: the model, its report, and the errors instead of them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,10 +12,15 @@ import onnx
 from npuconv import files
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.errors import ModelError, UnsupportedModelError, of_model
+from npuconv.evaluate import vela
 from npuconv.executor import RuntimeRefusedError
-from npuconv.model import save
+from npuconv.model import save, store
 from npuconv.model.store import Store
+from npuconv.report.builder.conversion import Written
+from npuconv.report.builder.placement_rows import GraphRows, graph_rows
+from npuconv.report.builder.report import build_report
 from npuconv.schemas import report as schema
+from npuconv.timings import Timings
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,39 @@ class Conversion:
 def refused(report: schema.Report) -> UnsupportedModelError:
     """Return the error of a model that findings stand against."""
     return UnsupportedModelError(f"{report.model.path}: {report.summary.headline}", report)
+
+
+def finish(
+    written: Written, rows: GraphRows, compiler: Sequence[str], clock: Timings | None
+) -> Conversion:
+    """Report a written model.
+
+    Args:
+        written: the model in its form.
+        rows: of the graph before quantization.
+        compiler: command of Vela, to estimate the TFLite file with; may be empty.
+        clock: seconds of the stages for the report; may be None.
+
+    Raises:
+        UnsupportedModelError: calibration or the measured error stands against it.
+    """
+    legal, tflite = written.legal, written.tflite
+    is_refused = legal.findings.refuse
+    report = build_report(
+        legal,
+        graph_rows(legal, rows),
+        "refused" if is_refused else "converted",
+        failed=is_refused,
+        warnings=written.warnings,
+        outcome=written.outcome,
+        timings=clock,
+    )
+    if is_refused:
+        raise refused(report)
+    if compiler and tflite is not None:
+        report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})
+    whole, command = store.whole(written.proto), legal.target.next_command
+    return Conversion(whole, report, legal.model.store, tflite, command)
 
 
 @contextlib.contextmanager

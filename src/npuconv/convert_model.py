@@ -12,7 +12,7 @@ import onnx
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
-from npuconv.conversion import Conversion, refused, run_errors
+from npuconv.conversion import Conversion, finish, refused, run_errors
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
@@ -21,7 +21,6 @@ from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.model import store
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
@@ -78,27 +77,11 @@ def convert_with(
         if legal.findings.refuse:
             raise refused(build_report(legal, rows, "refused", failed=True, timings=shown_clock))
         command = legal.target.next_command
-        compiler = vela.require(command, form.name) if options.with_vela else None
+        compiler = vela.require(command, form.name) if options.with_vela else []
         with run_errors(legal.model.name):
             write = _write_integers if form.calibrates else _write_float_activations
             written = write(legal, calibration, clock)
-        is_refused = written.legal.findings.refuse  # calibration may show errors, too
-        report = build_report(
-            written.legal,
-            graph_rows(written.legal, rows),
-            "refused" if is_refused else "converted",
-            failed=is_refused,
-            warnings=written.warnings,
-            outcome=written.outcome,
-            timings=shown_clock,
-        )
-        if is_refused:
-            raise refused(report)
-        if compiler is not None and written.tflite is not None:
-            estimate = vela.estimate(written.tflite.data, compiler)
-            report = report.model_copy(update={"vela": estimate})
-        whole = store.whole(written.proto)
-        return Conversion(whole, report, legal.model.store, written.tflite, command)
+        return finish(written, rows, compiler, shown_clock)
 
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:

@@ -27,7 +27,7 @@ def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalM
     """A model before and after some of its channels are duplicated."""
     legal = legalize(loud("Relu"), options or Options())
     assert apply_pass(
-        "repeat-channels", legal.model, context(), plan=legal.plan, wanted={"made": AGAIN}
+        "repeat-channels", legal.model, context(), plan=legal.plan, indices={"made": AGAIN}
     )
     return legal, replace(legal, facts={}).replanned().with_new_needs()
 

@@ -27,8 +27,14 @@ SHAPES = {
     "ppocrv4_rec": {"x": (1, 3, 48, 320)},
     "silero_vad_op15": {"input": (1, 576), "state": (2, 1, 128)},
 }
-# Half a minute and more each: ``make sweep``.
-SLOW = frozenset({"light_densenet121", "style_candy"})
+# ``make sweep``: half a minute and more each, or large and of one family with a smaller model
+# (PP-OCR detection, MobileNetV2).
+SLOW = frozenset(
+    {
+        *("light_densenet121", "style_candy"),
+        *("ppocrv4_rec", "mlsd_tiny_320_kj", "deeplabv3_mnv2_257"),
+    }
+)
 
 needs_models = pytest.mark.skipif(not MODELS, reason="no real models beside the project")
 

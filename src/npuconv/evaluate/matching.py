@@ -297,7 +297,7 @@ def layer_pairs(
     channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}
     tensors = (t for node in model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}
-    wide = {old: new for path in oversampled.duplicated for new, old in path.old.items()}
+    wide = {old: new for path in oversampled.duplicated for new, old in path.old_names.items()}
     pairs = []
     for name, label, tensor, node in layers:
         result = wide.get(tensor, tensor)

@@ -24,8 +24,8 @@ from npuconv.model.types import Node
 from npuconv.partition.channel_paths import ChannelPath, parameters
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.hessian import Hessian
-from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channels
-from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
+from npuconv.quantize.rewrites.repeat_channels import RepeatedChannels, repeat_channels
+from npuconv.quantize.rewrites.repeat_convolution import RepeatedLayer, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import QuantState
@@ -40,9 +40,9 @@ class Repeats:
     """Layers and channels that are repeated.
 
     Attributes:
-        layers: how often each runs, by node, where more than once.
-        channels: by tensor, the source channel of each that it is to have: first its own,
-            then the copies.
+        layers: number of runs by node, of nodes that run more than once.
+        channels: source channel of each channel by tensor: first the channels that the tensor
+            has, then their copies.
     """
 
     layers: Mapping[str, int] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Oversampled:
-    """A graph in which something is made several times."""
+    """A graph in which layers run several times, and channels are computed several times."""
 
     graph: LegalModel
     state: QuantState  # with the encodings and weights of all copies
-    repeated: tuple[Repeated, ...] = ()  # layers that run several times
-    duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
+    repeated: tuple[RepeatedLayer, ...] = ()
+    duplicated: tuple[RepeatedChannels, ...] = ()
 
     @property
     def repeats_anything(self) -> bool:
@@ -71,7 +71,10 @@ class Oversampled:
     def copy_of(self) -> dict[str, str]:
         """Layer of each copy, by name of the copy."""
         return {
-            name: one.node for one in self.repeated for name, _, is_conv in one.copies if is_conv
+            name: layer.node
+            for layer in self.repeated
+            for name, _, is_conv in layer.copies
+            if is_conv
         }
 
 
@@ -93,9 +96,9 @@ def oversample(
         graph, state, hessians, repeats.channels, samples
     )
     spaces: dict[str, Doubles] = {}  # distance between copies of channels, in steps
-    for one in duplicated:
-        times = np.bincount(one.index)[list(one.index)]
-        spaces |= dict.fromkeys(one.path.tensors, 1.0 / times)
+    for channels in duplicated:
+        times = np.bincount(channels.index)[list(channels.index)]
+        spaces |= dict.fromkeys(channels.path.tensors, 1.0 / times)
     graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, spaces)
     return Oversampled(graph, state, tuple(repeated), tuple(duplicated))
 
@@ -106,7 +109,7 @@ def _repeat(
     hessians: Mapping[str, Hessian],
     counts: Mapping[str, int],
     spaces: Mapping[str, Doubles],
-) -> tuple[LegalModel, QuantState, list[Repeated]]:
+) -> tuple[LegalModel, QuantState, list[RepeatedLayer]]:
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
@@ -120,8 +123,8 @@ def _repeat(
             if is_conv:
                 encodings[nodes[name].inputs[0].name] = source
         input_space, output_space = (spaces.get(t, _WHOLE) for t in (layer.source, layer.output))
-        for shift, by in zip(layer.shifts, offsets(len(layer.shifts)), strict=True):
-            values = by * input_space * source.scales.astype(np.float64)
+        for shift, offset in zip(layer.shifts, offsets(len(layer.shifts)), strict=True):
+            values = offset * input_space * source.scales.astype(np.float64)
             dims = [1] * len(shift.shape)
             if len(values) > 1:
                 dims[1 if source.axis is None else source.axis] = len(values)
@@ -130,10 +133,10 @@ def _repeat(
         weight, bias, group = originals[layer.node]
         first = state.weights.get(layer.node)
         roundings = copies(weight, bias, source, hessians[layer.node], len(names), first)
-        for name, rounded, by in zip(names, roundings, offsets(len(names)), strict=True):
+        for name, rounded, offset in zip(names, roundings, offsets(len(names)), strict=True):
             if layer.shifts:
-                rounded = with_input_offset(rounded, source, group, by * input_space)
-            weights[name] = with_output_offset(rounded, result, -by * output_space)
+                rounded = with_input_offset(rounded, source, group, offset * input_space)
+            weights[name] = with_output_offset(rounded, result, -offset * output_space)
     return graph, replace(state, encodings=encodings, weights=weights), repeated
 
 
@@ -151,50 +154,42 @@ def _duplicate(
     graph: LegalModel,
     state: QuantState,
     hessians: Mapping[str, Hessian],
-    wanted: Mapping[str, tuple[int, ...]],
+    indices: Mapping[str, tuple[int, ...]],
     samples: Samples,
-) -> tuple[LegalModel, QuantState, list[Duplicated], Mapping[str, Hessian]]:
-    if not wanted:
+) -> tuple[LegalModel, QuantState, list[RepeatedChannels], Mapping[str, Hessian]]:
+    if not indices:
         return graph, state, [], hessians
-    graph, made = graph.rewritten(repeat_channels, wanted=wanted)
-    encodings = dict(state.encodings)
-    for one in made:
-        found = {new: encodings[old].take(one.index) for new, old in one.old.items()}
-        picks = ((pick, one.old[name]) for name, own in one.picks.items() for pick in own)
-        encodings |= found | {pick: encodings[old] for pick, old in picks}
-    state = replace(state, encodings=encodings)
-    for one in (one for one in made if one.shift is not None):
-        by = offsets_of(one.index) * encodings[one.path.tensor.name].scales.astype(np.float64)
-        one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
-    moments = dict(hessians)
-    for one in made:
-        for conv in (node for node in one.path.between if node.op == "Conv"):
-            moments[conv.name] = hessians[conv.name].take(one.index)
-    # Readers have more input channels now.
-    readers = {conv.name: conv for one in made for conv in one.path.readers}
-    if windows := [w for conv in readers.values() if (w := hessians_of.windows_of(conv))]:
-        few = samples[: HESSIAN.samples]
+    graph, duplicated = graph.rewritten(repeat_channels, indices=indices)
+    encodings, moments = dict(state.encodings), dict(hessians)
+    weights, bias_offsets = dict(state.weights), dict(state.bias_offsets)
+    for channels in duplicated:
+        path, index = channels.path, list(channels.index)
+        encodings |= {new: encodings[old].take(index) for new, old in channels.old_names.items()}
+        for name, picks in channels.picks.items():
+            encodings |= dict.fromkeys(picks, encodings[channels.old_names[name]])
+        if channels.shift is not None:
+            offset = offsets_of(index) * encodings[path.tensor.name].scales.astype(np.float64)
+            channels.shift.values = offset.reshape(channels.shift.shape).astype(np.float32)
+        for conv in path.between:
+            if conv.op == "Conv":
+                moments[conv.name] = hessians[conv.name].take(index)
+        count = max(index) + 1
+        for conv in path.row_layers:  # rows for the copies, if there are none yet
+            rounded, offsets = weights.get(conv.name), bias_offsets.get(conv.name)
+            if rounded is not None and len(rounded.bias) == count:
+                weights[conv.name] = RoundedWeights(
+                    rounded.weight[index], rounded.scales[index], rounded.bias[index]
+                )
+            if offsets is not None and len(offsets) == count:
+                bias_offsets[conv.name] = offsets[index]
+    consumers = {conv.name: conv for channels in duplicated for conv in channels.path.readers}
+    if windows := [w for conv in consumers.values() if (w := hessians_of.windows_of(conv))]:
+        few = samples[: HESSIAN.samples]  # consumers have more input channels now
         moments |= hessians_of.gather(graph.proto(), windows, few, len(few))
-    for one in made:
-        state = _add_rows_for_copies(state, one)
-    for one in made:  # in the order of the model: a layer reads before it makes
-        state = _dither(one.path, one.index, moments, state)
-    return graph, state, made, moments
-
-
-def _add_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
-    """Add rows for the copies to weights and bias offsets that do not have them yet."""
-    count, index = max(one.index) + 1, list(one.index)
-    weights, moved = dict(state.weights), dict(state.bias_offsets)
-    for conv in one.path.row_layers:
-        own, by = weights.get(conv.name), moved.get(conv.name)
-        if own is not None and len(own.bias) == count:
-            weights[conv.name] = RoundedWeights(
-                own.weight[index], own.scales[index], own.bias[index]
-            )
-        if by is not None and len(by) == count:
-            moved[conv.name] = by[index]
-    return replace(state, weights=weights, bias_offsets=moved)
+    state = replace(state, encodings=encodings, weights=weights, bias_offsets=bias_offsets)
+    for channels in duplicated:  # in the order of the model
+        state = _dither(channels.path, channels.index, moments, state)
+    return graph, state, duplicated, moments
 
 
 def _dither(
@@ -202,22 +197,23 @@ def _dither(
 ) -> QuantState:
     """Round the convolutions along channels some of which are copies.
 
-    The bias of layers that make copies offsets them, that of their readers compensates it.
+    The bias of a layer offsets the copies that it makes; the bias of their consumer compensates
+    the offset. Weights of channels without copies stay.
 
-    Weights of channels that are no copies stay. ``index`` is the source channel of each, [C].
+    ``index`` is the source channel of each channel, [C].
     """
     tensor_steps = {path.tensor.name: offsets_of(index)}  # offset of each channel within a step
     for node in path.between:
         turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
         tensor_steps[node.outputs[0].name] = turn * tensor_steps[node.inputs[0].name]
-    weights, moved = dict(state.weights), dict(state.bias_offsets)
+    weights, bias_offsets = dict(state.weights), dict(state.bias_offsets)
     for conv in (*path.row_layers, *path.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
-        mixes, by = result not in tensor_steps, moved.get(conv.name, np.zeros(1))
-        if not mixes and by.size > 1:
-            by = by[list(index)]  # rows are in their new order
+        mixes, offset = result not in tensor_steps, bias_offsets.get(conv.name, np.zeros(1))
+        if not mixes and offset.size > 1:
+            offset = offset[list(index)]  # rows are in their new order
         weight, bias = parameters(conv)
-        target = weight.astype(np.float32), (bias + by).astype(np.float32)
+        target = weight.astype(np.float32), (bias + offset).astype(np.float32)
         encoding, hessian = state.encodings[source], hessians[conv.name]
         if mixes:  # all of its weights are shared among copies now
             rounded = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
@@ -229,14 +225,15 @@ def _dither(
         if result in tensor_steps:
             dithered = with_output_offset(dithered, state.encodings[result], tensor_steps[result])
         weights[conv.name] = dithered
-        moved[conv.name] = by + dithered.bias.astype(np.float64) - rounded.bias
+        bias_offsets[conv.name] = offset + dithered.bias.astype(np.float64) - rounded.bias
     shifts = {
-        t: by * state.encodings[t].scales.astype(np.float64) for t, by in tensor_steps.items()
+        tensor: steps * state.encodings[tensor].scales.astype(np.float64)
+        for tensor, steps in tensor_steps.items()
     }
     return replace(
         state,
         weights=weights,
-        bias_offsets=moved,
+        bias_offsets=bias_offsets,
         tensor_offsets={**state.tensor_offsets, **shifts},
     )
 
@@ -247,11 +244,11 @@ def _rows_of_copies(
     source: Encoding,
     hessian: Hessian,
     index: Sequence[int],
-    known: RoundedWeights | None,
+    rounded: RoundedWeights | None,
 ) -> RoundedWeights:
     """Round the rows of each copied channel so that they compensate each other."""
     group, which = hessian.groups, np.asarray(index)
-    first = known or nearest(weight, bias, source, group)
+    first = rounded or nearest(weight, bias, source, group)
     steps, scales, biases = first.weight.copy(), first.scales.copy(), first.bias.copy()
     by_count: dict[int, list[int]] = {}
     for channel, times in sorted(Counter(index).items()):
@@ -264,9 +261,9 @@ def _rows_of_copies(
         if group > 1:
             moments, encoding = hessian.take(channels), source.take(channels)
         roundings = copies(weight[channels], bias[channels], encoding, moments, count, alone)
-        for number, one in enumerate(roundings):
-            at = [row[number] for row in rows]
-            steps[at], scales[at], biases[at] = one.weight, one.scales, one.bias
+        for number, copy in enumerate(roundings):
+            places = [row[number] for row in rows]
+            steps[places], scales[places], biases[places] = copy.weight, copy.scales, copy.bias
     return RoundedWeights(steps, scales, biases)
 
 
@@ -285,31 +282,31 @@ def offsets_of(index: Sequence[int]) -> Doubles:
 
 
 def with_input_offset(
-    rounded: RoundedWeights, source: Encoding, group: int, by: float | Doubles
+    rounded: RoundedWeights, source: Encoding, group: int, offset: float | Doubles
 ) -> RoundedWeights:
     """Return the layer for an input that is larger by some steps, with a bias to match.
 
     Where the device pads with 0, a border of the result keeps the difference; the mean of the
     copies, whose offsets add up to 0, does not.
 
-    ``by`` is in steps, one number or one for each channel.
+    ``offset`` is in steps, a number or [C].
     """
     weight = real_weights(rounded, source, group)
-    steps = per_weight(source.scales.astype(np.float64) * by, weight.shape, group)
+    steps = per_weight(source.scales.astype(np.float64) * offset, weight.shape, group)
     sums = (weight * steps).reshape(len(weight), -1).sum(axis=1)
     return replace(rounded, bias=np.asarray(rounded.bias - sums, np.float32))
 
 
 def with_output_offset(
-    rounded: RoundedWeights, result: Encoding, by: float | Doubles
+    rounded: RoundedWeights, result: Encoding, offset: float | Doubles
 ) -> RoundedWeights:
     """Return the layer with an output that is larger by some of its steps."""
     steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
-    return replace(rounded, bias=np.asarray(rounded.bias + by * steps, np.float32))
+    return replace(rounded, bias=np.asarray(rounded.bias + offset * steps, np.float32))
 
 
 def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
-    """Return the numbers that integer weights stand for, in the shape of the weights."""
+    """Return the real numbers of integer weights, in the shape of the weights."""
     scales = rounded.scales.astype(np.float64).reshape(-1, *[1] * (rounded.weight.ndim - 1))
     return unfolded(rounded.weight * scales, source, group).astype(np.float64)
 
@@ -322,7 +319,7 @@ def copies(
     count: int,
     first: RoundedWeights | None = None,
 ) -> list[RoundedWeights]:
-    """Return weights and biases of every copy; their sums are near ``count`` times the given ones.
+    """Return weights and biases of every copy; their sums are near ``count`` times the originals.
 
     Args:
         weight: float [M,C/g,...].

@@ -24,7 +24,7 @@ from npuconv.partition.channels import Channels
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
-from npuconv.quantize.settings import CORRELATED, RANGES
+from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 
 Doubles = NDArray[np.float64]
@@ -61,9 +61,6 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._moves_steps = (
-            self._method == "auto" and "correlated-error" not in graph.options.without
-        )
         self._constraints = ConstraintsOf(graph, calibration.statistics, grids)
         self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
@@ -76,7 +73,7 @@ class RangeChoice:
 
         def prepare(group: Group) -> tuple[Group, ScaleConstraints, Choice]:
             constraints = self._constraints(group)
-            return group, constraints, self._choose(constraints)
+            return group, constraints, choose(constraints, self._method)
 
         # Every group with its constraints, and the choice where nothing is clipped.
         self._candidates = list(in_order(prepare, candidates))
@@ -92,7 +89,7 @@ class RangeChoice:
             group, constraints, choice = prepared
             narrow = _clip(constraints, shares.get(group.name, 1.0))
             if narrow is not constraints:
-                choice = self._choose(narrow)
+                choice = choose(narrow, self._method)
             encodings = _encode(choice, group, constraints, self._constraints.channels)
             return group.name, (choice.method, dict(encodings))
 
@@ -105,13 +102,6 @@ class RangeChoice:
                 tensors = _with_stored_zero_points(tensors)
             encodings |= tensors
         return QuantState(encodings, {name: choices[name][0] for name in names}, shares=shares)
-
-    def _choose(self, constraints: ScaleConstraints) -> Choice:
-        choice = choose(constraints, self._method)
-        if choice.method == "exact" or not self._moves_steps:
-            return choice
-        scales = with_less_correlated_error(constraints, choice.scales, choice.zeros)
-        return replace(choice, scales=scales)
 
 
 def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
@@ -237,77 +227,6 @@ def _squared_errors(constraints: ScaleConstraints, scales: Floats, zeros: Zeros)
     steps *= scales[:, None]
     steps -= constraints.values
     return np.einsum("kp,kp->k", steps, steps, dtype=np.float64) / steps.shape[1]
-
-
-_ROWS_AT_ONCE = 64  # of values, so that they stay in the cache
-
-
-def with_less_correlated_error(
-    constraints: ScaleConstraints, scales: Floats, zeros: Zeros
-) -> Floats:
-    """Return scales that are as large or a little larger, with less correlated error.
-
-    A step that is a few percent larger and has the value of a background on its grid costs a
-    fraction of a decibel elsewhere.
-
-    Args:
-        constraints: the group, with the sample that each value is of.
-        scales: float32 [K], under which no value is clipped that should not be.
-        zeros: int32 [K]; they stay.
-
-    Returns:
-        float32 [K]; unchanged where samples share little error.
-    """
-    if constraints.samples is None:
-        return scales
-    white, shared = _error_parts(constraints.values, constraints.samples, scales, zeros)
-    rows = np.flatnonzero(CORRELATED.weight * shared > CORRELATED.smallest_share * white)
-    result, values = scales.copy(), constraints.values[rows]
-    lowest = (white + CORRELATED.weight * shared)[rows]
-    bounds = constraints.caps[rows] / (HIGHEST - zeros[rows])
-    for factor in CORRELATED.factors if rows.size else ():
-        candidates = np.minimum(scales[rows] * factor, bounds).astype(np.float32)
-        white, shared = _error_parts(values, constraints.samples, candidates, zeros[rows])
-        cost = white + CORRELATED.weight * shared
-        better = cost < lowest
-        result[rows[better]], lowest[better] = candidates[better], cost[better]
-    return result
-
-
-def _error_parts(
-    values: Floats, samples: NDArray[np.int64], scales: Floats, zeros: Zeros
-) -> tuple[Doubles, Doubles]:
-    """Return the mean squared error of rounding, and the part that the values of a sample share.
-
-    The rounding errors of unlike values are unlike, and where a convolution adds them up most of
-    them cancel. A background, a margin or silence is one value everywhere: all of it errs by the
-    same amount, which adds up to a shift of the whole area.
-
-    The second is the square of a sample's mean error less what the mean of so many unlike
-    errors would have: on average 0 where they share nothing.
-
-    Args:
-        values: float32 [K,P], those of one sample side by side.
-        samples: int64 [P], the sample of every value.
-        scales: float32 [K].
-        zeros: int32 [K].
-
-    Returns:
-        float64 [K] each.
-    """
-    starts = np.flatnonzero(np.diff(samples, prepend=samples[:1] - 1))
-    counts, power = np.diff(starts, append=len(samples)), np.square(scales, dtype=np.float64)
-    white, means = np.zeros(len(values)), np.zeros(len(values))
-    for first in range(0, len(values), _ROWS_AT_ONCE):
-        block = slice(first, first + _ROWS_AT_ONCE)
-        steps = values[block] / scales[block, None]
-        off, lows = np.rint(steps), (LOWEST - zeros[block, None]).astype(np.float32)
-        np.clip(off, lows, lows + np.float32(HIGHEST - LOWEST), out=off)
-        off -= steps
-        white[block] = np.einsum("kp,kp->k", off, off) / off.shape[1]
-        means[block] = np.square(np.add.reduceat(off, starts, axis=1) / counts).mean(axis=1)
-    chance = float(np.mean(1 / counts))
-    return white * power, np.maximum((means - chance * white) / (1 - chance), 0.0) * power
 
 
 Counts = NDArray[np.int64]

@@ -53,9 +53,6 @@ class ScaleConstraints:
     centred: NDArray[np.bool_]  # zero point must be 0 [K]
     caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
     computed: NDArray[np.bool_]  # scale of an operator other than a convolution [K]
-    # The sample that each of these values is of [P]; None where slots have values of different
-    # samples, or each value is of its own sample.
-    samples: NDArray[np.int64] | None = None
     # Lows and highs under which all values are integers, each [K]; None where there are none.
     exact: Extremes | None = None
 
@@ -146,7 +143,7 @@ class ConstraintsOf:
         found = np.asarray(lows), np.asarray(highs), _values(rows)
         computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
         free = np.zeros(count, bool), np.full(count, np.inf)
-        return ScaleConstraints(group.name, slots, *found, *free, computed, _samples(rows))
+        return ScaleConstraints(group.name, slots, *found, *free, computed)
 
     def _constrain(self, found: ScaleConstraints, group: Group) -> None:
         place = {slot: k for k, slot in enumerate(found.slots)}
@@ -205,18 +202,6 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
         if len(joined):
             result[place] = joined[_places(len(joined), width)]
     return result
-
-
-def _samples(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.int64] | None:
-    """Return the sample of each value, if it is the same for all slots."""
-    tensors = list({id(s): s for row in rows for s, _ in row}.values())
-    every = [np.repeat(s.numbers, s.widths) for s in tensors]
-    if not every or not every[0].size or any(len(row) != 1 for row in rows):
-        return None
-    if any(not np.array_equal(every[0], other) for other in every[1:]):
-        return None
-    found = every[0][_places(every[0].size, min(every[0].size, RANGES.values))]
-    return found if np.unique(found).size < found.size else None
 
 
 @lru_cache(maxsize=64)

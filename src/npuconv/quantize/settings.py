@@ -68,17 +68,6 @@ class RangeSettings:
 
 
 @dataclass(frozen=True)
-class CorrelatedSettings:
-    """Rounding errors that a whole sample shares."""
-
-    weight: float = 30.0  # of them relative to other errors; results are flat between 10 and 100
-    smallest_share: float = 0.2  # of the error, weighed, below which a channel keeps its scale
-    # Multiples of a step, in the order of the search; denser near 1, because a small change moves a
-    # large value by a whole step.
-    factors: tuple[float, ...] = tuple(1.0 + 0.06 * (k / 14) ** 2 for k in range(1, 15))
-
-
-@dataclass(frozen=True)
 class HessianSettings:
     """Windows of convolutions."""
 
@@ -147,7 +136,6 @@ PROBE = ProbeSettings()
 HOST_PADDING = HostPaddingSettings()
 MARGIN = MarginSettings()
 RANGES = RangeSettings()
-CORRELATED = CorrelatedSettings()
 HESSIAN = HessianSettings()
 ROUNDING = RoundingSettings()
 SENSITIVITY = SensitivitySettings()

@@ -8,7 +8,7 @@ import pytest
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
-from npuconv.quantize.rewrites.repeat_channels import Duplicated
+from npuconv.quantize.rewrites.repeat_channels import RepeatedChannels
 from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
@@ -47,10 +47,10 @@ FIRES = [between, from_host, to_host, one_by_one]
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first").op("Relu").model()]
 
 
-def changed(proto, index=TWICE, **others) -> tuple[Model, Passes, list[Duplicated]]:
+def changed(proto, index=TWICE, **others) -> tuple[Model, Passes, list[RepeatedChannels]]:
     model, ctx = read(proto), context()
     wanted = {"made": tuple(index), **others}
-    found = apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted=wanted)
+    found = apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), indices=wanted)
     assert len(found) == len(wanted)
     same_numbers(proto, model)
     assert all(record.difference is not None for record in ctx.rewrites)
@@ -101,7 +101,7 @@ def test_names_of_outputs_stay():
     """The mean takes the name; what the device makes gets another."""
     model, _, (one,) = changed(to_host())
     assert [t.name for t in model.graph.outputs] == ["made", "y"]
-    assert one.old == {"made/channels": "made"}
+    assert one.old_names == {"made/channels": "made"}
     assert next(n for n in model.nodes("Conv") if n.name == "mixed").inputs[0].name != "made"
 
 
@@ -128,7 +128,7 @@ def test_what_mixes_channels_otherwise_is_left_alone():
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     model, ctx = read(net.op("Concat", "made", "made", axis=2).model()), context()
     assert (
-        apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted={"made": TWICE})
+        apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), indices={"made": TWICE})
         == []
     )
 
@@ -136,4 +136,4 @@ def test_what_mixes_channels_otherwise_is_left_alone():
 def test_nothing_is_made_again_unasked():
     """A budget decides; the pass does not."""
     model, ctx = read(between()), context()
-    assert apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), wanted={}) == []
+    assert apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), indices={}) == []

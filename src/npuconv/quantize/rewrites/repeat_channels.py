@@ -1,7 +1,7 @@
 """Make noisy channels several times, where precision is bought.
 
 One channel of forty-eight may make most of what a layer's rounding does to the outputs.
-With `--max-extra-macs` or `--min-sqnr` such channels are made two to four times, each
+With `--max-extra-macs` or `--min-sqnr` such channels are repeated two to four times, each
 copy with its own rounding: a share of a step apart, so that together they are as fine
 as steps of half the size or less. It costs a row of what makes the channel and a
 column of what reads it, where `repeat-convolution` costs the whole layer.
@@ -31,35 +31,37 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Duplicated:
-    """Channels some of which are made several times.
+class RepeatedChannels:
+    """Channels some of which are computed several times.
 
     Attributes:
-        path: the channels, as they are now.
-        index: the source channel of each: first all of them, then the copies.
-        old: what tensors that have them were called before.
-        shift: what the host adds to each of them, 0 as yet; None where the device makes them.
-        picks: by tensor, those in which the host finds a copy of each channel again.
+        path: the channels in the new graph.
+        index: the source channel of each channel: first all channels, then the copies.
+        old_names: former name of a tensor with these channels, by its name.
+        shift: offsets that the host adds to the channels, still 0; None if the device makes them.
+        picks: by tensor, names of tensors of the host with one copy of each channel.
     """
 
     path: ChannelPath
     index: tuple[int, ...]
-    old: dict[str, str] = field(default_factory=dict)
+    old_names: dict[str, str] = field(default_factory=dict)
     shift: Tensor | None = None
     picks: dict[str, list[str]] = field(default_factory=dict)
 
 
 @model_pass(Phase.OVERSAMPLE)
 def repeat_channels(
-    model: Model, log: Log, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
-) -> list[Duplicated]:
+    model: Model, log: Log, plan: Plan, indices: Mapping[str, tuple[int, ...]]
+) -> list[RepeatedChannels]:
     from npuconv.partition.channel_paths import channel_paths
 
-    paths = [path for path in channel_paths(model, plan) if path.tensor.name in wanted]
-    return [_duplicate(model, log, path, wanted[path.tensor.name]) for path in paths]
+    paths = [path for path in channel_paths(model, plan) if path.tensor.name in indices]
+    return [_duplicate(model, log, path, indices[path.tensor.name]) for path in paths]
 
 
-def _duplicate(model: Model, log: Log, path: ChannelPath, index: tuple[int, ...]) -> Duplicated:
+def _duplicate(
+    model: Model, log: Log, path: ChannelPath, index: tuple[int, ...]
+) -> RepeatedChannels:
     import numpy as np
 
     from npuconv.partition.channel_paths import ChannelPath, parameters
@@ -69,7 +71,7 @@ def _duplicate(model: Model, log: Log, path: ChannelPath, index: tuple[int, ...]
     before, channels, count = " + ".join(node.op for node in nodes), list(index), max(index) + 1
     copied = ", ".join(map(str, sorted(set(channels[count:]))))
     after = f"{len(channels) - count} more than {count} channels: copies of {copied}"
-    made = Duplicated(path, index)
+    repeated = RepeatedChannels(path, index)
     with log.rewrite(model, nodes, before, after, outputs=outputs):
         for conv in path.row_layers:
             weight, bias = parameters(conv)
@@ -79,64 +81,68 @@ def _duplicate(model: Model, log: Log, path: ChannelPath, index: tuple[int, ...]
         for conv in path.readers:  # copies have a share of the weights
             weight, bias = parameters(conv)
             times = np.bincount(channels, minlength=weight.shape[1])[channels]
-            along = (1, -1, *[1] * (weight.ndim - 2))
-            _write(model, conv, weight[:, channels] / times.reshape(along), bias)
-        first = _spread(model, made) if path.producer is None else _grow(model, made, path.producer)
-        tensors = [first.name, *(_grow(model, made, node).name for node in path.between)]
-        made.path = ChannelPath(first, path.producer, path.between, path.readers, tensors)
-    return made
+            dims = (1, -1, *[1] * (weight.ndim - 2))
+            _write(model, conv, weight[:, channels] / times.reshape(dims), bias)
+        first = (
+            _spread(model, repeated)
+            if path.producer is None
+            else _grow(model, repeated, path.producer)
+        )
+        tensors = [first.name, *(_grow(model, repeated, node).name for node in path.between)]
+        repeated.path = ChannelPath(first, path.producer, path.between, path.readers, tensors)
+    return repeated
 
 
-def _spread(model: Model, made: Duplicated) -> Tensor:
+def _spread(model: Model, repeated: RepeatedChannels) -> Tensor:
     """Add copies of some channels on the host, and an offset to each channel."""
     import numpy as np
 
-    source, readers = made.path.tensor, [*made.path.between, *made.path.readers]
+    source, readers = repeated.path.tensor, [*repeated.path.between, *repeated.path.readers]
     origin = [query.producer(source) or readers[0]]
     stem = f"{source.name}/channels"
-    which = edit.integers(model, f"{stem}/of", made.index)
-    shape = _shape(source, len(made.index))
+    which = edit.integers(model, f"{stem}/of", repeated.index)
+    shape = _shape(source, len(repeated.index))
     several = edit.insert(
         model, "Gather", [source, which], origin=origin, shape=shape, attrs={"axis": 1}, name=stem
     )
-    zeros = _along(np.zeros(len(made.index), np.float32), source)
-    made.shift = edit.constant(model, f"{stem}/by", zeros)
+    zeros = _per_channel(np.zeros(len(repeated.index), np.float32), source)
+    repeated.shift = edit.constant(model, f"{stem}/by", zeros)
     new = edit.insert(
-        model, "Add", [several, made.shift], origin=origin, shape=shape, name=f"{stem}/moved"
+        model, "Add", [several, repeated.shift], origin=origin, shape=shape, name=f"{stem}/moved"
     )
-    made.old[new.name] = source.name
+    repeated.old_names[new.name] = source.name
     _let_read(readers, source, new)
     return new
 
 
-def _grow(model: Model, made: Duplicated, node: Node) -> Tensor:
+def _grow(model: Model, repeated: RepeatedChannels, node: Node) -> Tensor:
     """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
-    tensor, count = node.outputs[0], len(made.index)
-    if not any(end is tensor for end in made.path.outputs):
+    tensor, count = node.outputs[0], len(repeated.index)
+    if not any(end is tensor for end in repeated.path.outputs):
         tensor.shape = _shape(tensor, count)
-        made.old[tensor.name] = tensor.name
+        repeated.old_names[tensor.name] = tensor.name
         return tensor
     new = edit.variable(model, f"{tensor.name}/channels", tensor)
     new.shape = _shape(tensor, count)
     edit.disconnect_outputs(node)
     node.outputs.append(new)
-    _let_read([*made.path.between, *made.path.readers], tensor, new)
-    made.old[new.name] = tensor.name
-    edit.hand_over(_mean(model, made, node, new, tensor), tensor)
+    _let_read([*repeated.path.between, *repeated.path.readers], tensor, new)
+    repeated.old_names[new.name] = tensor.name
+    edit.hand_over(_mean(model, repeated, node, new, tensor), tensor)
     return new
 
 
-def _mean(model: Model, made: Duplicated, node: Node, new: Tensor, old: Tensor) -> Tensor:
+def _mean(model: Model, repeated: RepeatedChannels, node: Node, new: Tensor, old: Tensor) -> Tensor:
     """One channel for each that there was: the mean of its copies."""
-    parts, shape = [], _shape(old, max(made.index) + 1)
-    for number, (places, shares) in enumerate(_copies(made.index)):
+    parts, shape = [], _shape(old, max(repeated.index) + 1)
+    for number, (places, shares) in enumerate(_copies(repeated.index)):
         stem = f"{new.name}/{number}"
         which = edit.integers(model, f"{stem}/of", places)
         picked = edit.insert(
             model, "Gather", [new, which], origin=[node], shape=shape, attrs={"axis": 1}, name=stem
         )
-        made.picks.setdefault(new.name, []).append(picked.name)
-        share = edit.constant(model, f"{stem}/share", _along(shares, old))
+        repeated.picks.setdefault(new.name, []).append(picked.name)
+        share = edit.constant(model, f"{stem}/share", _per_channel(shares, old))
         parts.append(
             edit.insert(
                 model, "Mul", [picked, share], origin=[node], shape=shape, name=f"{stem}/part"
@@ -154,12 +160,15 @@ def _copies(index: tuple[int, ...]) -> list[tuple[list[int], np.ndarray]]:
     """
     import numpy as np
 
-    places = [[at for at, k in enumerate(index) if k == own] for own in range(max(index) + 1)]
+    places = [
+        [place for place, k in enumerate(index) if k == channel]
+        for channel in range(max(index) + 1)
+    ]
     most = max(map(len, places))
     return [
         (
-            [own[min(number, len(own) - 1)] for own in places],
-            np.asarray([(number < len(own)) / len(own) for own in places], np.float32),
+            [copies[min(number, len(copies) - 1)] for copies in places],
+            np.asarray([(number < len(copies)) / len(copies) for copies in places], np.float32),
         )
         for number in range(most)
     ]
@@ -170,7 +179,7 @@ def _shape(tensor: Tensor, channels: int) -> list[int | str | None] | None:
     return None if dims is None else [dims[0], channels, *dims[2:]]
 
 
-def _along(values: np.ndarray, tensor: Tensor) -> np.ndarray:
+def _per_channel(values: np.ndarray, tensor: Tensor) -> np.ndarray:
     """One value for each channel of a tensor."""
     return values.reshape(1, -1, *[1] * ((query.rank(tensor) or 4) - 2))
 

@@ -25,129 +25,118 @@ from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import data_inputs
 from npuconv.partition import Plan
 
-Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
+# Shifted inputs and their shifts, by name of the input and number of copies.
+ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
 
 
 @dataclass
-class Repeated:
+class RepeatedLayer:
     """A layer that runs several times."""
 
-    node: str  # name of the convolution it was
-    source: str  # the tensor it read
-    output: str  # the tensor that the convolution made
-    result: str  # the tensor that the layer made, and that the mean makes now
+    node: str  # name of the original convolution
+    source: str  # name of its input
+    output: str  # name of its output
+    result: str  # name of the output of the layer, now the mean of the copies
     # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
     # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
-    # Names of new nodes and of what they make, and whether it is the convolution.
+    # Names of new nodes and of their outputs, and whether the node is the convolution.
     copies: list[tuple[str, str, bool]] = field(default_factory=list)
 
 
 @model_pass(Phase.OVERSAMPLE)
 def repeat_convolution(
     model: Model, log: Log, plan: Plan, counts: Mapping[str, int]
-) -> list[Repeated]:
-    inside = _stays_inside(model, plan, counts)
-    moved: Moved = {}
-    found = []
-    for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]:
-        free = conv.inputs[0].name not in inside
-        found.append(_repeat(model, log, plan, conv, counts[conv.name], moved if free else None))
-    return found
+) -> list[RepeatedLayer]:
+    inside = _inside_device(model, plan, counts)
+    shifted: ShiftedInputs = {}
+    return [
+        _repeat(model, log, plan, conv, counts[conv.name], shifted, conv.inputs[0].name in inside)
+        for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]
+    ]
 
 
-def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[str]:
-    """Tensors that the device makes and the host does not, once means are taken."""
+def _inside_device(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[str]:
+    """Return the tensors that the device computes, and not the host as a mean of copies."""
     inside: set[str] = set()
     for node in model.nodes():
         if plan.is_operator(node):
-            makes = True
+            on_device = True
         elif plan.on_device(node):
-            makes = counts.get(node.name, 1) == 1
+            on_device = counts.get(node.name, 1) == 1
         else:
-            makes = plan.is_passthrough(node) and all(t.name in inside for t in data_inputs(node))
+            inputs = data_inputs(node)
+            on_device = plan.is_passthrough(node) and all(t.name in inside for t in inputs)
             layer = query.producer(node.inputs[0])
             if layer is not None and plan.on_device(layer) and counts.get(layer.name, 1) > 1:
-                makes = False  # it is repeated with the convolution
-        if makes:
+                on_device = False  # it is repeated with the convolution
+        if on_device:
             inside.update(t.name for t in node.outputs)
     return inside
 
 
 def _repeat(
-    model: Model, log: Log, plan: Plan, conv: Node, count: int, moved: Moved | None
-) -> Repeated:
+    model: Model,
+    log: Log,
+    plan: Plan,
+    conv: Node,
+    count: int,
+    shifted: ShiftedInputs,
+    is_inside: bool,
+) -> RepeatedLayer:
+    import numpy as np
+
     chain, source = [conv], conv.inputs[0]
-    reader = query.sole_consumer(model, conv.outputs[0])
-    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
-        chain.append(reader)  # the activation that ends the layer
+    activation = query.sole_consumer(model, conv.outputs[0])
+    if activation is not None and activation.op in ("Relu", "Clip"):
+        chain += [activation] if plan.is_passthrough(activation) else []
     result = chain[-1].outputs[0]
-    found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
+    layer = RepeatedLayer(conv.name, source.name, conv.outputs[0].name, result.name)
     before = " + ".join(node.op for node in chain)
-    with log.rewrite(
-        model, chain, before, f"the mean of {count} of it, each rounded otherwise", outputs=[result]
-    ):
-        if moved is None:
-            inputs: list[Tensor] = [source] * count
-        else:
-            pairs = _moved(model, conv, source, count, moved)
-            inputs, found.shifts = [t for t, _ in pairs], [shift for _, shift in pairs]
-        made = [_copy(model, chain, own, number, found) for number, own in enumerate(inputs, 1)]
-        edit.hand_over(_mean(model, conv, made), result)
-    return found
-
-
-def _moved(
-    model: Model, conv: Node, source: Tensor, count: int, known: Moved
-) -> list[tuple[Tensor, Tensor]]:
-    """The input once for every copy, with something added to it, which is 0 as yet.
-
-    Layers that read the same tensor, and repeat as often, share the results.
-    """
-    import numpy as np
-
-    key = (source.name, count)
-    if key not in known:
-        pairs = []
-        for number in range(1, count + 1):
-            stem = f"{source.name}/moved_{number}_of_{count}"
-            zero = np.zeros((1,) * (query.rank(source) or 4), np.float32)
-            shift = edit.constant(model, f"{stem}/by", zero)
-            given = [source, shift]
-            shape = query.shape(source)
-            made = edit.insert(model, "Add", given, origin=[conv], shape=shape, name=stem)
-            pairs.append((made, shift))
-        known[key] = pairs
-    return known[key]
-
-
-def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: Repeated) -> Tensor:
-    """One copy of the layer; its last result."""
-    for node in chain:
-        made = edit.variable(model, f"{node.outputs[0].name}/copy_{number}", node.outputs[0])
-        new = edit.add_node(
-            model,
-            node.op,
-            [source, *node.inputs[1:]],
-            [made],
-            origin=[node],
-            attrs=node.attrs,
-            name=f"{node.name}/copy_{number}",
+    after = f"the mean of {count} of it, each rounded otherwise"
+    with log.rewrite(model, chain, before, after, outputs=[result]):
+        inputs = [source] * count
+        if not is_inside:
+            # Layers that read the same tensor, and repeat as often, share the shifted inputs.
+            key = (source.name, count)
+            if key not in shifted:
+                shifted[key] = [
+                    _shift_input(model, conv, source, f"{source.name}/moved_{number}_of_{count}")
+                    for number in range(1, count + 1)
+                ]
+            inputs = [tensor for tensor, _ in shifted[key]]
+            layer.shifts = [shift for _, shift in shifted[key]]
+        results = []
+        for number, tensor in enumerate(inputs, 1):
+            for node in chain:
+                output = edit.variable(
+                    model, f"{node.outputs[0].name}/copy_{number}", node.outputs[0]
+                )
+                name, operands = f"{node.name}/copy_{number}", [tensor, *node.inputs[1:]]
+                copy = edit.add_node(
+                    model, node.op, operands, [output], origin=[node], attrs=node.attrs, name=name
+                )
+                layer.copies.append((copy.name, output.name, node is conv))
+                tensor = output
+            results.append(tensor)
+        share = np.asarray(1 / count, np.float32)
+        factor = edit.shared_constant(model, f"npuconv/share/{count}", share)
+        shape, stem = query.shape(results[0]), conv.name
+        total = edit.insert(
+            model, "Sum", results, origin=[conv], shape=shape, name=f"{stem}/sum_of_copies"
         )
-        found.copies.append((new.name, made.name, node is chain[0]))
-        source = made
-    return source
+        mean = edit.insert(
+            model, "Mul", [total, factor], origin=[conv], shape=shape, name=f"{stem}/mean"
+        )
+        edit.hand_over(mean, result)
+    return layer
 
 
-def _mean(model: Model, conv: Node, parts: list[Tensor]) -> Tensor:
+def _shift_input(model: Model, conv: Node, source: Tensor, stem: str) -> tuple[Tensor, Tensor]:
+    """Return the sum of an input and a constant, and the constant, which is still 0."""
     import numpy as np
 
-    share = np.asarray(1 / len(parts), np.float32)
-    constant = edit.shared_constant(model, f"npuconv/share/{len(parts)}", share)
-    shape = query.shape(parts[0])
-    total = edit.insert(
-        model, "Sum", parts, origin=[conv], shape=shape, name=f"{conv.name}/sum_of_copies"
-    )
-    return edit.insert(
-        model, "Mul", [total, constant], origin=[conv], shape=shape, name=f"{conv.name}/mean"
-    )
+    zero = np.zeros((1,) * (query.rank(source) or 4), np.float32)
+    shift, shape = edit.constant(model, f"{stem}/by", zero), query.shape(source)
+    total = edit.insert(model, "Add", [source, shift], origin=[conv], shape=shape, name=stem)
+    return total, shift
