@@ -56,7 +56,7 @@ def test_reductions_and_products():
     assert values.clipped(-2, 2).values.tolist() == [[-2, -2, -1, 0], [1, 2, 2, 2]]
     assert values.between([[1, 1]], np.eye(4)[:, :1]).values.tolist() == [[-8]]
     assert values.product(WholeArray.of(np.ones((4, 1)))).values.tolist() == [[-18], [25]]
-    assert values.beside([values], 1).shape == (2, 8)
+    assert values.concat([values], 1).shape == (2, 8)
 
 
 @pytest.mark.parametrize("rounding", ["half_away", "half_up", "half_even"])

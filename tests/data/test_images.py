@@ -358,7 +358,7 @@ def test_the_size_is_checked_all_the_same(photos, tmp_path):
 
 def test_many_at_once(photos, tmp_path):
     """One of several processes decodes an image, and the others wait for it."""
-    kept = images.Cache(tmp_path / "cache", "how")
+    kept = images.ImageCache(tmp_path / "cache", "how")
     calls: list[int] = []
 
     def decode() -> images.Pixels:
@@ -388,7 +388,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     """The error names the folder."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file: cannot be made"):
-        images.Cache(tmp_path / "file", "how")
+        images.ImageCache(tmp_path / "file", "how")
 
 
 def test_without_locks(photos, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from npuconv.data.normalizations import (
     RAW,
     SIGNED,
     UNIT,
-    Normalization,
+    PixelNormalization,
 )
 from npuconv.data.pictures import draw, normalized
 from npuconv.legalize.legal import legalize
@@ -31,7 +31,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
     return infer(work.model, spec, work.expected)
 
 
-def trained(on: Normalization) -> Net:
+def trained(on: PixelNormalization) -> Net:
     """Return a convolution and a BatchNormalization with its statistics for pictures."""
     pixels = np.stack([draw(SIZE, "nchw", k) for k in range(8)])
     x = normalized(pixels, "nchw", on)

@@ -56,7 +56,7 @@ class Rescaling:
         nothing. TFLite's kernels have a single term.
         """
         if self.kind == "float":
-            products = [w.known().astype(np.float32) * np.asarray(f, np.float32) for w, f in terms]
+            products = [w.array().astype(np.float32) * np.asarray(f, np.float32) for w, f in terms]
             nearest = np.nan_to_num(np.rint(sum(products[1:], products[0])))
             return terms[0][0].like(np.clip(nearest, -_LARGEST, _LARGEST))
         if self.kind == "gemmlowp":

@@ -34,7 +34,7 @@ class Whole(ABC):
     def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
         """Return the result of an operator of ONNX on whole numbers."""
 
-    def known(self) -> Integers:
+    def array(self) -> Integers:
         """Return the numbers, for arithmetic in float: only arrays have them."""
         raise NotImplementedError("numbers of a graph are not known")
 
@@ -78,7 +78,7 @@ class Whole(ABC):
         """Return the largest along an axis, which stays."""
         return self.apply("ReduceMax", axes=(axis,), keepdims=True)
 
-    def beside(self, others: Sequence[Self], axis: int) -> Self:
+    def concat(self, others: Sequence[Self], axis: int) -> Self:
         """Return this and others behind each other."""
         return self.apply("Concat", *others, axis=axis)
 
@@ -121,7 +121,7 @@ class WholeArray(Whole):
         """Extents."""
         return self.values.shape
 
-    def known(self) -> Integers:
+    def array(self) -> Integers:
         """Return the numbers."""
         return self.values
 

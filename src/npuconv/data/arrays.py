@@ -31,7 +31,7 @@ _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 @dataclass(frozen=True)
-class Column:
+class SampleColumn:
     """The samples of one input."""
 
     spec: InputSpec
@@ -49,10 +49,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class SampleTable:
     """Equally many samples of every input."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[SampleColumn, ...]
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ def make_table(
     *,
     complete: bool = False,
     taken: Mapping[str, str] = MappingProxyType({}),
-) -> Table:
+) -> SampleTable:
     """Make a table of arrays by name, checked against the inputs of the model.
 
     With ``complete`` each array is one complete input, not a row of samples; ``taken`` are arrays
@@ -137,17 +137,17 @@ def make_table(
         array = _as_array(where, arrays[chosen[spec.name]])
         rows = _rows_per_sample(where, array, spec, complete)
         array = np.asarray(array)[None] if complete else array
-        columns.append(Column(spec, array, rows))
+        columns.append(SampleColumn(spec, array, rows))
         notes += _check_type(where, array, spec)
         _check_values(where, array, spec)
         if len(array) % max(rows, 1):
             notes.append(f"rows that do not fill a batch of {rows} are ignored")
     _check_lengths(label, columns)
-    return Table(tuple(columns), tuple(notes))
+    return SampleTable(tuple(columns), tuple(notes))
 
 
 def open_tables(
-    label: str, readers: Sequence[Callable[[], Table]], limit: int, notes: Sequence[str] = ()
+    label: str, readers: Sequence[Callable[[], SampleTable]], limit: int, notes: Sequence[str] = ()
 ) -> Samples:
     """Open the samples of several tables, one after the other; only one is in memory at a time."""
     read = lru_cache(maxsize=1)(lambda part: readers[part]())
@@ -239,7 +239,7 @@ def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
     return []
 
 
-def _check_lengths(label: str, columns: Sequence[Column]) -> None:
+def _check_lengths(label: str, columns: Sequence[SampleColumn]) -> None:
     lengths = {column.spec.name: len(column) for column in columns}
     if len(set(lengths.values())) > 1:
         numbers = ", ".join(f"{name!r} {number}" for name, number in lengths.items())

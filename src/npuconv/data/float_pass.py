@@ -21,7 +21,7 @@ from npuconv import executor
 from npuconv.arithmetic.statistics import Floats, Integers, Kept, Statistics, join, thin
 from npuconv.data import taps
 from npuconv.data.samples import Feed
-from npuconv.data.taps import UNKNOWN_SHAPE, Layout, Selection, make_layout, select
+from npuconv.data.taps import UNKNOWN_SHAPE, TapLayout, TapSelection, make_layout, select
 from npuconv.data.workers import OrderedWorkers, read_ahead
 from npuconv.errors import CalibrationError
 
@@ -86,7 +86,7 @@ def collect(
 class RunResult:
     """Result of one run: per sample, and per channel of all tensors, one after the other."""
 
-    selection: Selection  # which values were taken, and of which tensors
+    selection: TapSelection  # which values were taken, and of which tensors
     lows: Floats  # float32 [samples, sum of C]; so are highs and means
     highs: Floats
     means: Floats
@@ -113,7 +113,7 @@ class Runner:
         self.batch = 0 if saves_time and _has_open_batch(model) else 1
         self._model, self._total = model, total
         self._lock = threading.Lock()
-        self._layouts: dict[tuple[object, ...], Layout] = {}
+        self._layouts: dict[tuple[object, ...], TapLayout] = {}
 
     def run(self, feeds: Sequence[Feed], number: int) -> RunResult:
         """Run samples of equal shapes together.
@@ -173,7 +173,7 @@ class Runner:
         tapped = taps.insert_taps(self._model, list(self.tensors))
         return executor.Session(tapped, threads=1, eager=True)
 
-    def _discover(self, feed: Feed, samples: int) -> Layout:
+    def _discover(self, feed: Feed, samples: int) -> TapLayout:
         """Return the layout of the tensors for inputs of these shapes, from a run."""
         plan = np.asarray(UNKNOWN_SHAPE * len(self.tensors), np.int64)
         names = [taps.shape_output(index) for index in range(len(self.tensors))]

@@ -42,7 +42,7 @@ _shared_folder: str | Path | None = None  # cache of conversions that name none
 
 
 @dataclass(frozen=True)
-class Plan:
+class ImagePlan:
     """Conversion of an image file to one item of a batch."""
 
     spec: InputSpec  # the input of the model
@@ -81,7 +81,7 @@ def open_images(
             not fit, or a file is no image. Damage further inside a file, and a size that
             depends on the file, are found when its turn comes.
     """
-    plan = make_plan(label, inputs, preprocess)
+    plan = plan_images(label, inputs, preprocess)
     batch = plan.spec.batch
     for file in files:
         _check_header(file, limits.present().image_pixels)
@@ -99,7 +99,7 @@ def open_images(
     if len(files) % batch:
         all_notes.append(f"images that do not fill a batch of {batch} are ignored")
     folder = cache or _shared_folder
-    decoded = Cache(folder, plan.pixels_depend_on) if folder else None
+    decoded = ImageCache(folder, plan.pixels_depend_on) if folder else None
 
     def load(k: int) -> Feed:
         items = [_read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
@@ -109,7 +109,7 @@ def open_images(
     return replace(samples, prepared=preprocess.said)
 
 
-def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan:
+def plan_images(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> ImagePlan:
     """Check the options against the input of the model; no image is read.
 
     Raises:
@@ -145,7 +145,7 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
     if spec.dtype.kind != "f" and (integers := normalization_of(spec, keys)):
         options = keys.model_copy(update={"mean": integers.mean, "std": integers.std})
     mean, std = mean_and_std(label, options, channels)
-    plan = Plan(spec, keys, (height, width), mean, std)
+    plan = ImagePlan(spec, keys, (height, width), mean, std)
     resize, crop = keys.resize, keys.crop
     if (resize and len(resize) > 2) or min((*(resize or ()), *(crop or ())), default=1) < 1:
         raise CalibrationError(f"{label}: --resize takes one or two numbers above 0, --crop two")
@@ -160,7 +160,7 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
     return plan
 
 
-def _check_size(label: str, size: Sequence[int], plan: Plan) -> None:
+def _check_size(label: str, size: Sequence[int], plan: ImagePlan) -> None:
     if any(want not in (None, have) for have, want in zip(size, plan.size, strict=True)):
         raise CalibrationError(
             f"{label}: images become {size[0]}x{size[1]}, but input {plan.spec.name!r} is"
@@ -188,7 +188,7 @@ def _check_header(file: Path, max_pixels: int) -> None:
         raise CalibrationError(text, hint=limits.hint("image_pixels"))
 
 
-def _read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
+def _read_image(file: Path, plan: ImagePlan, decoded: ImageCache | None = None) -> Floats:
     """Return one image as float32 [C,H,W] or [H,W,C].
 
     Raises:
@@ -205,7 +205,7 @@ def _read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
     return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
 
 
-def _decode(file: Path, plan: Plan) -> Pixels:
+def _decode(file: Path, plan: ImagePlan) -> Pixels:
     """Decode an image, turn it upright, convert its colours, resize and crop it."""
     resize, crop, color = plan.keys.resize, plan.keys.crop, plan.keys.color
     with warnings.catch_warnings(), Image.open(file) as source:
@@ -264,7 +264,7 @@ def keep_in(folder: str | Path) -> None:
     _shared_folder = folder
 
 
-class Cache:
+class ImageCache:
     """A folder of decoded images.
 
     ``how`` is plain data that the pixels depend on besides the file.

@@ -32,7 +32,7 @@ from npuconv.data.normalizations import (
     RAW,
     SIGNED,
     UNIT,
-    Normalization,
+    PixelNormalization,
     normalization_of,
 )
 from npuconv.data.pictures import draw, image_layout
@@ -110,9 +110,9 @@ _PRODUCERS = {
 class Inferred:
     """Normalization that a model seems to have been trained with."""
 
-    normalization: Normalization
+    normalization: PixelNormalization
     share: float  # of all odds, 0..1
-    runner_up: Normalization
+    runner_up: PixelNormalization
     reasons: tuple[str, ...]  # evidence for it, the strongest last
 
     @property
@@ -137,9 +137,9 @@ class _Evidence:
     """A piece of evidence: its reason, and the odds by normalization."""
 
     reason: str
-    odds: Mapping[Normalization, float]
+    odds: Mapping[PixelNormalization, float]
 
-    def favours(self, item: Normalization) -> bool:
+    def favours(self, item: PixelNormalization) -> bool:
         """Return whether no other normalization is much likelier by this evidence alone."""
         return self.odds.get(item, 0.0) > max(self.odds.values()) - NORMALIZATION.reason_margin
 
@@ -244,7 +244,7 @@ def _from_file(model: Model) -> list[_Evidence]:
     return []
 
 
-def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]:
+def _first_outputs(first: Node, spec: InputSpec) -> dict[PixelNormalization, Moments]:
     """Return moments of the first layer's output for pictures in each normalization.
 
     A convolution is linear, so they follow for all normalizations from the mean and the
@@ -319,7 +319,7 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     return np.concatenate([matrices[0], masks], axis=1, dtype=np.float64)
 
 
-def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evidence]:
+def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[_Evidence]:
     """Compare the biases of the first layer with its output, and with its weights."""
     weight, bias = (query.constant_input(first, k) for k in (1, 2))
     if weight is None or bias is None or not np.any(bias):

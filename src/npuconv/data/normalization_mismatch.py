@@ -35,7 +35,7 @@ from npuconv.data.normalizations import (
     RAW,
     SIGNED,
     UNIT,
-    Normalization,
+    PixelNormalization,
     guess,
     image_axis,
 )
@@ -51,7 +51,7 @@ _CENTRED = (SIGNED, IMAGENET, CENTRED)
 _TINY = 1e-9
 _MAX_SHOWN_RATIO = 1000
 # Normalizations to try on samples in a normalization, the likelier first.
-_CANDIDATES: dict[Normalization, tuple[Normalization, ...]] = {
+_CANDIDATES: dict[PixelNormalization, tuple[PixelNormalization, ...]] = {
     RAW: (UNIT, SIGNED, IMAGENET),
     CENTRED: (UNIT, SIGNED, IMAGENET),
     UNIT: (SIGNED, RAW),
@@ -155,7 +155,7 @@ def _is_constant(expected: InTraining) -> bool:
     )
 
 
-def _fits_by_scale(given: Normalization, ratio: float) -> list[Normalization]:
+def _fits_by_scale(given: PixelNormalization, ratio: float) -> list[PixelNormalization]:
     """Return normalizations that make values about ``ratio`` times smaller than the given one."""
     step = float(np.mean(given.std))
     return [
@@ -199,8 +199,8 @@ class Profile(NamedTuple):
 class Trials(NamedTuple):
     """Profiles of the float model on samples as they are and normalized differently."""
 
-    given: Normalization  # the normalization that the samples seem to have
-    profiles: Mapping[Normalization, Profile]  # the given one first; empty without a candidate
+    given: PixelNormalization  # the normalization that the samples seem to have
+    profiles: Mapping[PixelNormalization, Profile]  # the given one first; empty without a candidate
     makes_images: bool = False  # True if an output is an image, as of super-resolution
 
 
@@ -248,7 +248,7 @@ def run_trials(
         }
         candidates = tuple(item for item in candidates if (item in _PIXELS) in scales)
     pixels = [given.undo(feed[name], axis) for feed in feeds]
-    profiles: dict[Normalization, Profile] = {}
+    profiles: dict[PixelNormalization, Profile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
     runner = Runner(proto, tensors, len(feeds))
     for item in (given, *candidates) if candidates else ():
@@ -272,7 +272,7 @@ def run_trials(
     return Trials(given, profiles, makes_images)
 
 
-def better_fits(trials: Trials) -> tuple[list[Normalization], str]:
+def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:
     """Return the normalizations that fit the model markedly better, and the first reason."""
     given = trials.profiles.get(trials.given)
     if given is None:
@@ -284,7 +284,7 @@ def better_fits(trials: Trials) -> tuple[list[Normalization], str]:
     return list(reasons), next(iter(reasons.values()), "")
 
 
-def _advantage(trials: Trials, given: Profile, item: Normalization, profile: Profile) -> str:
+def _advantage(trials: Trials, given: Profile, item: PixelNormalization, profile: Profile) -> str:
     """Return how a normalization fits better than the given one; empty if it does not."""
     low, high = BOUNDS.plausible_bias
     entropy = profile.sign_entropy

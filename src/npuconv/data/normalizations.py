@@ -27,7 +27,7 @@ PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Normalization:
+class PixelNormalization:
     """``(pixel - mean) / std`` per channel, in pixels of 0..255."""
 
     name: str  # for people
@@ -46,21 +46,23 @@ class Normalization:
         return np.asarray(values * std + mean, np.float32)
 
 
-RAW = Normalization("0..255", "--preprocess raw", *PRESETS["raw"])
-UNIT = Normalization("0..1", "--preprocess unit", *PRESETS["unit"])
-SIGNED = Normalization("-1..1", "--preprocess signed", *PRESETS["signed"])
-IMAGENET = Normalization("ImageNet's mean and std", "--preprocess imagenet", *PRESETS["imagenet"])
-CENTRED = Normalization(
+RAW = PixelNormalization("0..255", "--preprocess raw", *PRESETS["raw"])
+UNIT = PixelNormalization("0..1", "--preprocess unit", *PRESETS["unit"])
+SIGNED = PixelNormalization("-1..1", "--preprocess signed", *PRESETS["signed"])
+IMAGENET = PixelNormalization(
+    "ImageNet's mean and std", "--preprocess imagenet", *PRESETS["imagenet"]
+)
+CENTRED = PixelNormalization(
     "0..255 minus the mean",
     "--mean 123.68,116.78,103.94 --std 1",
     (123.68, 116.78, 103.94),
     (1.0,),
 )
-HALF = Normalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
-_INT8 = Normalization("-128..127", "--mean 128 --std 1", (128.0,), (1.0,))
+HALF = PixelNormalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
+_INT8 = PixelNormalization("-128..127", "--mean 128 --std 1", (128.0,), (1.0,))
 
 
-def guess(values: Floats) -> Normalization | None:
+def guess(values: Floats) -> PixelNormalization | None:
     """Return the normalization that images seem to have had, judging from their extremes.
 
     It has the narrowest range that holds them and that they fill well; None if there is none.
@@ -75,7 +77,7 @@ def guess(values: Floats) -> Normalization | None:
     return None
 
 
-_RANGES: tuple[tuple[Normalization, tuple[float, float]], ...] = (
+_RANGES: tuple[tuple[PixelNormalization, tuple[float, float]], ...] = (
     (HALF, (-0.5, 0.5)),
     (UNIT, (0.0, 1.0)),
     (SIGNED, (-1.0, 1.0)),
@@ -104,19 +106,19 @@ def _spread(numbers: tuple[float, ...], values: Floats, axis: int) -> Floats:
     return array.reshape([-1 if k == axis else 1 for k in range(values.ndim)])
 
 
-def asked_for(keys: Preprocess) -> Normalization | None:
+def asked_for(keys: Preprocess) -> PixelNormalization | None:
     """Return the normalization that options ask for, if any."""
     if keys.mean is not None and keys.std is not None:
-        return Normalization(keys.said, keys.said, keys.mean, keys.std)
+        return PixelNormalization(keys.said, keys.said, keys.mean, keys.std)
     if keys.preset is None or keys.preset not in PRESETS:
         return None
     # Presets are in the order red, green, blue; options are in the order of the input.
     order = -1 if keys.color == "bgr" else 1
     mean, std = (numbers[::order] for numbers in PRESETS[keys.preset])
-    return Normalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
+    return PixelNormalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
 
 
-def normalization_of(spec: InputSpec, keys: Preprocess) -> Normalization | None:
+def normalization_of(spec: InputSpec, keys: Preprocess) -> PixelNormalization | None:
     """Return the normalization of an input; for integers whole pixels by default.
 
     Raises:

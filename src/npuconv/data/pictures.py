@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from npuconv.config import Preprocess
-from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, Normalization, normalization_of
+from npuconv.data.normalizations import IMAGE_CHANNELS, SIGNED, PixelNormalization, normalization_of
 from npuconv.data.samples import Array, Feed, InputSpec, Samples
 from npuconv.errors import CalibrationError
 
@@ -302,7 +302,7 @@ def draw(shape: tuple[int, ...], layout: str, number: int, *, seed: int = 0) -> 
     return pixels.transpose(2, 0, 1) if layout == "nchw" else pixels
 
 
-def normalized(batch: Array, layout: str, pixels: Normalization, color: str = "rgb") -> Array:
+def normalized(batch: Array, layout: str, pixels: PixelNormalization, color: str = "rgb") -> Array:
     """Return pictures as a normalization feeds them to a model.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 
 from npuconv import limits
 from npuconv.data.archives import Archive, explained
-from npuconv.data.arrays import UNNAMED, Table, make_table, only_fitting, open_tables, pick
+from npuconv.data.arrays import UNNAMED, SampleTable, make_table, only_fitting, open_tables, pick
 from npuconv.data.samples import InputSpec, Samples, count
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
@@ -131,14 +131,14 @@ def check_ordinary(path: Path) -> None:
         raise CalibrationError(f"{path}: is no ordinary file")
 
 
-def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> Table:
+def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> SampleTable:
     arrays = read_file(file, allowed)
     return make_table(str(file), arrays, inputs, taken=only_fitting(arrays, inputs))
 
 
 def _read_by_name(
     folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], allowed: Limits
-) -> Table:
+) -> SampleTable:
     matched = pick(str(folder), list(stems), inputs)
     arrays: dict[str, object] = dict.fromkeys(stems)
     for stem in matched.values():

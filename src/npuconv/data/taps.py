@@ -124,7 +124,7 @@ def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TapLayout:
     """Tensors as [samples, before, channels, behind]: extents around the channel axis."""
 
     samples: int  # how many are stacked
@@ -145,7 +145,7 @@ class Layout:
 
 def make_layout(
     shapes: Sequence[Sequence[int]], axes: Sequence[int | None], samples: int
-) -> Layout | None:
+) -> TapLayout | None:
     """Return the layout of tensors of these shapes; None if a tensor cannot be cut into samples."""
     rows = []
     for shape, axis in zip(map(list, shapes), axes, strict=True):
@@ -157,7 +157,7 @@ def make_layout(
     if any(stacked % samples for stacked, _, _ in rows):
         return None
     before, channels, behind = np.asarray(rows, np.int64).T
-    return Layout(samples, before // samples, channels, behind)
+    return TapLayout(samples, before // samples, channels, behind)
 
 
 # Row of the plan that any tensor fits, while its shape is not known.
@@ -165,14 +165,14 @@ UNKNOWN_SHAPE = [1, 1, 1, -1, 0, 0, 2**62, 2**62]
 
 
 @dataclass(frozen=True)
-class Selection:
+class TapSelection:
     """Selection of values of each tensor: every n-th, before and behind the channels.
 
     When samples are run together, the model returns all values, and they are picked
     afterwards: so the selection does not depend on how many samples were run at once.
     """
 
-    layout: Layout
+    layout: TapLayout
     number: int  # of the first sample
     starts: Integers  # int64 [samples, T, 2]
     steps: Integers  # int64 [T, 2], odd, so that they do not walk along one column of an image
@@ -210,7 +210,7 @@ class Selection:
             begin = end
 
 
-def select(layout: Layout, number: int, samples: int) -> Selection:
+def select(layout: TapLayout, number: int, samples: int) -> TapSelection:
     """Choose values, alike of every sample.
 
     Args:
@@ -225,4 +225,4 @@ def select(layout: Layout, number: int, samples: int) -> Selection:
     steps = -(-extents // np.stack([before, behind], axis=1)) | 1
     numbers = np.arange(number, number + layout.samples)[:, None, None]
     starts = (numbers * _GOLDEN % 1 * steps).astype(np.int64)
-    return Selection(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)
+    return TapSelection(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from npuconv.amounts import count
 from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status, baseline, sort_key
 from npuconv.rules import RULES, engine
@@ -219,7 +220,7 @@ def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     new = baseline.updated(old, entries, models, Path(path).parent)
     baseline.write(path, new)
     before, after = ({(*e.place, *e.key) for e in file.findings} for file in (old, new))
-    accepted = f"{len(after)} finding{'s' * (len(after) != 1)} accepted"
+    accepted = f"{count(len(after), 'finding')} accepted"
     changes = f"{len(after - before)} of them new; {len(before - after)} gone"
     return f"wrote {path}: {accepted}, {changes}"
 

@@ -36,7 +36,7 @@ def _kernel(node: Arguments[W]) -> W:
         node.rescaling.requantized(x, x_at, y_at)
         for x, x_at in zip(node.values, sources, strict=True)
     )
-    return first.beside(others, int(node.attributes.get("axis", 1)))
+    return first.concat(others, int(node.attributes.get("axis", 1)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

@@ -64,7 +64,7 @@ def _kernel(node: Arguments[W]) -> W:
     (x,), (x_at, y_at), parameters = node.values, node.scales, Normalization.of(node.attributes)
     if node.rescaling.kind == "shift":
         return y_at.stored(_by_shift(x, parameters, node.scales, node.rescaling))
-    whole = x_at.centred(x).known()
+    whole = x_at.centred(x).array()
     axes = tuple(parameters.axes(whole.ndim))
     count = int(np.prod([whole.shape[axis] for axis in axes]))
     total = whole.sum(axis=axes, keepdims=True)

@@ -48,7 +48,7 @@ def _prelu_kernel(node: Arguments[W]) -> W:
     entries = [table([Step("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes]
     if len(entries) == 1:
         return node.values[0].looked_up(entries[0])
-    channels = zip(entries, np.moveaxis(node.values[0].known(), 1, 0), strict=True)
+    channels = zip(entries, np.moveaxis(node.values[0].array(), 1, 0), strict=True)
     return node.values[0].like(
         np.stack([look_up(row, channel) for row, channel in channels], axis=1)
     )

@@ -43,12 +43,12 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     parts = []
     for place in np.ndindex(*turns):
         if all(start < n for start, n in zip(place, visit.output_shape[2:], strict=True)):
-            pair = [_every(tape, name, place, turns) for name in (visit.dy, visit.node.output[1])]
+            pair = [_strided(tape, name, place, turns) for name in (visit.dy, visit.node.output[1])]
             parts.append(tape.add("MaxUnpool", *pair, shape, **attributes))
     return {0: tape.total(parts)}
 
 
-def _every(tape: Tape, source: str, starts: Sequence[int], steps: Sequence[int]) -> str:
+def _strided(tape: Tape, source: str, starts: Sequence[int], steps: Sequence[int]) -> str:
     """Take every n-th value along the spatial axes."""
     if max(steps) == 1:
         return source

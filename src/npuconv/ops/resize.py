@@ -144,7 +144,7 @@ def _kernel(node: Arguments[W]) -> W:
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
     if node.rescaling.kind == "float":
-        steps = np.rint(rows @ centred.known().astype(np.float64) @ columns.T * factor)
+        steps = np.rint(rows @ centred.array().astype(np.float64) @ columns.T * factor)
         return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
     return y_at.stored(

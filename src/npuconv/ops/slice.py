@@ -19,15 +19,15 @@ from npuconv.tflite.draft import Draft
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     slots, rank = inputs[0], query.rank(node.inputs[0])
     parts = [query.constant_input(node, i) for i in (1, 2, 3, 4)]
-    starts, ends, axes, steps = [None if p is None else [int(v) for v in p] for p in parts]
-    if slots.axis is None or starts is None or ends is None or rank is None:
+    starts, stops, axes, steps = [None if p is None else [int(v) for v in p] for p in parts]
+    if slots.axis is None or starts is None or stops is None or rank is None:
         return mixed(join, node, inputs)
     sliced_axes = axes if axes is not None else list(range(len(starts)))
     numbers = slots.numbers
     for place, axis in enumerate(sliced_axes):
         if axis % rank == slots.axis:
             numbers = numbers[
-                slice(*_bounds(starts[place], ends[place], steps[place] if steps else 1))
+                slice(*_bounds(starts[place], stops[place], steps[place] if steps else 1))
             ]
     return [Slots(slots.axis, numbers)] if numbers else mixed(join, node, inputs)
 

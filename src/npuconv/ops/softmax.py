@@ -35,7 +35,7 @@ def _kernel(node: Arguments[W]) -> W:
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))
     if node.rescaling.kind == "float":
-        real = table[distances.known()]
+        real = table[distances.array()]
         return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
     steps = distances.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
     whole = steps.total((axis,)).times(256)

@@ -60,8 +60,8 @@ def parameters(conv: Node) -> tuple[Doubles, Doubles]:
     """Return weights and bias of a convolution, the bias 0 where it has none, float64."""
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
     assert weight is not None, "convolutions of a path have constant weights"
-    own = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
-    return weight.astype(np.float64), own
+    offsets = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    return weight.astype(np.float64), offsets
 
 
 def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:

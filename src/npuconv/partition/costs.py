@@ -48,9 +48,9 @@ def cost(nodes: Iterable[Node]) -> Cost:
     listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # and not folded
     if not listed:
         return _NOTHING
-    each = [macs(node) for node in listed]
-    known = [m for m in each if m is not None]
-    total = sum(known) if len(known) == len(each) else None
+    counts = [macs(node) for node in listed]
+    known_counts = [m for m in counts if m is not None]
+    total = sum(known_counts) if len(known_counts) == len(counts) else None
     count = sum(node.op in query.CONVOLUTIONS for node in listed)
     return Cost(total, sum(map(weight_bytes, listed)), count)
 
@@ -76,8 +76,8 @@ def macs(node: Node) -> int | None:
 def size(dims: Sequence[int | str | None]) -> int | None:
     """Return the number of values in a tensor; None where an extent but the batch is not known."""
     extents = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
-    known = [d for d in extents if isinstance(d, int)]
-    return math.prod(known) if len(known) == len(extents) else None
+    numbers = [d for d in extents if isinstance(d, int)]
+    return math.prod(numbers) if len(numbers) == len(extents) else None
 
 
 def _window_macs(node: Node) -> int | None:
@@ -130,16 +130,18 @@ def _einsum_macs(node: Node) -> int | None:
             if extents.get(label) in (None, 1):
                 extents[label] = dim if isinstance(dim, int) else None if axis else 1
     counts = Counter(label for labels in operands for label in labels)
-    ends = set(result) if arrow else {label for label in extents if counts[label] == 1}
-    ends |= {label for label in extents if "..." in label and (not arrow or "..." in result)}
+    result_labels = set(result) if arrow else {label for label in extents if counts[label] == 1}
+    result_labels |= {
+        label for label in extents if "..." in label and (not arrow or "..." in result)
+    }
     total, left = 0, set[str]()
     for number, operand in enumerate(operands):
-        left |= {label for label in operand if counts[label] > 1 or label in ends}
+        left |= {label for label in operand if counts[label] > 1 or label in result_labels}
         sizes = [extent for label in left if (extent := extents[label]) is not None]
         if len(sizes) < len(left):
             return None
         total += math.prod(sizes) if number else 0
-        left &= ends.union(*operands[number + 1 :])
+        left &= result_labels.union(*operands[number + 1 :])
     return total
 
 
@@ -176,11 +178,11 @@ def parameters(node: Node) -> int:
 def peak(model: Model) -> Peak | None:
     """Return the peak; None where an extent or a type is not known, or nothing runs."""
     nodes = model.nodes()
-    last = {id(tensor): at for at, node in enumerate(nodes) for tensor in _read(node)}
+    last = {id(tensor): place for place, node in enumerate(nodes) for tensor in _read(node)}
     last |= {id(tensor): len(nodes) for tensor in model.graph.outputs}
     alive = {id(t): _bytes(t) for t in model.graph.inputs}
     worst: Peak | None = None
-    for at, node in enumerate(nodes):
+    for place, node in enumerate(nodes):
         if any(id(tensor) in alive for tensor in _read(node)):
             # What nobody reads, as the mask of a Dropout, is not made; it may have no shape.
             alive |= {id(tensor): _bytes(tensor) for tensor in node.outputs if id(tensor) in last}
@@ -189,7 +191,7 @@ def peak(model: Model) -> Peak | None:
         sizes = [pair for pair in alive.values() if pair is not None]
         now = Peak(sum(s[0] for s in sizes), sum(s[1] for s in sizes), model.label(node))
         worst = now if worst is None or now.bytes > worst.bytes else worst
-        alive = {key: pair for key, pair in alive.items() if last.get(key, -1) > at}
+        alive = {key: pair for key, pair in alive.items() if last.get(key, -1) > place}
     return worst
 
 
@@ -197,7 +199,9 @@ def _read(node: Node) -> list[Tensor]:
     """Return the tensors that a node and its branches read."""
     from npuconv.model.core import subgraphs
 
-    inner = [t for _, graph in subgraphs(node) for one in graph.nodes for t in _read(one)]
+    inner = [
+        t for _, graph in subgraphs(node) for inner_node in graph.nodes for t in _read(inner_node)
+    ]
     return [*node.inputs, *inner]
 
 

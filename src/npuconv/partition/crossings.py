@@ -75,14 +75,14 @@ def detours(model: Model, plan: Plan) -> Detours:
     nodes = model.nodes()
     makers = {id(node): [id(maker) for maker in _makers(node)] for node in nodes}
     device = {id(node) for node in nodes if plan.placement[id(node)] == "device"}
-    behind, ahead = set[int](), set[int]()
+    downstream, ahead = set[int](), set[int]()
     for node in nodes:
-        if any(maker in device or maker in behind for maker in makers[id(node)]):
-            behind.add(id(node))
+        if any(maker in device or maker in downstream for maker in makers[id(node)]):
+            downstream.add(id(node))
     for node in reversed(nodes):
         if id(node) in device or id(node) in ahead:
             ahead.update(makers[id(node)])
-    between = (behind & ahead) - device
+    between = (downstream & ahead) - device
     to_device: dict[str, Tensor] = {}
     to_host: dict[str, Tensor] = {}
     causes = []
@@ -128,9 +128,9 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
     return convs
 
 
-def bytes_of(found: Iterable[Port]) -> int | None:
+def bytes_of(tensors: Iterable[Port]) -> int | None:
     """Return the bytes of all ports together; None where those of one are not known."""
-    sizes = [port.bytes for port in found]
+    sizes = [port.bytes for port in tensors]
     return None if None in sizes else sum(number or 0 for number in sizes)
 
 
@@ -148,8 +148,8 @@ def subgraphs(model: Model, plan: Plan) -> list[Subgraph]:
     members: dict[int, list[Node]] = {}
     inside = [node for node in model.nodes() if plan.placement[id(node)] == "device"]
     for node in inside:
-        own = id(node)
-        sets.join(own, *(m for m in map(id, makers[own]) if m in sets and starts[m] == starts[own]))
+        key = id(node)
+        sets.join(key, *(m for m in map(id, makers[key]) if m in sets and starts[m] == starts[key]))
     for node in inside:
         members.setdefault(sets.find(id(node)), []).append(node)
     return [Subgraph(tuple(nodes), *ports(model, nodes)) for nodes in members.values()]
@@ -162,8 +162,8 @@ def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int
         here = plan.placement[id(node)] == "device"
         most = int(here)
         for maker in makers[id(node)]:
-            there = plan.placement.get(id(maker)) == "device"
-            most = max(most, starts.get(id(maker), 0) + (here and not there))
+            made_there = plan.placement.get(id(maker)) == "device"
+            most = max(most, starts.get(id(maker), 0) + (here and not made_there))
         starts[id(node)] = most
     return starts
 

@@ -99,16 +99,16 @@ class Plan:
     @property
     def operator_tensors(self) -> list[Tensor]:
         """Int8 tensors that operators beside convolutions read and make: each has one scale."""
-        every = [t for node in self.operators for t in (*values_of(node), *node.outputs)]
-        return [t for t in every if t.name not in self.fused]
+        tensors = [t for node in self.operators for t in (*values_of(node), *node.outputs)]
+        return [t for t in tensors if t.name not in self.fused]
 
     @property
     def sources(self) -> list[Tensor]:
         """Int8 tensors that no passthrough operator makes, each once."""
         around = [t for c in self.device for t in (c.inputs[0], c.outputs[0])]
         passed = {id(t) for node in self.passthrough for t in node.outputs}
-        every = {id(t): t for t in (*around, *self.operator_tensors)}
-        return [t for key, t in every.items() if key not in passed]
+        tensors = {id(t): t for t in (*around, *self.operator_tensors)}
+        return [t for key, t in tensors.items() if key not in passed]
 
     @property
     def int8_nodes(self) -> list[Node]:
@@ -173,14 +173,14 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _choose_operators(model, target, off, apart, operators, form)
+    operator_ids = _choose_operators(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
-        chosen, plan.fused = fuse(model, target, chosen)
+        operator_ids, plan.fused = fuse(model, target, operator_ids)
     for node in model.nodes():
         if _on_device(node, target, off):
             plan.device.append(node)
             int8.add(id(node.outputs[0]))
-        elif id(node) in chosen:
+        elif id(node) in operator_ids:
             plan.operators.append(node)
             int8.update(id(t) for t in node.outputs if t.name not in plan.fused)
         elif node.name not in apart and passes_int8(node, int8):
@@ -204,8 +204,8 @@ def _cuts(model: Model, plan: Plan) -> list[Node]:
     for conv in plan.device:
         producer, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
         while producer is not None and id(producer) not in cuts and producer.op in CUTS:
-            same = origin <= set(model.origin(producer))
-            if not same or query.rank(producer.inputs[0]) != IMAGE:
+            is_of_one_layer = origin <= set(model.origin(producer))
+            if not is_of_one_layer or query.rank(producer.inputs[0]) != IMAGE:
                 break
             if producer.op == "Pad":
                 zero = query.input_of(producer, 2) is None or query.scalar_input(producer, 2) == 0
@@ -308,7 +308,7 @@ def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement
     return "host", f"{node.op} is listed, but {why}"
 
 
-def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int], set[str]]:
+def fuse(model: Model, target: Target, operator_ids: Collection[int]) -> tuple[set[int], set[str]]:
     """Find the chains of functions of one value that are one table each, rounded once.
 
     HardSwish as exporters spell it, ``x * clip(x + 3, 0, 6) / 6``, is four operators and one table
@@ -317,7 +317,7 @@ def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int
     Args:
         model: a legalized model.
         target: the device; a Relu or Clip within a region must be listed, too.
-        chosen: ids of the operators that it computes.
+        operator_ids: of the operators that the device computes.
 
     Returns:
         The chosen nodes with every Relu and Clip that ends or continues a region, and the names
@@ -326,7 +326,9 @@ def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int
     root: dict[int, int] = {}  # of what a region makes: the tensor that the region reads
     inside: set[int] = set()
     for node in model.nodes():
-        if not (id(node) in chosen and _is_pointwise(node)) and not _continues(node, target, root):
+        if not (id(node) in operator_ids and _is_pointwise(node)) and not _continues(
+            node, target, root
+        ):
             continue
         roots = {root.get(id(t), id(t)) for t in values_of(node)}
         if len(roots) == 1:
@@ -338,7 +340,7 @@ def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int
         if id(node) in inside and not model.is_output(tensor := node.outputs[0])
         if tensor.outputs and all(id(reader) in inside for reader in tensor.outputs)
     }
-    return {*chosen, *inside}, names
+    return {*operator_ids, *inside}, names
 
 
 def _is_pointwise(node: Node) -> bool:

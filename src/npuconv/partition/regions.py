@@ -81,20 +81,20 @@ class Cut:
     def _path(self, levels: dict[int, int], untried: list[list[int]]) -> list[int]:
         """Return the edges of a shortest path to the host; none if no such path is left."""
         path: list[int] = []
-        at = DEVICE
-        while at != HOST:
-            if not untried[at]:
+        vertex = DEVICE
+        while vertex != HOST:
+            if not untried[vertex]:
                 if not path:
                     return []
-                at = self.ends[path.pop() ^ 1]
-                untried[at].pop()
+                vertex = self.ends[path.pop() ^ 1]
+                untried[vertex].pop()
                 continue
-            edge = untried[at][-1]
-            if self.room[edge] and levels.get(self.ends[edge]) == levels[at] + 1:
+            edge = untried[vertex][-1]
+            if self.room[edge] and levels.get(self.ends[edge]) == levels[vertex] + 1:
                 path.append(edge)
-                at = self.ends[edge]
+                vertex = self.ends[edge]
             else:
-                untried[at].pop()
+                untried[vertex].pop()
         return path
 
 
@@ -102,7 +102,7 @@ def worth_crossing(
     model: Model,
     target: Target,
     convolutions: Collection[int],
-    found: Iterable[Node],
+    candidates: Iterable[Node],
     off: Collection[str],
     apart: Collection[str],
 ) -> list[Node]:
@@ -115,18 +115,18 @@ def worth_crossing(
         model: a legalized model.
         target: the device.
         convolutions: ids of the nodes that run there anyway.
-        found: operators that it could compute.
+        candidates: operators that it could compute.
         off: names of nodes that stay on the host, even if they pass integers on.
         apart: names of nodes that pass no integers on.
     """
-    cut, listed = Cut(), list(found)
-    chosen = {id(node) for node in listed}
+    cut, listed = Cut(), list(candidates)
+    listed_ids = {id(node) for node in listed}
     places: dict[int, int] = {}
     int8: dict[int, int] = {}  # of tensors: the vertex on whose side they are int8
     for node in model.nodes():
         if id(node) in convolutions:
             makes = places[id(node)] = DEVICE
-        elif id(node) in chosen:
+        elif id(node) in listed_ids:
             makes = places[id(node)] = cut.vertex()
         elif node.name not in apart and passes_int8(node, int8):
             sources = [int8[id(t)] for t in data_inputs(node)]
@@ -155,22 +155,22 @@ def _takes(node: Node, target: Target, convolutions: Collection[int]) -> bool:
 def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:
     """Add the cost of every tensor that crosses, once for each direction."""
     nodes = model.nodes()
-    made = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
-    tensors = [*((t, HOST) for t in model.graph.inputs), *made]
+    results = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
+    tensors = [*((t, HOST) for t in model.graph.inputs), *results]
     unit = 2 * len(tensors) ** 2 + 1  # more than all preferences among equals
     for number, (tensor, maker) in enumerate(tensors):
-        ends = model.is_output(tensor)
+        is_output = model.is_output(tensor)
         readers = {places.get(id(node), HOST) for node in query.consumers(tensor)}
-        readers |= {HOST} if ends else set()
+        readers |= {HOST} if is_output else set()
         if readers <= {maker}:
             continue
-        late = len(tensors) * (2 if ends else 1) - number
+        late = len(tensors) * (2 if is_output else 1) - number
         dims = query.shape(tensor)
         size_in_bytes = (size(dims) if dims is not None else None) or 1  # 1 if it is open
         cost = size_in_bytes * unit + late
-        given, left = cut.vertex(), cut.vertex()
-        cut.edge(given, maker, cost)
-        cut.edge(maker, left, cost)
+        before, after = cut.vertex(), cut.vertex()
+        cut.edge(before, maker, cost)
+        cut.edge(maker, after, cost)
         for reader in sorted(readers):
-            cut.edge(reader, given)
-            cut.edge(left, reader)
+            cut.edge(reader, before)
+            cut.edge(after, reader)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from npuconv import files
+from npuconv.amounts import count
 from npuconv.findings import Severity, Status
 from npuconv.schemas import ReportPart
 from npuconv.schemas.quality import Accuracy, Assumed, QuantizationInfo
@@ -348,7 +349,7 @@ class Report(ReportPart):
         accuracy = "" if measured is None else f", SQNR {measured:.1f} dB"
         return (
             f"<Report {self.model.path} on {self.target.name}: {self.summary.verdict}"
-            f"{accuracy}, {counted} finding{'s' * (counted != 1)}>"
+            f"{accuracy}, {count(counted, 'finding')}>"
         )
 
     __str__ = __repr__

@@ -39,8 +39,8 @@ def quantize_weights(
         weight = query.constant_input(conv, 1)
         if weight is None:
             continue  # already behind a DequantizeLinear
-        ends = emission.layer_encodings.get(conv.name)
-        layer = _encode(device, emission, conv, weight, ends)
+        encodings = emission.layer_encodings.get(conv.name)
+        layer = _encode(device, emission, conv, weight, encodings)
         if layer.raised:
             count = len(layer.raised)
             plural = "channel" if count == 1 else "channels"
@@ -50,8 +50,8 @@ def quantize_weights(
             notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
         _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
         had_bias = query.input_of(conv, 2) is not None
-        if ends and layer.bias is not None and (had_bias or layer.bias.any()):
-            scales = bias_scales(ends[0].nominal, layer.weight_scales)
+        if encodings and layer.bias is not None and (had_bias or layer.bias.any()):
+            scales = bias_scales(encodings[0].nominal, layer.weight_scales)
             _dequantize(model, conv, 2, layer.bias, scales)
         fired += 1
     return fired, replace(emission, notes=notes)
@@ -62,7 +62,7 @@ def _encode(
     emission: Emission,
     conv: Node,
     weight: np.ndarray,
-    ends: tuple[Encoding, Encoding] | None,
+    encodings: tuple[Encoding, Encoding] | None,
 ) -> EncodedLayer:
     """Return the integers of a layer, at scales that the device can multiply by."""
     from npuconv.arithmetic.bias_channels import largest_bias
@@ -70,7 +70,7 @@ def _encode(
     from npuconv.arithmetic.factors import gemmlowp_layer, shiftable_layer
     from npuconv.arithmetic.layer import encode_layer
 
-    bias = query.constant_input(conv, 2) if ends else None
+    bias = query.constant_input(conv, 2) if encodings else None
     channels, rounded = (
         emission.splits.bias_channels.get(conv.name),
         emission.rounded.get(conv.name),
@@ -79,18 +79,18 @@ def _encode(
     layer = encode_layer(
         weight,
         bias,
-        *(ends or (Encoding.plain(1.0), Encoding.plain(1.0))),
+        *(encodings or (Encoding.plain(1.0), Encoding.plain(1.0))),
         group,
         rounded=rounded,
         per_tensor=device.target.weights.granularity == "tensor",
         largest_bias=0 if channels is None else largest_bias(channels.count),
     )
-    if ends and how.kind == "gemmlowp":
-        return gemmlowp_layer(layer, *ends)
-    if ends and how.kind == "shift":
+    if encodings and how.kind == "gemmlowp":
+        return gemmlowp_layer(layer, *encodings)
+    if encodings and how.kind == "shift":
         bias = rounded.bias if rounded is not None else bias
         bits, places = how.multiplier_bits, how.max_shift
-        return shiftable_layer(layer, weight, bias, *ends, group, bits=bits, max_shift=places)
+        return shiftable_layer(layer, weight, bias, *encodings, group, bits=bits, max_shift=places)
     return layer
 
 

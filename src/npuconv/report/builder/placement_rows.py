@@ -115,7 +115,7 @@ def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
     for record in legal.log.rewrites:
         rewrite = PASSES.get(record.pass_name)
-        is_for_target = rewrite is not None and rewrite.phase == Phase.LEGALIZE
+        is_for_target = rewrite is not None and rewrite.phase in (Phase.LEGALIZE, Phase.SPLIT)
         for label in record.origin:  # without rewrites of names, defaults, constants, fusions
             replaced = graph.replaces(label, source.ops.get(label, frozenset()))
             if label in records and (replaced or is_for_target):
