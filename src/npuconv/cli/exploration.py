@@ -14,8 +14,7 @@ from npuconv.config import Options, make_options
 from npuconv.errors import ModelError
 from npuconv.findings import Severity, Status
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.rewrites.fit_convolution import layer_of
-from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.planner import Planner, Price, SplitPlan
 from npuconv.legalize.split.proposal import DEFAULT
 from npuconv.model.facts import of_window

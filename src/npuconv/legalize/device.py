@@ -11,6 +11,7 @@ from npuconv.config import Options
 from npuconv.legalize.split.layer import of_window as layer_of
 from npuconv.model import query
 from npuconv.model.conv import Window, window
+from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
 from npuconv.partition.costs import Cost, Form
@@ -20,6 +21,7 @@ from npuconv.target.facts import Facts
 if TYPE_CHECKING:
     from npuconv.legalize.split.planner import Planner, SplitPlan
 
+_LEAST_OPSET = 13  # of split layers
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
 
 
@@ -78,6 +80,13 @@ class TargetDevice:
 
     def _facts(self, win: Window, *, bias: bool) -> Facts:
         return {**of_window(win), "layout": self.options.layout, "bias": bias}
+
+    def splittable(self, model: Model) -> list[Node]:
+        """Return the convolutions beyond a limit whose parts have their integers."""
+        if model.opset < _LEAST_OPSET or self.target.operator("Conv") is None:
+            return []
+        convs = (node for node in model.nodes("Conv") if node.name not in self.keep_float)
+        return [conv for conv in convs if self.split_plan(conv) is not None]
 
     def split_plan(self, conv: Node) -> SplitPlan | None:
         """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.

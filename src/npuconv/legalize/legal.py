@@ -21,11 +21,12 @@ from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Pass, Phase
-from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.rule_codes import check_codes
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source_model import SourceModel
 from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
@@ -281,7 +282,7 @@ def legalize(
     if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
         # The device adds in int32 and reads a bias as channels: no nodes are around these parts.
         model = legal.unsplit.copy()
-        split_layers(model, device.planner, splittable(model, device))
+        split_layers(model, device.planner, device.splittable(model))
         core.sweep(model)
         legal = replace(legal, model=model)
         elsewhere = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
@@ -332,7 +333,7 @@ def _split(
         write("float")
         return legal, annotations
     convs = [conv for builder in write("rounding") for conv in builder.convs]
-    unsplit = model.copy() if splittable(model, device) else None
+    unsplit = model.copy() if device.splittable(model) else None
     write("exact")
     summed = frozenset(conv.node for conv in convs if conv.summed)
     return replace(legal, unsplit=unsplit, summed=summed), annotations
@@ -340,7 +341,7 @@ def _split(
 
 def _has_integer_forms(model: Model, device: TargetDevice) -> bool:
     """Return whether a split layer has sums in int32, or a bias as input channels."""
-    plans = map(device.split_plan, splittable(model, device))
+    plans = map(device.split_plan, device.splittable(model))
     return any(plan.biasless or plan.accumulates for plan in plans if plan is not None)
 
 

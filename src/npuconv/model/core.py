@@ -108,8 +108,12 @@ class Model:
             _outputs=([], 0, frozenset()),
         )  # fmt: skip
         nodes = {}
+        _copy_types((*self.graph.inputs, *self.graph.outputs), (*graph.inputs, *graph.outputs))
         for (old, _), (new, _) in zip(self.walk(), copy.walk(), strict=True):
             nodes[id(old)] = new
+            _copy_types((*old.inputs, *old.outputs), (*new.inputs, *new.outputs))
+            for (_, body), (_, inner) in zip(subgraphs(old), subgraphs(new), strict=True):
+                _copy_types((*body.inputs, *body.outputs), (*inner.inputs, *inner.outputs))
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
         for name, old_tensor in self.graph.tensors().items():  # consumers in their order
@@ -187,6 +191,14 @@ class Model:
 
 
 _consumers = attrgetter("outputs")
+
+
+def _copy_types(tensors: Iterable[Tensor], copies: Iterable[Tensor]) -> None:
+    """Copy the types of sequences and optionals, which graph-surgeon leaves out."""
+    for tensor, copy in zip(tensors, copies, strict=True):
+        if hasattr(tensor, "type"):
+            copy.type = tensor.type
+
 
 # Operators of ONNX's own domain with subgraphs; any operator of another domain may have some.
 HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})

@@ -16,9 +16,9 @@ from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
-from npuconv.legalize.rewrites.fit_convolution import split_layers, splittable
 from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
 from npuconv.legalize.split.builder import TensorPart, WrittenConv
+from npuconv.legalize.split.planner import split_layers
 from npuconv.model import core, shapes
 from npuconv.quantize.state import QuantState
 
@@ -34,10 +34,10 @@ class SplitGraph:
 
 def split(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts."""
-    if not any(map(graph.plan.on_device, splittable(graph.model, graph.device))):
+    if not any(map(graph.plan.on_device, graph.device.splittable(graph.model))):
         return SplitGraph(graph, state)
     graph = graph.copied()
-    layers = [conv for conv in splittable(graph.model, graph.device) if graph.plan.on_device(conv)]
+    layers = [conv for conv in graph.device.splittable(graph.model) if graph.plan.on_device(conv)]
     ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()

@@ -9,8 +9,9 @@ import pytest
 from npuconv.config import Options
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
-from npuconv.legalize.rewrites.fit_convolution import fit_convolution, split_layers, splittable
+from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.split.builder import Builder
+from npuconv.legalize.split.planner import split_layers
 from npuconv.model.core import Model, sweep
 from npuconv.target import Target
 from support.asserts import read, same_numbers
@@ -29,7 +30,7 @@ def net(weight=(6, 8, 5, 5), x=(1, 8, 12, 12), **attrs: Any) -> Net:
 def split(one: Net, target: Target) -> tuple[Model, list[Builder]]:
     """The model as it is written in int8, in float."""
     model, device = read(one.model()), TargetDevice(target, Options())
-    builders = split_layers(model, device.planner, splittable(model, device))
+    builders = split_layers(model, device.planner, device.splittable(model))
     sweep(model)
     return model, builders
 
@@ -85,10 +86,10 @@ def test_what_rounds_is_written_before_calibration():
     model, device, log = read(one.model()), TargetDevice(target, Options()), Log()
     (builder,) = fit_convolution.function(model, device, log, "rounding")
     assert [conv.summed for conv in builder.convs] == [True] * 2
-    assert splittable(model, device)
+    assert device.splittable(model)
     fit_convolution.function(model, device, log, "exact")
     sweep(model)
-    assert not splittable(model, device)
+    assert not device.splittable(model)
     same_numbers(one.model(), model)
 
 

@@ -28,14 +28,13 @@ A layer that is split exactly is calibrated and quantized whole: its parts have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.split.layer import Layer, of_window
-from npuconv.model import edit, query
+from npuconv.legalize.split.layer import Layer, layer_of
+from npuconv.model import edit
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -44,7 +43,7 @@ from npuconv.partition.costs import Form
 if TYPE_CHECKING:
     from npuconv.legalize.split.builder import Builder, Mode
     from npuconv.legalize.split.limits import Demand
-    from npuconv.legalize.split.planner import Planner, Search, SplitPlan
+    from npuconv.legalize.split.planner import Search, SplitPlan
 
 _SHOWN = 4  # forms that the report compares
 
@@ -89,36 +88,6 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -
     return builder
 
 
-def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
-    """Write layers beyond a limit in the parts that have their integers; no limit is known then.
-
-    Raises:
-        InternalError: no exact plan, which what has changed the layer should have looked for.
-    """
-    from npuconv.legalize.split.planner import write
-
-    builders = []
-    for node in layers:
-        layer = layer_of(node)
-        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
-        if plan is None or plan.proposal is None:
-            continue
-        result, builder = write(model, node, plan, "int8")
-        builders.append(builder)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
-    return builders
-
-
-def splittable(model: Model, device: TargetDevice) -> list[Node]:
-    """Return the convolutions beyond a limit whose parts have their integers."""
-    if model.opset < 13 or device.target.operator("Conv") is None:
-        return []
-    return [
-        n for n in model.nodes("Conv") if n.name not in device.keep_float and device.split_plan(n)
-    ]
-
-
 def planned(
     model: Model, device: TargetDevice, log: Log, node: Node, layer: Layer | str
 ) -> tuple[SplitPlan, Search] | None:
@@ -133,19 +102,6 @@ def planned(
     if demand is not None and not demand.fits(layer):
         log.refuse(model, node, nothing_fits(demand, layer, search))
     return None
-
-
-def layer_of(node: Node) -> Layer | str:
-    """Return the layer of a node, or why it cannot be rewritten."""
-    win, weight = window(node), query.constant_input(node, 1)
-    if weight is None:
-        return "its weights are not constant"
-    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
-        return "its bias is not constant"
-    bias = query.input_of(node, 2) is not None
-    uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
-    layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
-    return "its pads or the extents of its weights are not known" if layer is None else layer
 
 
 def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel
+from npuconv.model import query
+from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel, window
+from npuconv.model.types import Node
 
 Dims = tuple[int | str | None, ...]
 
@@ -169,3 +171,16 @@ def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None
         (numbers[0], win.weight[1] * win.group, *numbers[2:]), win.weight, win.strides,
         win.dilations, win.pads, win.group, bias, uniform,
     )  # fmt: skip
+
+
+def layer_of(node: Node) -> Layer | str:
+    """Return the layer of a node, or why it cannot be rewritten."""
+    win, weight = window(node), query.constant_input(node, 1)
+    if weight is None:
+        return "its weights are not constant"
+    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
+        return "its bias is not constant"
+    bias = query.input_of(node, 2) is not None
+    uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
+    layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
+    return "its pads or the extents of its weights are not known" if layer is None else layer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
@@ -18,7 +18,7 @@ from npuconv.legalize.split.channels import (
     split_outputs,
 )
 from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
-from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.pads import even_pads, move_pads
 from npuconv.legalize.split.pools import (
@@ -29,6 +29,7 @@ from npuconv.legalize.split.pools import (
 from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.split.stride import phases_as_channels, undo_stride
 from npuconv.legalize.split.tiles import split_batch, split_image
+from npuconv.model import edit
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
@@ -391,3 +392,18 @@ def write(
     builder = Builder(model, node, plan.layer, mode)
     bias = node.inputs[2] if plan.layer.bias else None
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder
+
+
+def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+    """Replace layers by the parts that have their integers."""
+    builders = []
+    for node in layers:
+        layer = layer_of(node)
+        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
+        if plan is None or plan.proposal is None:
+            continue
+        result, builder = write(model, node, plan, "int8")
+        builders.append(builder)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return builders
