@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -36,6 +36,7 @@ _REFUSAL = (
     "its SessionOptions to {} ({})"
 )
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
+RANDOM_PLACES = "npuconv.random"  # key of metadata: see random_places
 
 
 class RuntimeRefusedError(Exception):
@@ -146,7 +147,7 @@ class Session:
     ) -> None:
         large = len(model.graph.node) > LARGE
         self._random: onnx.ModelProto | None = None
-        if any(_random_nodes(model.graph)):
+        if any(_random_nodes(model.graph.node)):
             self._random, optimize = model, False  # which would take out a Dropout that trains
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
@@ -220,22 +221,47 @@ class Session:
             return self._session is not failed
 
 
-def _random_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def random_places(graph: onnx.GraphProto, numbers: Collection[int]) -> str:
+    """Return the places of the random operators of some nodes among those of the whole graph.
+
+    Args:
+        graph: the whole graph.
+        numbers: places of the nodes in the graph.
+
+    Returns:
+        Text for the metadata of a part of the model, under ``RANDOM_PLACES``; empty without any.
+    """
+    places: list[int] = []
+    first = 0
+    for number, node in enumerate(graph.node):
+        end = first + sum(1 for _ in _random_nodes([node]))
+        places += range(first, end) if number in numbers else ()
+        first = end
+    return ",".join(map(str, places))
+
+
+def _random_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Yield the nodes that draw random numbers, those of subgraphs included."""
-    for node in graph.node:
+    for node in nodes:
         trains = node.op_type != "Dropout" or (len(node.input) > 2 and node.input[2])
         if node.op_type in query.RANDOM and trains:
             yield node
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _random_nodes(attribute.g)
+                yield from _random_nodes(attribute.g.node)
 
 
 def seeded(model: onnx.ModelProto, draw: int) -> onnx.ModelProto:
-    """Return a copy in which every random operator has a seed, by its place among them."""
+    """Return a copy in which every random operator has a seed, by its place among them.
+
+    A part of a model has the places of its random operators in the whole in its metadata.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    for place, node in enumerate(_random_nodes(copy.graph)):
+    texts = [entry.value for entry in model.metadata_props if entry.key == RANDOM_PLACES]
+    nodes = list(_random_nodes(copy.graph.node))
+    places = list(map(int, texts[0].split(","))) if texts else list(range(len(nodes)))
+    for place, node in zip(places, nodes, strict=False):
         attributes = [one for one in node.attribute if one.name != "seed"]
         seed = 1 + zlib.crc32(f"{draw} {place}".encode()) % 2**23  # exact in float32
         number = seed if node.op_type == "Dropout" else float(seed)

@@ -204,7 +204,7 @@ def test_verify_agrees(tmp_path: Path):
     assert found.total.sqnr_db == pytest.approx(made.report.accuracy.median_db, abs=2)
     rows = {row.name: row.sqnr_db for row in made.report.quantization.layers}
     for row in found.layers:
-        assert row.sqnr_db == pytest.approx(rows[row.name], abs=1)
+        assert row.sqnr_db == pytest.approx(rows[row.name], abs=1.5)
 
 
 def test_explicit_conversions_and_the_same_bytes():

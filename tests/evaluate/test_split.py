@@ -93,6 +93,18 @@ def test_the_run_is_the_whole_model(folder):
     assert found.outputs["y"].shape == (3, 4, 1, 1)
 
 
+def test_random_nodes_of_several_parts(tmp_path):
+    """A part draws the numbers that the whole model draws at its places."""
+    net = Net(x=X).conv("x", (X[1], X[1], 1, 1)).op("RandomUniformLike", seed=1.0)
+    net.conv(net.last, (X[1], X[1], 1, 1)).op("RandomNormalLike", seed=1.0)
+    net.conv(net.last, (X[1], X[1], 1, 1))
+    data = {"x": np.random.default_rng(1).normal(size=(3, *X[1:])).astype(np.float32)}
+    model = npuconv.convert(net.model(), calibration=data).model
+    manifest = split(model, tmp_path).manifest
+    assert len([part for part in manifest.parts if part.side == "host"]) > 1
+    assert run_parts(tmp_path, data, whole=model).differing == {net.last: 0}
+
+
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_branches_and_levels(tmp_path, form):
     """Independent convolutions are parts of their own; no part reads what comes later."""

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from npuconv import files
+from npuconv import executor, files
 from npuconv.data import preparation
 from npuconv.emit import int32_sums
 from npuconv.errors import ModelError
@@ -171,7 +171,9 @@ def _part_model(
     model.producer_name, model.producer_version = "npuconv", __version__
     # Sums of other parts are left out when the entry is read.
     noted = {entry.key: entry.value for entry in proto.metadata_props}
-    save.add_metadata(model, {int32_sums.KEY: noted.get(int32_sums.KEY, "")})
+    places = executor.random_places(proto.graph, set(part.nodes))
+    sums = noted.get(int32_sums.KEY, "")
+    save.add_metadata(model, {int32_sums.KEY: sums, executor.RANDOM_PLACES: places})
     return model
 
 

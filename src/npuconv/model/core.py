@@ -116,6 +116,11 @@ class Model:
                 _copy_types((*body.inputs, *body.outputs), (*inner.inputs, *inner.outputs))
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
+            for tensor, duplicate in zip(
+                (*old.inputs, *old.outputs), (*new.inputs, *new.outputs), strict=True
+            ):
+                if hasattr(tensor, "type"):  # graph-surgeon forgets that it is a sequence
+                    duplicate.type = tensor.type
         for name, old_tensor in self.graph.tensors().items():  # consumers in their order
             consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
             list.clear(tensors[name].outputs)

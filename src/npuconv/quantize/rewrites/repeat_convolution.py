@@ -65,8 +65,8 @@ def _inside_device(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[s
         elif plan.on_device(node):
             on_device = counts.get(node.name, 1) == 1
         else:
-            inputs = data_inputs(node)
-            on_device = plan.is_passthrough(node) and all(t.name in inside for t in inputs)
+            passes = plan.is_passthrough(node)
+            on_device = passes and all(t.name in inside for t in data_inputs(node))
             layer = query.producer(node.inputs[0])
             if layer is not None and plan.on_device(layer) and counts.get(layer.name, 1) > 1:
                 on_device = False  # it is repeated with the convolution
