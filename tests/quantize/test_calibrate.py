@@ -99,7 +99,6 @@ def test_statistics_and_windows():
     assert set(seen.hessians) == {"first", "second", "third"}
     own = HESSIAN.samples - HESSIAN.samples // HESSIAN.held_out_every
     assert seen.hessians["first"].count == own * 64
-    assert seen.notes == ()
 
 
 def test_a_model_without_layers():
