@@ -26,29 +26,28 @@ NO_NOUNS = frozenset(
 FAULTS = {
     "a noun hidden in a relative clause": (
         r"\b(?:what|whatever) (?:is|are|was|it|they|a|an|the|that|this|reads?|makes?|goes|\w+s)\b",
-        128,
+        125,
     ),
     "a pronoun for a thing that has a name": (
         r"\b(?:ones|that of|those of|those that|one (?:of|that|is|a|for|in|by|at)|each one)\b",
-        268,
+        265,
     ),
     "an everyday verb for a term": (
         r"\b(?:tells?|told|says?|said|lays?|laid|brings?|brought|stands? for|stood for"
         r"|comes? to rest)\b",
-        95,
+        92,
     ),
     "inversion or ellipsis": (
         r"\b(?:[Ss]o (?:are|is|do|does)|[Nn]or (?:are|is|do|does)|likewise|as it is|as they are"
         r"|anew|whatever)\b",
-        66,
+        64,
     ),
     "a negative as a noun": (
         r"\b(?:where it is none|where there is none|(?<!there )is no \w+)",
-        31,
+        30,
     ),
 }
-BINDINGS = 392  # bindings in the source that are a pronoun, a participle or a preposition
-CLASS_NAMES = 14  # names that more than one class of the source has
+BINDINGS = 388  # bindings in the source that are a pronoun, a participle or a preposition
 
 
 @cache
@@ -108,7 +107,7 @@ def test_class_names_are_unique():
         if isinstance(node, ast.ClassDef)
     )
     shared = sorted(name for name, count in classes.items() if count > 1)
-    assert len(shared) <= CLASS_NAMES, shared
+    assert not shared
 
 
 def test_counts_see_their_faults():

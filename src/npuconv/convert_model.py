@@ -21,7 +21,7 @@ from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.quantize.kept import keep_weights
+from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
 from npuconv.report.builder.placement_rows import graph_rows
@@ -108,7 +108,7 @@ def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timi
     """Write a form whose activations stay float: no sample is needed."""
     load_float(legal.model, legal.proto())
     with clock.measured("quantize"):
-        weights, _ = keep_weights(
+        weights, _ = import_weights(
             legal.model, legal.plan.device, {}, legal.source_scales, per_tensor=legal.is_per_tensor
         )
         emitted = emit_model(legal, weights=weights)

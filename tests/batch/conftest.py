@@ -12,7 +12,7 @@ import onnx
 import psutil
 import pytest
 
-from npuconv.batch.job import Job, JobLimits, Place
+from npuconv.batch.job import Job, JobFolders, JobLimits
 from npuconv.config import Options
 from support.builders import Net
 from support.jobs import in_process  # noqa: F401 a fixture
@@ -116,9 +116,9 @@ def job(name: str, *, limits: JobLimits | None = None, **options: object) -> Job
     return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or JobLimits())
 
 
-def place(root: Path) -> Place:
+def place(root: Path) -> JobFolders:
     """Return the place of the jobs of a test."""
-    return Place(root, root / "cache")
+    return JobFolders(root, root / "cache")
 
 
 def tree(root: Path) -> dict[str, bytes]:

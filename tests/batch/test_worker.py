@@ -12,7 +12,7 @@ import pytest
 
 from batch.conftest import job, small, volume
 from npuconv.batch import worker
-from npuconv.batch.job import Place
+from npuconv.batch.job import JobFolders
 from npuconv.batch.worker import as_keys
 from npuconv.errors import InternalError
 from support.builders import images
@@ -32,7 +32,7 @@ def said():
 
 
 def run(one, said):
-    return worker.run(one, Place(Path.cwd(), Path("cache")), said.append)
+    return worker.run(one, JobFolders(Path.cwd(), Path("cache")), said.append)
 
 
 def test_converted(folder, said):

@@ -280,7 +280,7 @@ def test_coverage_shape(model):
 def test_schema():
     """The JSON schema knows the facts, the short forms and the choices."""
     schema = json.loads(good("schema"))
-    operator = schema["$defs"]["Operator"]["properties"]
+    operator = schema["$defs"]["ListedOperator"]["properties"]
     assert "kernel_h" in operator["limits"]["propertyNames"]["enum"]
     forms = operator["limits"]["additionalProperties"]["anyOf"]
     assert {"const": "?", "type": "string"} in forms

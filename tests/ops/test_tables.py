@@ -16,7 +16,7 @@ from npuconv.ops.operator import OPERATORS
 from npuconv.ops.tables import (
     LENGTH,
     SOURCE,
-    Step,
+    TableStep,
     chain,
     evaluate,
     look_up,
@@ -127,10 +127,10 @@ def test_an_operator_of_several_values_is_refused():
 def test_steps_read_what_earlier_ones_make():
     """HardSwish as exporters spell it, with numbers among the inputs."""
     steps = [
-        Step("Add", (SOURCE, 3.0), "moved"),
-        Step("Clip", ("moved", 0.0, 6.0), "cut"),
-        Step("Mul", (SOURCE, "cut"), "product"),
-        Step("Div", ("product", 6.0), "y"),
+        TableStep("Add", (SOURCE, 3.0), "moved"),
+        TableStep("Clip", ("moved", 0.0, 6.0), "cut"),
+        TableStep("Mul", (SOURCE, "cut"), "product"),
+        TableStep("Div", ("product", 6.0), "y"),
     ]
     x = np.linspace(-5, 5, 101)
     np.testing.assert_allclose(
@@ -147,4 +147,4 @@ def test_steps_read_what_earlier_ones_make():
 )  # fmt: skip
 def test_arithmetic_of_steps(op, inputs, wanted):
     """A number may come first; a bound that is not there is none."""
-    assert evaluate([Step(op, inputs)], np.array([-2.0])).tolist() == [wanted]
+    assert evaluate([TableStep(op, inputs)], np.array([-2.0])).tolist() == [wanted]

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from npuconv import executor
-from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
+from npuconv.quantize.fake_quant import Error, FakeQuantError, QuantPoint, logits, quant_points
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net
@@ -29,8 +29,8 @@ def rounded(made: Net) -> tuple[onnx.ModelProto, list[QuantPoint], Feeds]:
 def test_it_is_what_int8_does():
     """A layer of eight bits; nothing is rounded, nothing is lost."""
     proto, points, feeds = rounded(net())
-    assert 30 < OutputError(proto, feeds).of(points).sqnr_db < 50
-    assert OutputError(proto, feeds).of([]).noise == (0.0,) * len(feeds)
+    assert 30 < FakeQuantError(proto, feeds).of(points).sqnr_db < 50
+    assert FakeQuantError(proto, feeds).of([]).noise == (0.0,) * len(feeds)
 
 
 def test_no_noise_is_no_number():
@@ -55,7 +55,7 @@ def test_what_is_no_number_is_left_out():
     made = net()
     made.op("Div", "t0", made.constant(np.zeros(1, np.float32)), to="infinite").output("infinite")
     proto, points, feeds = rounded(made)
-    found = OutputError(proto, feeds).of(points)
+    found = FakeQuantError(proto, feeds).of(points)
     assert np.isfinite([found.noise, found.signal]).all()
 
 
@@ -67,14 +67,14 @@ def test_outputs_of_another_size_are_left_out():
     zeros = QuantPoint("conv", "weights", "c0", constants={1: np.zeros((1, 1, 1, 1), np.float32)})
     feeds = [{"x": np.ones((1, 1, 8, 8), np.float32)}]
     weight = float(onnx.numpy_helper.to_array(model.graph.initializer[0]).item())
-    found = OutputError(model, feeds).of([zeros])
+    found = FakeQuantError(model, feeds).of([zeros])
     assert found.noise == found.signal == pytest.approx((64 * weight**2,))
 
 
 def test_exact_outputs_are_worked_out_once(monkeypatch):
     """One set of points after the other is compared with them, on the same samples."""
     proto, points, feeds = rounded(net())
-    error, loaded, session = OutputError(proto, feeds), [], executor.Session
+    error, loaded, session = FakeQuantError(proto, feeds), [], executor.Session
     monkeypatch.setattr(executor, "Session", lambda *a, **k: loaded.append(1) or session(*a, **k))
     assert error.of(points) == error.of(points)
     assert len(loaded) == 2
@@ -84,7 +84,7 @@ def test_exact_outputs_are_worked_out_once(monkeypatch):
 def test_points_of_an_equal_model():
     """A model that passes have changed, with the same outputs, has the same error."""
     proto, points, feeds = rounded(net())
-    error, other = OutputError(proto, feeds), onnx.ModelProto()
+    error, other = FakeQuantError(proto, feeds), onnx.ModelProto()
     other.CopyFrom(proto)
     assert error.of(points, other) == error.of(points)
     assert error.is_of_outputs(other)

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 import npuconv
 from npuconv.legalize.legal import LegalModel
 from npuconv.quantize import host_prep, sensitivity
-from npuconv.quantize.fake_quant import OutputError, logits, quant_points
+from npuconv.quantize.fake_quant import FakeQuantError, logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import HOST_PADDING
@@ -102,7 +102,7 @@ def test_not_where_outputs_are_good_enough():
     assert not graph.log.rewrites
     feeds = [{"x": one[None]} for one in hills()[:8]]
     points = quant_points(graph, state)
-    error = OutputError(graph.proto(), feeds)
+    error = FakeQuantError(graph.proto(), feeds)
     own = [point for point in points if point.tensor == "made"]
     assert error.of(points).sqnr_db > HOST_PADDING.sufficient_db
     assert sum(error.of(own).noise) > 0.3 * sum(error.of(points).noise)

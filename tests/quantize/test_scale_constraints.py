@@ -8,7 +8,7 @@ import pytest
 
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
-from npuconv.ops.tables import Step, chain
+from npuconv.ops.tables import TableStep, chain
 from npuconv.partition import make_plan
 from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (
@@ -247,7 +247,7 @@ def test_the_widest_of_several_functions_counts():
 
 
 def test_a_function_without_slope_or_with_infinities_cuts_nothing():
-    assert within_tables([[Step("Mul", ("", 0.0))]], -1, 2) == (-1, 2)
+    assert within_tables([[TableStep("Mul", ("", 0.0))]], -1, 2) == (-1, 2)
     assert within_tables([chain([("Reciprocal", {})])], -1, 1) == (-1, 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from npuconv import executor
 from npuconv.batch import local, worker
-from npuconv.batch.job import Event, Job, Place, from_json, to_json
+from npuconv.batch.job import Event, Job, JobFolders, from_json, to_json
 from npuconv.data.images import keep_in
 
 
@@ -26,7 +26,7 @@ def settings_of_worker() -> Iterator[None]:
 
 def _run(
     jobs: Iterable[Job],
-    place: Place,
+    place: JobFolders,
     *,
     at_once: int = 1,
     is_wanted: Callable[[], bool] = lambda: True,
@@ -37,7 +37,7 @@ def _run(
         messages: list[dict[str, Any]] = []
         with settings_of_worker(), contextlib.chdir(place.root):
             sent = from_json(Job, to_json(job))
-            outcome = worker.run(sent, from_json(Place, to_json(place)), messages.append)
+            outcome = worker.run(sent, from_json(JobFolders, to_json(place)), messages.append)
         yield from (Event(job, **message) for message in messages)
         yield Event(job, outcome=outcome)
 

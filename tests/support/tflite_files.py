@@ -14,7 +14,7 @@ from npuconv.emit.tflite.translate import End, Translation, translate
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
 from npuconv.tflite.draft import View
-from npuconv.tflite.flatbuffer import Graph, Operator, to_bytes
+from npuconv.tflite.flatbuffer import FileOperator, Graph, to_bytes
 
 NAMES = {code: name for name, code in vars(tflite.BuiltinOperator).items() if name.isupper()}
 
@@ -68,7 +68,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
     return [operator.code for operator in translate(model).graph.operators]
 
 
-def only(made: Translation, code: str) -> Operator:
+def only(made: Translation, code: str) -> FileOperator:
     """Return the only operator of that code."""
     (found,) = [operator for operator in made.graph.operators if operator.code == code]
     return found
@@ -94,13 +94,15 @@ def stored(view: View | End, values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values.transpose(view.order))
 
 
-def alone(graph: Graph, operator: Operator) -> tuple[Graph, list[int]]:
+def alone(graph: Graph, operator: FileOperator) -> tuple[Graph, list[int]]:
     """Return a graph of one operator, and the numbers of what it reads that is not constant."""
     used = list(dict.fromkeys((*operator.inputs, *operator.outputs)))
     number = {old: new for new, old in enumerate(used)}
     read_ = [i for i in dict.fromkeys(operator.inputs) if graph.tensors[i].values is None]
     inputs, outputs = ([number[i] for i in some] for some in (operator.inputs, operator.outputs))
-    moved = Operator(operator.code, tuple(inputs), tuple(outputs), operator.table, operator.options)
+    moved = FileOperator(
+        operator.code, tuple(inputs), tuple(outputs), operator.table, operator.options
+    )
     tensors = [graph.tensors[i] for i in used]
     return Graph(tensors, [moved], [number[i] for i in read_], outputs), read_
 

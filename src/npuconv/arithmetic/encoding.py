@@ -142,8 +142,8 @@ class Encoding:
         pairs = ((self.scales, other.scales), (self.zeros, other.zeros))
         return self.nominal == other.nominal and all(np.array_equal(a, b) for a, b in pairs)
 
-    def told(self) -> Encoding:
-        """Return the encoding of which the device knows the zero point, one for all channels."""
+    def with_stored_zero_point(self) -> Encoding:
+        """Return the encoding with its first zero point stored in the file, for all channels."""
         return replace(self, nominal_zero=int(self.zeros[0]))
 
     @property

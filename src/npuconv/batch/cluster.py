@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from npuconv import files
 from npuconv.batch import local
-from npuconv.batch.job import Event, Job, Outcome, Place, Settings, from_json, to_json
+from npuconv.batch.job import Event, Job, JobFolders, Outcome, Settings, from_json, to_json
 from npuconv.batch.lock import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.errors import UsageError
 from npuconv.target import builtin_names
@@ -34,7 +34,7 @@ _MAX_SUBMISSIONS = 10  # of a job, if other jobs may be the cause of the deaths 
 _FOLDER = "npuconv"  # in the folder of the worker
 
 
-def run(jobs: Sequence[Job], place: Place, settings: Settings) -> Generator[Event, None, None]:
+def run(jobs: Sequence[Job], place: JobFolders, settings: Settings) -> Generator[Event, None, None]:
     """Run jobs on the workers of a cluster and yield their events.
 
     The running jobs are ended when the caller closes the iterator.
@@ -85,7 +85,7 @@ def _connect(settings: Settings) -> Iterator[Any]:
 class _ClusterRun:
     """Jobs submitted to a cluster."""
 
-    def __init__(self, client: Any, place: Place, ship: bool) -> None:
+    def __init__(self, client: Any, place: JobFolders, ship: bool) -> None:
         self._client, self._place = client, place
         self._batch = f"npuconv-{client.id}"  # key of the numbers of runs, topic of messages
         self._ship = ship
@@ -212,14 +212,14 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
 
     outcome, written = Outcome("lost", "was cancelled"), {}
     with contextlib.ExitStack() as stack:
-        place = from_json(Place, request["place"])
+        place = from_json(JobFolders, request["place"])
         if request["ship"]:  # in a folder of its own, else in the shared one
             home = Path(worker.local_directory) / _FOLDER
             home.mkdir(exist_ok=True)
             folder = tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True)
             contents = {path: data for result in results for path, data in result["files"].items()}
             root = write_files(contents, Path(stack.enter_context(folder)))
-            place = Place(root, home / "cache", place.threads)
+            place = JobFolders(root, home / "cache", place.threads)
         for event in local.run([job], place, is_wanted=is_wanted):
             outcome = event.outcome or outcome
         if request["ship"]:

@@ -15,7 +15,15 @@ from pydantic import ValidationError
 
 from npuconv import files
 from npuconv.batch import cluster, local
-from npuconv.batch.job import EXIT_CODES, Job, JobLimits, Outcome, Place, Settings, make_settings
+from npuconv.batch.job import (
+    EXIT_CODES,
+    Job,
+    JobFolders,
+    JobLimits,
+    Outcome,
+    Settings,
+    make_settings,
+)
 from npuconv.batch.jobs_file import Expanded, expand, locate
 from npuconv.batch.lock import Locks, portable
 from npuconv.errors import OutputError, UsageError
@@ -100,7 +108,7 @@ class Batch:
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
         cache = self.settings.cache
-        self.place = Place(
+        self.place = JobFolders(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
         self.jobs = tuple(

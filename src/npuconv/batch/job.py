@@ -138,7 +138,7 @@ def suffix_of(form: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class JobFolders:
     """Folders and number of threads that jobs run with."""
 
     root: Path  # folder that the paths of jobs are relative to
@@ -210,7 +210,7 @@ class Event:
     outcome: Outcome | None = None  # only at the end of the job
 
 
-def to_json(value: Job | Place | Outcome) -> Any:
+def to_json(value: Job | JobFolders | Outcome) -> Any:
     """Return a job, place or outcome as plain data, for another process."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 

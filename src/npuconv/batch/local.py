@@ -22,7 +22,7 @@ from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Event, Job, Outcome, Place, to_json
+from npuconv.batch.job import Event, Job, JobFolders, Outcome, to_json
 from npuconv.batch.worker import ABANDONED
 from npuconv.report import words
 from npuconv.schemas.batch import JobStatus
@@ -34,7 +34,7 @@ _BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 def run(
     jobs: Iterable[Job],
-    place: Place,
+    place: JobFolders,
     *,
     at_once: int = 1,
     is_wanted: Callable[[], bool] = lambda: True,
@@ -74,7 +74,7 @@ def run(
 class JobProcess:
     """Process of a running job."""
 
-    def __init__(self, job: Job, place: Place) -> None:
+    def __init__(self, job: Job, place: JobFolders) -> None:
         self.job = job
         self._start = time.monotonic()
         self._unread = b""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from npuconv.batch.job import Job, Outcome, Place, from_json
+from npuconv.batch.job import Job, JobFolders, Outcome, from_json
 from npuconv.config import Options, Preprocess
 from npuconv.schemas.batch import JobStatus
 from npuconv.schemas.report import Report
@@ -50,7 +50,7 @@ def main() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
     gc.set_threshold(2_000_000, 20, 100)  # as the command line does, for the same reason
-    place = from_json(Place, request["place"])
+    place = from_json(JobFolders, request["place"])
     os.chdir(place.root)
     outcome = run(from_json(Job, request["job"]), place, send)
     send({"outcome": vars(outcome)})
@@ -62,7 +62,7 @@ def _end_with_parent() -> None:
     os._exit(ABANDONED)
 
 
-def run(job: Job, place: Place, send: Send) -> Outcome:
+def run(job: Job, place: JobFolders, send: Send) -> Outcome:
     """Run a job in the current directory: the root of its paths.
 
     Never raises: an error becomes the outcome.

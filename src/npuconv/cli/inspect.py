@@ -16,7 +16,7 @@ from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import size
 
 if TYPE_CHECKING:
-    from npuconv.cli.inspection import Comparison, Inspection, Match
+    from npuconv.cli.inspection import Inspection, Match, ModelDifference
 
 _MAX_SHAPE = 24  # characters of a shape that is written without blanks
 _MAX_SYMBOL = 3  # characters of a symbolic dimension in a table
@@ -147,7 +147,7 @@ def _short(shape: str) -> str:
     return "x".join(d if d.isdigit() or len(d) <= _MAX_SYMBOL else "?" for d in dims)
 
 
-def _diff_sections(comparison: Comparison) -> list[Section]:
+def _diff_sections(comparison: ModelDifference) -> list[Section]:
     """Return both models side by side: totals, operators, convolutions."""
     totals = zip(*map(_diff_totals, (comparison.before, comparison.after)), strict=True)
     rows = [(label, before, after) for (label, before), (_, after) in totals]

@@ -43,7 +43,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Step:
+class NodeSummary:
     """One node as the model has it."""
 
     name: str
@@ -74,7 +74,7 @@ class Inspection:
     peak_node: str  # node that runs at this moment
     attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
     convolutions: tuple[Convolution, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NodeSummary, ...]
     calibration: str = ""  # data that convert would assume without --calibration, and why
 
     def as_json(self) -> str:
@@ -167,9 +167,9 @@ def summarize(model: Model) -> Inspection:
     )
 
 
-def _step(model: Model, node: Node) -> Step:
+def _step(model: Model, node: Node) -> NodeSummary:
     output = _dims(query.shape(node.outputs[0])) if node.outputs else ""
-    return Step(
+    return NodeSummary(
         name=model.label(node),
         op=query.qualified(node),
         output=output,
@@ -226,7 +226,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelDifference:
     """Two models and their differences."""
 
     before: Inspection
@@ -243,7 +243,7 @@ def compare(
     before: str | Path | onnx.ModelProto,
     after: str | Path | onnx.ModelProto,
     input_shape: dict[str, tuple[int, ...]] | None = None,
-) -> Comparison:
+) -> ModelDifference:
     """Compare two models; nothing is changed.
 
     Raises:
@@ -254,7 +254,7 @@ def compare(
     names = sorted({*old.operators, *new.operators})
     counts = {op: Counts(old.operators.get(op, 0), new.operators.get(op, 0)) for op in names}
     operators = {source.label(node): node.op for node in source.nodes()}
-    return Comparison(old, new, counts, _matches(operators, old, new))
+    return ModelDifference(old, new, counts, _matches(operators, old, new))
 
 
 def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -> tuple[Match, ...]:

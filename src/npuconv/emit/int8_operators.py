@@ -20,7 +20,7 @@ from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import OPERATORS, Arguments, Operator
-from npuconv.ops.tables import SOURCE, Step, table
+from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.target import Target
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
@@ -43,7 +43,7 @@ class Int8Operator:
     attributes: Mapping[str, Any]  # of the node, with parameters that are inputs of ONNX
     # Values of the sources that are constant.
     constants: Mapping[str, NDArray[np.int8]] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()  # of a table
+    steps: tuple[TableStep, ...] = ()  # of a table
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -121,7 +121,9 @@ class Int8Graph:
             pairs.append(list(quantizer.input)[1:3])
             result = quantizer.output[0]
         steps = (
-            (Step(op, attributes=attributes),) if quantizer is None and operator.is_table else ()
+            (TableStep(op, attributes=attributes),)
+            if quantizer is None and operator.is_table
+            else ()
         )
         tensors = (tuple(inputs), tuple(sources), result)
         return self._with_scales(node, op, tensors, pairs, attributes, steps)
@@ -147,7 +149,9 @@ class Int8Graph:
                 )
             if operator is None or operator.function is None:
                 return None
-            steps.append(Step(node.op_type, tuple(operands), node.output[0], attributes_of(node)))
+            steps.append(
+                TableStep(node.op_type, tuple(operands), node.output[0], attributes_of(node))
+            )
         op = " + ".join(node.op_type for node in nodes)
         producer = self.producers[dequantized[0]]
         tensors = ((producer.input[0],), (producer.input[0],), quantizer.output[0])
@@ -162,7 +166,7 @@ class Int8Graph:
         tensors: tuple[tuple[str, ...], tuple[str, ...], str],
         pairs: Sequence[Sequence[str]],
         attributes: dict[str, Any],
-        steps: tuple[Step, ...],
+        steps: tuple[TableStep, ...],
     ) -> Int8Operator | None:
         """Return an operator, if each tensor has one constant scale and int8 zero point."""
         scales = []

@@ -24,7 +24,7 @@ from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import (
-    Layer,
+    DeviceConvolution,
     LayerPair,
     exact,
     layer_pairs,
@@ -444,7 +444,7 @@ def summed_up(
 class ConversionError:
     """Error of a conversion against its float model."""
 
-    layers: list[Layer]  # layers of the float graph, before a budget is spent
+    layers: list[DeviceConvolution]  # layers of the float graph, before a budget is spent
     pairs: list[LayerPair]  # their tensors in both models
     measured: Measured
     rows: tuple[quality.LayerQuant, ...]  # rows of the report, by pair

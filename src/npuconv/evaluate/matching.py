@@ -253,7 +253,7 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
     return scales_by_name
 
 
-class Layer(NamedTuple):
+class DeviceConvolution(NamedTuple):
     """A convolution on the device."""
 
     shown: str  # its label, with a number where several stand for one source node
@@ -262,7 +262,7 @@ class Layer(NamedTuple):
     node: str  # its name in the float model
 
 
-def layers_of(model: Model, plan: Plan) -> list[Layer]:
+def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:
     """Return every device convolution with the tensor that is its layer's result."""
     labels = [model.label(conv) for conv in plan.device]
     total, number = Counter(labels), Counter[str]()
@@ -280,13 +280,13 @@ def layers_of(model: Model, plan: Plan) -> list[Layer]:
             if reader.op != "MaxPool":
                 result = tensor
                 break
-        rows.append(Layer(label + part, label, result.name, conv.name))
+        rows.append(DeviceConvolution(label + part, label, result.name, conv.name))
     return rows
 
 
 def layer_pairs(
     model: Model,
-    layers: list[Layer],
+    layers: list[DeviceConvolution],
     oversampled: Oversampled,
     stored: Mapping[str, str],
     notes: Mapping[str, str],

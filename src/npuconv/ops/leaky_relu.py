@@ -16,10 +16,10 @@ from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, Operator, W, always, register
-from npuconv.ops.tables import SOURCE, Step, look_up, lookup, table
+from npuconv.ops.tables import SOURCE, TableStep, look_up, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
-from npuconv.tflite.flatbuffer import Quantization
+from npuconv.tflite.flatbuffer import TensorScales
 
 _LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
 
@@ -45,7 +45,9 @@ def _leaky(x: Any, slope: Any) -> Any:
 def _prelu_kernel(node: Arguments[W]) -> W:
     """Look each channel (axis 1) up in the table of its slope."""
     slopes = np.asarray(node.attributes["alpha"]).reshape(-1)
-    entries = [table([Step("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes]
+    entries = [
+        table([TableStep("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes
+    ]
     if len(entries) == 1:
         return node.values[0].looked_up(entries[0])
     channels = zip(entries, np.moveaxis(node.values[0].array(), 1, 0), strict=True)
@@ -121,7 +123,7 @@ def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
             draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
             return
         slopes, scale = slopes_of(slopes)
-        quantization = Quantization.of(scale, 0)
+        quantization = TensorScales.of(scale, 0)
     wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
     stored = wide[0] if order[0] == 0 and rank > 1 else wide
     number = draft.number(node.input[1], stored, quantization)

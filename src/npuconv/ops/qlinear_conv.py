@@ -17,7 +17,7 @@ from npuconv.ops.conv import OPTIONS, ORDERS, pad_and_describe
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.relu import bounds
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
-from npuconv.tflite.flatbuffer import Quantization
+from npuconv.tflite.flatbuffer import TensorScales
 
 Array = NDArray[Any]
 _RELU6 = np.float32(6)
@@ -129,7 +129,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
             result, activation = consumers[0].output[0], fused
             draft.fused.add(result)
     source, code, options = pad_and_describe(draft, node, source, layer.weight, activation)
-    output = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale.item(), y_zero))
+    output = draft.store(result, CHANNELS_LAST, TensorScales.of(layer.y_scale.item(), y_zero))
     constants = _add_constants(draft, node, layer, stored.zero - x_zero, code)
     draft.emit(code, [source, *constants], [output], OPTIONS[code], **options)
 
@@ -151,11 +151,11 @@ def _add_constants(
     with np.errstate(over="ignore"):
         scales = (layer.x_scale.reshape(()) * w_scales).astype(np.float32)
     weight = draft.add(
-        node.input[3], values.shape, np.int8, values, Quantization(w_scales, zeros, axis)
+        node.input[3], values.shape, np.int8, values, TensorScales(w_scales, zeros, axis)
     )
     stem = node.input[8] if len(node.input) > 8 and node.input[8] else f"{node.name}/bias"
     number = draft.add(
-        stem, bias.shape, np.int32, bias.astype(np.int32), Quantization(scales, zeros)
+        stem, bias.shape, np.int32, bias.astype(np.int32), TensorScales(scales, zeros)
     )
     return weight, number
 

@@ -11,7 +11,7 @@ import onnx
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Operator, register
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, same
-from npuconv.tflite.flatbuffer import Array, Quantization
+from npuconv.tflite.flatbuffer import Array, TensorScales
 from npuconv.tflite.windows import ends_of, pad
 
 
@@ -63,7 +63,7 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
     if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
         order = CHANNELS_LAST if rank == 4 else same(rank)
         source = draft.read(maker.input[0], order)
-        quantization = Quantization.of(scales.item(), int(zeros.item()))
+        quantization = TensorScales.of(scales.item(), int(zeros.item()))
         stored = draft.graph.tensors[source]
         inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
         draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
@@ -74,9 +74,9 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(name, order)
     device = nominal(draft, result) or (np.float32(scales.max()), 0)
     if scales.size == 1 and scales.item() == device[0]:
-        quantization = Quantization.of(scales.item(), int(zeros.item()))
+        quantization = TensorScales.of(scales.item(), int(zeros.item()))
     else:
-        quantization = Quantization.of(device[0], device[1])
+        quantization = TensorScales.of(device[0], device[1])
         ratios = (np.float64(device[0]) / scales).astype(np.float32)
         offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
         source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))

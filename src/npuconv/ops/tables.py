@@ -27,7 +27,7 @@ SOURCE = ""  # the value that a function is of
 
 
 @dataclass(frozen=True)
-class Step:
+class TableStep:
     """One operator of a function of one value."""
 
     op: str  # ONNX's name
@@ -37,14 +37,14 @@ class Step:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def chain(operators: Sequence[tuple[str, Attributes]]) -> list[Step]:
+def chain(operators: Sequence[tuple[str, Attributes]]) -> list[TableStep]:
     """Return the steps of operators that follow each other."""
     names = [SOURCE, *(str(number) for number in range(len(operators)))]
     links = zip(operators, names, names[1:], strict=False)
-    return [Step(op, (read,), result, attributes) for (op, attributes), read, result in links]
+    return [TableStep(op, (read,), result, attributes) for (op, attributes), read, result in links]
 
 
-def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
+def evaluate(steps: Sequence[TableStep], values: Doubles) -> Doubles:
     """Return the result of the last step, in float64.
 
     Args:
@@ -66,7 +66,7 @@ def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
     return results[steps[-1].output]
 
 
-def table(steps: Sequence[Step], x_at: TensorScale, y_at: TensorScale) -> Stored:
+def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> Stored:
     """Return the table of a function of one value, int8 [256].
 
     Args:
@@ -93,6 +93,8 @@ def lookup(op: str) -> Kernel:
     """Return the kernel of an operator that is a table."""
 
     def look_up_values(node: Arguments[W]) -> W:
-        return node.values[0].looked_up(table([Step(op, attributes=node.attributes)], *node.scales))
+        return node.values[0].looked_up(
+            table([TableStep(op, attributes=node.attributes)], *node.scales)
+        )
 
     return look_up_values

@@ -22,7 +22,7 @@ from npuconv.partition import macs
 from npuconv.partition.channel_paths import channel_paths, is_depthwise, parameters
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
-from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
+from npuconv.quantize.fake_quant import Error, FakeQuantError, QuantPoint, logits, quant_points
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
@@ -74,7 +74,7 @@ def spend_budget(
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
     points, unsaturated = quant_points(graph, state), logits(proto)
-    error = OutputError(unsaturated if goal is None else proto, evaluation)
+    error = FakeQuantError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
     terms = list[NoiseTerm]()
     if not graph.biasless:  # copies differ by a part of a step, which their biases add

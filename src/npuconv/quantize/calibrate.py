@@ -24,7 +24,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query, shapes
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
-from npuconv.quantize import kept
+from npuconv.quantize import imported_scales
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN, RANGES
@@ -247,7 +247,9 @@ def calibration_findings(
         mismatch = find_mismatch(
             graph.model, graph.proto(), data.used, calibration.statistics, graph.expected
         )
-    imported = (g for g in graph.plan.groups if state.methods.get(g.name) in kept.METHODS)
+    imported = (
+        g for g in graph.plan.groups if state.methods.get(g.name) in imported_scales.METHODS
+    )
     evidence = CalibrationEvidence(
         plan=graph.plan,
         statistics=calibration.statistics,

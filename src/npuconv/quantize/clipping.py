@@ -23,7 +23,7 @@ from npuconv.data.samples import spread
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.fake_quant import OutputError, logits, quant_points
+from npuconv.quantize.fake_quant import FakeQuantError, logits, quant_points
 from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
@@ -117,7 +117,7 @@ def _checked(
     """Return the first under which all roundings together err less by enough, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     try:
-        error = OutputError(logits(graph.proto(), before_decisions=True), feeds)
+        error = FakeQuantError(logits(graph.proto(), before_decisions=True), feeds)
         before = error.of(quant_points(graph, state))
         for one in choices:
             if error.of(quant_points(graph, one)).ratio(before) < CLIPPING.sufficient:

@@ -211,7 +211,7 @@ class Error:
         return math.exp(sum(math.log(a / b) for a, b in pairs) / len(pairs)) if pairs else 1.0
 
 
-class OutputError:
+class FakeQuantError:
     """Error of fake-quantized models against one float model, whose outputs are kept."""
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:

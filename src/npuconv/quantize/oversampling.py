@@ -25,7 +25,7 @@ from npuconv.partition.channel_paths import ChannelPath, parameters
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_channels import RepeatedChannels, repeat_channels
-from npuconv.quantize.rewrites.repeat_convolution import RepeatedLayer, repeat_convolution
+from npuconv.quantize.rewrites.repeat_convolution import LayerCopies, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import QuantState
@@ -59,7 +59,7 @@ class Oversampled:
 
     graph: LegalModel
     state: QuantState  # with the encodings and weights of all copies
-    repeated: tuple[RepeatedLayer, ...] = ()
+    repeated: tuple[LayerCopies, ...] = ()
     duplicated: tuple[RepeatedChannels, ...] = ()
 
     @property
@@ -109,7 +109,7 @@ def _repeat(
     hessians: Mapping[str, Hessian],
     counts: Mapping[str, int],
     spaces: Mapping[str, Doubles],
-) -> tuple[LegalModel, QuantState, list[RepeatedLayer]]:
+) -> tuple[LegalModel, QuantState, list[LayerCopies]]:
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}

@@ -21,7 +21,7 @@ from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition import Group
 from npuconv.partition.channels import Channels
-from npuconv.quantize import kept
+from npuconv.quantize import imported_scales
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import RANGES
@@ -67,7 +67,9 @@ class RangeChoice:
         candidates = list(graph.plan.groups if groups is None else groups)
         for group in (group for group in candidates if group.name in imported):
             centred, cut, cap = self._constraints.demands(group)
-            encoding, method = kept.fitted(imported[group.name], centred=centred, cut=cut, cap=cap)
+            encoding, method = imported_scales.adapt_encoding(
+                imported[group.name], centred=centred, cut=cut, cap=cap
+            )
             self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
         candidates = [group for group in candidates if group.name not in imported]
 
@@ -110,7 +112,11 @@ def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
     Passthrough operators between tensors of the group need the same zero point.
     """
     points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
-    return {n: encoding.told() for n, encoding in group.items()} if len(points) == 1 else group
+    return (
+        {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
+        if len(points) == 1
+        else group
+    )
 
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:

@@ -21,7 +21,7 @@ from npuconv.model.store import Store
 from npuconv.model.types import Node
 from npuconv.quantize.gptq import Factor, damping, factorize, gptq_with_best_steps
 from npuconv.quantize.hessian import Hessian
-from npuconv.quantize.kept import keep_weights
+from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
@@ -44,7 +44,7 @@ def round_weights(
     Layers that ``only`` does not name stay as they are; ``step`` is called after each one.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
-    imported, labels = keep_weights(
+    imported, labels = import_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
     layers = [c for c in convs if c.name in hessians and c.name not in imported]

@@ -28,7 +28,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import OPERATORS, values_of
-from npuconv.ops.tables import SOURCE, Step, evaluate
+from npuconv.ops.tables import SOURCE, TableStep, evaluate
 from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, upper_bound
 from npuconv.partition.operators import softmax_behind
@@ -309,12 +309,12 @@ def masks_of(model: Model, plan: Plan) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-Functions = Mapping[str, Sequence[Sequence[Step]]]
+Functions = Mapping[str, Sequence[Sequence[TableStep]]]
 
 
 def functions_of(model: Model, plan: Plan) -> Functions:
     """Return the functions of every tensor that nothing but tables read, by tensor."""
-    steps: dict[str, list[Step]] = {}
+    steps: dict[str, list[TableStep]] = {}
     root: dict[str, str] = {}  # of what a table makes: what it is a function of
     read: dict[str, set[int]] = {}
     for node in plan.operators:
@@ -335,7 +335,7 @@ def functions_of(model: Model, plan: Plan) -> Functions:
     }
 
 
-def _step(node: Node, source: str) -> Step | None:
+def _step(node: Node, source: str) -> TableStep | None:
     """Return the operator as a step of a function; None where it has other operands."""
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     if any(c is None or c.size != 1 for c in constants):
@@ -348,11 +348,11 @@ def _step(node: Node, source: str) -> Step | None:
         value = query.value(tensor) if query.is_constant(tensor) else None
         name = SOURCE if tensor.name == source else str(tensor.name)
         given.append(name if value is None else float(value.reshape(-1)[0]))
-    return Step(node.op, tuple(given), str(node.outputs[0].name), node.attrs)
+    return TableStep(node.op, tuple(given), str(node.outputs[0].name), node.attrs)
 
 
 def within_tables(
-    functions: Sequence[Sequence[Step]], low: float, high: float
+    functions: Sequence[Sequence[TableStep]], low: float, high: float
 ) -> tuple[float, float]:
     """Return the part of a range outside of which no function changes by much of its own step.
 

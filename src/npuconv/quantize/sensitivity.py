@@ -120,7 +120,7 @@ def measure(
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _GradientModel:
     """The differentiated model."""
 
     model: onnx.ModelProto  # gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs
@@ -145,7 +145,7 @@ def _signs(end: str) -> str:
 
 def _build(
     model: onnx.ModelProto, points: Sequence[QuantPoint], state: QuantState, feed: Feed
-) -> _Graph | None:
+) -> _GradientModel | None:
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     if opset < OLDEST_OPSET:
         return None
@@ -177,7 +177,7 @@ def _build(
     copy.graph.input.extend(declare(_signs(n), TensorProto.FLOAT, s) for n, s in ends.items())
     del copy.graph.output[:]
     copy.graph.output.extend(declare(n, TensorProto.FLOAT, [None]) for n in (_RESULT, _SIGNAL))
-    return _Graph(copy, ends, tuple(_channels(shapes[at]) for at, _ in errors))
+    return _GradientModel(copy, ends, tuple(_channels(shapes[at]) for at, _ in errors))
 
 
 def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape], set[str]]:

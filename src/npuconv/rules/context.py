@@ -14,7 +14,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 from npuconv.rules import Violation, is_convolution
-from npuconv.target import Operator, Target, value_text
+from npuconv.target import ListedOperator, Target, value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
 from npuconv.target.limit import Limit
 
@@ -116,7 +116,7 @@ class RuleContext:
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)
-    _operators: dict[tuple[str, str], Operator | None] = field(default_factory=dict)
+    _operators: dict[tuple[str, str], ListedOperator | None] = field(default_factory=dict)
 
     def nodes_of(self, ops: frozenset[str]) -> list[Node]:
         """Return the nodes of these operators, ``{"*"}`` for all; sorted once per lint.
@@ -169,7 +169,7 @@ class RuleContext:
         self._by_node[id(node)] = entry
         return entry
 
-    def operator(self, node: Node) -> Operator | None:
+    def operator(self, node: Node) -> ListedOperator | None:
         """Return the target's entry for the node's operator; None if there is none."""
         key = (_STANDS_FOR.get(node.op, node.op), node.domain or "")
         if key not in self._operators:

@@ -22,13 +22,13 @@ from pydantic import PrivateAttr
 
 from npuconv import yamlio
 from npuconv.errors import TargetError, UsageError, raise_together
-from npuconv.target.description import Description, Operator, value_text
+from npuconv.target.description import Description, ListedOperator, value_text
 from npuconv.target.facts import FACTS
-from npuconv.target.limit import Limit, Place
+from npuconv.target.limit import FilePosition, Limit
 from npuconv.target.semantics import lint, semantic_problems
 from npuconv.yamlio import KeyPath, dotted
 
-__all__ = ["Operator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
+__all__ = ["ListedOperator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
 
 _ASSUMED = "assumed for this run: --assume"  # begins the reason of an answered limit
 _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
@@ -67,7 +67,7 @@ class Target(Description):
         target._document = document
         for path, part in target.cited():
             line = document.mark(path)[0] if document.known(path) == path else 0
-            part.locate(Place(document.name, dotted(path), line))
+            part.locate(FilePosition(document.name, dotted(path), line))
         return target
 
     def assuming(self, answers: Sequence[str]) -> Target:

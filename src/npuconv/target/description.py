@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.target.facts import FACTS, Facts, Mode, lookup
-from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
+from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET
 from npuconv.yamlio import KeyPath, dotted
 
@@ -39,7 +39,7 @@ class Block(Cited):
         return self
 
 
-class Requantize(Strict):
+class Requantize(TargetPart):
     """Requantization of the int32 accumulator to an output of the device.
 
     ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
@@ -190,7 +190,7 @@ def canonical_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-class Demands(Strict):
+class Demands(TargetPart):
     """Limits and relations: what the device demands of every operator that is listed."""
 
     limits: dict[str, LimitField] = Field(
@@ -199,7 +199,7 @@ class Demands(Strict):
     require: tuple[Relation, ...] = Field((), description="relations between facts")
 
 
-class Operator(Demands):
+class ListedOperator(Demands):
     """Demands of the device on one operator. An operator that is listed is supported."""
 
     domain: str = Field("", description="operator domain; empty: ONNX's own")
@@ -210,7 +210,7 @@ class Operator(Demands):
         False, description="Concat: whether its inputs may have scales of their own"
     )
 
-    def beside(self, common: Demands) -> Operator:
+    def beside(self, common: Demands) -> ListedOperator:
         """Return this operator with the common demands added; its own limits take precedence."""
         limits = {**common.limits, **self.limits}
         return self.model_copy(
@@ -234,7 +234,7 @@ class Operator(Demands):
         return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
 
 
-class Description(Strict):
+class Description(TargetPart):
     """Description of one NPU: operators, limits, number formats and costs."""
 
     schema_version: Literal[1] = Field(alias="schema", description="version of this format")
@@ -248,7 +248,7 @@ class Description(Strict):
         default_factory=lambda: Demands.model_validate({}),
         description="what the device demands of each operator below, unless that says otherwise",
     )
-    operators: dict[str, Operator] = Field(description="operator -> what the device demands")
+    operators: dict[str, ListedOperator] = Field(description="operator -> what the device demands")
     activations: Activations
     weights: Weights
     bias: Bias = Field(default_factory=lambda: Bias.model_validate({}))
@@ -275,9 +275,9 @@ class Description(Strict):
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
         "undocumented", description="what an operator that is not listed is"
     )
-    _whole: dict[str, Operator] = PrivateAttr(default_factory=dict)  # with all_operators
+    _whole: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # with all_operators
 
-    def operator(self, op_type: str, domain: str = "") -> Operator | None:
+    def operator(self, op_type: str, domain: str = "") -> ListedOperator | None:
         """Return the demands on an operator; None if the target does not list it."""
         operator = self.operators.get(op_type)
         if operator is None or canonical_domain(operator.domain) != canonical_domain(domain):
@@ -325,7 +325,7 @@ class Description(Strict):
 
 def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
     yield from (((*top, "limits", k), v) for k, v in part.limits.items())
-    for mode, limits in part.modes.items() if isinstance(part, Operator) else ():
+    for mode, limits in part.modes.items() if isinstance(part, ListedOperator) else ():
         yield from (((*top, "modes", mode, k), v) for k, v in limits.items())
     yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
 

@@ -29,14 +29,14 @@ Value = StrictBool | StrictInt | StrictStr
 PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")
 
 
-class Strict(BaseModel):
+class TargetPart(BaseModel):
     """Base of all parts of a target: unknown keys are errors, nothing changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePosition:
     """Position of a part of a target in its file."""
 
     file: str = ""
@@ -45,7 +45,7 @@ class Place:
 
 
 @lru_cache(maxsize=4096)
-def _citation(place: Place, source: str, why: str) -> str:
+def _citation(place: FilePosition, source: str, why: str) -> str:
     """Return place and source of a part as text; asked for by every finding."""
     line = f":{place.line}" if place.line else ""
     origin = ": ".join(filter(None, (source, why)))
@@ -56,12 +56,12 @@ def _citation(place: Place, source: str, why: str) -> str:
     return " ".join(filter(None, parts))
 
 
-class Cited(Strict):
+class Cited(TargetPart):
     """A part of a target with its source."""
 
     source: str = Field("", description="the document it is taken from: a name in `sources`, /part")
     why: str = Field("", description="the reason, for people")
-    _place: Place = PrivateAttr(default_factory=Place)
+    _place: FilePosition = PrivateAttr(default_factory=FilePosition)
 
     @property
     def path(self) -> str:
@@ -77,7 +77,7 @@ class Cited(Strict):
         """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
         return _citation(self._place, self.source, self.why)
 
-    def locate(self, place: Place) -> None:
+    def locate(self, place: FilePosition) -> None:
         """Set the place of this part; called once, by the loader."""
         self._place = place
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuconv.errors import TargetError
-from npuconv.target import Operator, Target, builtin_names, read, value_text
+from npuconv.target import ListedOperator, Target, builtin_names, read, value_text
 from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Cited, Limit
@@ -95,7 +95,7 @@ def _section(title: str, rows: Iterator[tuple[str, ...]]) -> list[str]:
 
 def _operator_rows(operator: Demands) -> Iterator[tuple[str, ...]]:
     yield from _limit_rows(operator.limits)
-    for mode, limits in operator.modes.items() if isinstance(operator, Operator) else ():
+    for mode, limits in operator.modes.items() if isinstance(operator, ListedOperator) else ():
         yield from _limit_rows(limits, f" ({mode})")
     for relation in operator.require:
         yield "require", relation.text(), *_origin(relation)
@@ -171,7 +171,7 @@ def _groups(target: Target) -> Iterator[tuple[str, tuple[Rows, list[str]]]]:
     yield "costs", ({name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}, [])
     for name, part in {"all operators": target.all_operators, **target.operators}.items():
         rows = {name: with_assumed(limit) for name, limit in part.limits.items()}
-        if isinstance(part, Operator):
+        if isinstance(part, ListedOperator):
             domain = {"domain": part.domain} if part.domain else {}
             rows = {"operator": "listed", **domain, **rows}
             for mode, limits in part.modes.items():

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from npuconv.errors import ModelError
-from npuconv.tflite.flatbuffer import DTYPES, Array, Graph, Operator, Quantization, Tensor
+from npuconv.tflite.flatbuffer import DTYPES, Array, FileOperator, Graph, Tensor, TensorScales
 
 Order = tuple[int, ...]
 CHANNELS_LAST: Order = (0, 2, 3, 1)
@@ -64,7 +64,7 @@ class Draft:
                 self.consumers.setdefault(name, []).append(node)
         self.makers = {name: node for node in source.node for name in node.output}
         self.fused: set[str] = set()
-        self.scales: dict[str, Quantization] = {}
+        self.scales: dict[str, TensorScales] = {}
         self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
         self._infos = {i.name: i for i in (*source.output, *source.input, *source.value_info)}
         self._views: dict[str, list[View]] = {}
@@ -134,7 +134,7 @@ class Draft:
         shape: Sequence[int],
         dtype: Any,
         values: Array | None = None,
-        quantization: Quantization | None = None,
+        quantization: TensorScales | None = None,
     ) -> int:
         """Add a tensor; return its number.
 
@@ -156,7 +156,7 @@ class Draft:
         )
         return len(self.graph.tensors) - 1
 
-    def store(self, name: str, order: Order, quantization: Quantization | None = None) -> int:
+    def store(self, name: str, order: Order, quantization: TensorScales | None = None) -> int:
         """Add the tensor that an ONNX tensor is stored in; return its number."""
         shape = self.shape(name)
         index = self.add(
@@ -168,7 +168,7 @@ class Draft:
         self._views.setdefault(name, []).append(View(index, order))
         return index
 
-    def sibling(self, name: str, stem: str, quantization: Quantization) -> str:
+    def sibling(self, name: str, stem: str, quantization: TensorScales) -> str:
         """Make up an ONNX tensor of the shape and type of another; return its name."""
         sibling = f"{name}/{stem}"
         self._infos[sibling] = self._infos[name]
@@ -179,11 +179,11 @@ class Draft:
         """Let an ONNX tensor be one that is stored already."""
         self._views.setdefault(name, []).append(view)
 
-    def quantization(self, index: int) -> Quantization | None:
+    def quantization(self, index: int) -> TensorScales | None:
         """Return scale and zero point of a stored tensor."""
         return self.graph.tensors[index].quantization
 
-    def number(self, stem: str, values: Any, quantization: Quantization | None = None) -> int:
+    def number(self, stem: str, values: Any, quantization: TensorScales | None = None) -> int:
         """Add a constant, or find the one with the same values; return its number."""
         array = np.asarray(values)
         if array.dtype == np.float64:
@@ -203,7 +203,9 @@ class Draft:
         **options: Any,
     ) -> None:
         """Append an operator."""
-        self.graph.operators.append(Operator(code, tuple(inputs), tuple(outputs), table, options))
+        self.graph.operators.append(
+            FileOperator(code, tuple(inputs), tuple(outputs), table, options)
+        )
 
     def step(self, code: str, inputs: Sequence[int], like: int, **options: Any) -> int:
         """Append an operator whose output is as an existing tensor is; return that output."""

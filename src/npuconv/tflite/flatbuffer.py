@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Quantization:
+class TensorScales:
     """Scales and zero points of a tensor."""
 
     scales: NDArray[np.float32]  # float32 [1], or [C]
@@ -23,7 +23,7 @@ class Quantization:
     axis: int = 0  # that the scales run along
 
     @classmethod
-    def of(cls, scale: float | np.float32, zero: int) -> Quantization:
+    def of(cls, scale: float | np.float32, zero: int) -> TensorScales:
         """Return one scale and zero point for a tensor."""
         return cls(np.full(1, scale, np.float32), np.full(1, zero, np.int64))
 
@@ -37,7 +37,7 @@ class Quantization:
         """The zero point of a tensor that has one."""
         return int(self.zeros[0])
 
-    def equals(self, other: Quantization) -> bool:
+    def equals(self, other: TensorScales) -> bool:
         """Return whether tensors of one scale each have the same."""
         return self.scale == other.scale and self.zero == other.zero
 
@@ -50,11 +50,11 @@ class Tensor:
     shape: tuple[int, ...]  # extents, in the order in which they are stored
     dtype: np.dtype[Any]
     values: Array | None = None  # of a constant; None for one that an operator makes
-    quantization: Quantization | None = None
+    quantization: TensorScales | None = None
 
 
 @dataclass(frozen=True)
-class Operator:
+class FileOperator:
     """An operator."""
 
     code: str  # name in ``BuiltinOperator``
@@ -69,7 +69,7 @@ class Graph:
     """Tensors, operators in the order they run in, inputs and outputs by number of tensor."""
 
     tensors: list[Tensor] = field(default_factory=list)
-    operators: list[Operator] = field(default_factory=list)
+    operators: list[FileOperator] = field(default_factory=list)
     inputs: Sequence[int] = ()
     outputs: Sequence[int] = ()
 
@@ -217,7 +217,7 @@ class _File:
             BuiltinCode=code,
         )
 
-    def _operator(self, op: Operator, code: int) -> int:
+    def _operator(self, op: FileOperator, code: int) -> int:
         fields: dict[str, Any] = {
             "OpcodeIndex": code,
             "Inputs": self._numbers(op.inputs, np.int32),
@@ -233,7 +233,7 @@ class _File:
         return self._table("Operator", **fields)
 
 
-def _code(graph: Graph, op: Operator) -> tuple[str, int]:
+def _code(graph: Graph, op: FileOperator) -> tuple[str, int]:
     """Return name and version of an operator: a later version where it works on int8."""
     dtype = graph.tensors[op.inputs[0]].dtype
     first = _FIRST_VERSIONS.get(op.code, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, to_bytes
+from npuconv.tflite.flatbuffer import FileOperator, Graph, Tensor, TensorScales, to_bytes
 from support.tflite_files import read
 
 
 def doubled(dtype: str = "float32") -> Graph:
     """Return a graph that adds a constant twice."""
     kind = np.dtype(dtype)
-    own = Quantization.of(0.5, 3) if dtype == "int8" else None
+    own = TensorScales.of(0.5, 3) if dtype == "int8" else None
     ones = np.ones((2, 3), kind)
     tensors = [
         Tensor("x", (2, 3), kind, None, own),
@@ -21,8 +21,8 @@ def doubled(dtype: str = "float32") -> Graph:
         Tensor("z", (2, 3), kind, None, own),
     ]
     steps = [
-        Operator("ADD", (0, 1), (3,), "AddOptions"),
-        Operator("ADD", (3, 2), (4,), "AddOptions"),
+        FileOperator("ADD", (0, 1), (3,), "AddOptions"),
+        FileOperator("ADD", (3, 2), (4,), "AddOptions"),
     ]
     return Graph(tensors, steps, [0], [4])
 
@@ -51,5 +51,5 @@ def test_operators_on_int8_have_a_later_version():
     """Kernels are registered by version."""
     for dtype, version in (("float32", 1), ("int8", 2)):
         graph = doubled(dtype)
-        graph.operators = [Operator("RELU", (0,), (4,))]
+        graph.operators = [FileOperator("RELU", (0,), (4,))]
         assert read(to_bytes(graph, "", {})).versions == [version]

@@ -7,7 +7,7 @@ import pytest
 
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
-from npuconv.quantize.rewrites.repeat_convolution import RepeatedLayer
+from npuconv.quantize.rewrites.repeat_convolution import LayerCopies
 from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net
 
@@ -36,12 +36,12 @@ FIRES = [lambda: chain().model(), lambda: shared().model(), lambda: clipped().mo
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).op("Relu").model()]
 
 
-def repeat(model: Model, ctx: Passes, **counts: int) -> list[RepeatedLayer]:
+def repeat(model: Model, ctx: Passes, **counts: int) -> list[LayerCopies]:
     """Run the pass on a model as it is."""
     return apply_pass(NAME, model, ctx, plan=make_plan(model, ctx.target), counts=counts)
 
 
-def repeated(proto, **counts) -> tuple[Model, Passes, list[RepeatedLayer]]:
+def repeated(proto, **counts) -> tuple[Model, Passes, list[LayerCopies]]:
     model, ctx = read(proto), context()
     found = repeat(model, ctx, **counts)
     assert [one.node for one in found] == list(counts)

@@ -22,7 +22,7 @@ from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
 from npuconv.rules.context import FormObstacle
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
-from npuconv.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
+from npuconv.tflite.flatbuffer import Graph, Tensor, TensorScales, to_bytes
 from npuconv.version import __version__
 
 ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
@@ -90,7 +90,7 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     nodes = [node for node in model.graph.node if not log.attempt(fold, node, supported)]
     for operator in int8.by_result.values():
         for name, scale in zip((*operator.sources, operator.result), operator.scales, strict=True):
-            draft.scales[name] = Quantization.of(scale.scale, scale.zero)
+            draft.scales[name] = TensorScales.of(scale.scale, scale.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
     for info in _inputs(model):
         with log.errors_of("", [info.name]):
@@ -191,7 +191,7 @@ def _add_input(draft: Draft, name: str) -> View:
     turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
     order = CHANNELS_LAST if rank == 4 and not turned else same(rank)
     encoding = nominal(draft, name)
-    quantization = None if encoding is None else Quantization.of(*encoding)
+    quantization = None if encoding is None else TensorScales.of(*encoding)
     return View(draft.store(name, order, quantization), order)
 
 
@@ -209,7 +209,7 @@ def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
     result, operator = int8.result, int8.operator
     encoding = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
     if encoding != int8.scales[-1]:
-        result = draft.sibling(result, "own", Quantization.of(encoding.scale, encoding.zero))
+        result = draft.sibling(result, "own", TensorScales.of(encoding.scale, encoding.zero))
     node = helper.make_node(int8.op, int8.inputs, [result], int8.name)
     node.attribute.extend(int8.node.attribute)
     return node

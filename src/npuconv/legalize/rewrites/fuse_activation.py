@@ -21,7 +21,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import operator_of
 
 if TYPE_CHECKING:
-    from npuconv.ops.tables import Step
+    from npuconv.ops.tables import TableStep
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
@@ -68,8 +68,8 @@ def _is_pointwise(node: Node) -> bool:
     return is_function and single and bool(inputs) and floats and len(node.outputs) == 1
 
 
-def _steps(region: list[Node], source: Tensor) -> list[Step]:
-    from npuconv.ops.tables import SOURCE, Step
+def _steps(region: list[Node], source: Tensor) -> list[TableStep]:
+    from npuconv.ops.tables import SOURCE, TableStep
 
     def read(tensor: Tensor) -> str | float:
         array = query.value(tensor)
@@ -81,7 +81,8 @@ def _steps(region: list[Node], source: Tensor) -> list[Step]:
         return [t for t in node.inputs if t.name or query.is_constant(t)]
 
     return [
-        Step(n.op, tuple(map(read, bounds(n))), str(n.outputs[0].name), n.attrs) for n in region
+        TableStep(n.op, tuple(map(read, bounds(n))), str(n.outputs[0].name), n.attrs)
+        for n in region
     ]
 
 
@@ -89,10 +90,10 @@ def _is_same(region: list[Node], source: Tensor, activation: SpelledOperator) ->
     """Return whether a region has the values of an activation, near 0 and far from it."""
     import numpy as np
 
-    from npuconv.ops.tables import Step, evaluate
+    from npuconv.ops.tables import TableStep, evaluate
 
     far = np.geomspace(_REACH, 1e4, 16)
     x = np.concatenate([-far, np.linspace(-_REACH, _REACH, 1601), far])
     ours = evaluate(_steps(region, source), x)
-    theirs = evaluate([Step(activation.op, attributes=activation.attributes)], x)
+    theirs = evaluate([TableStep(activation.op, attributes=activation.attributes)], x)
     return bool((np.abs(ours - theirs) <= _DIFFERENCE * (1 + np.abs(x))).all())

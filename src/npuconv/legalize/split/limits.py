@@ -10,7 +10,7 @@ from typing import Any
 
 from npuconv.legalize.split.layer import Layer
 from npuconv.model.facts import of_window
-from npuconv.target import Operator, value_text
+from npuconv.target import ListedOperator, value_text
 from npuconv.target.facts import FACTS, Facts, lookup
 from npuconv.target.limit import Limit, Relation
 
@@ -84,7 +84,7 @@ class Demand:
         pads_channels: whether it pads channels, with any number.
     """
 
-    operator: Operator
+    operator: ListedOperator
     layout: str = "nchw"
     adds: bool = True
     joins_constants: bool = False

@@ -30,7 +30,7 @@ ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
 
 
 @dataclass
-class RepeatedLayer:
+class LayerCopies:
     """A layer that runs several times."""
 
     node: str  # name of the original convolution
@@ -47,7 +47,7 @@ class RepeatedLayer:
 @model_pass(Phase.OVERSAMPLE)
 def repeat_convolution(
     model: Model, log: Log, plan: Plan, counts: Mapping[str, int]
-) -> list[RepeatedLayer]:
+) -> list[LayerCopies]:
     inside = _inside_device(model, plan, counts)
     shifted: ShiftedInputs = {}
     return [
@@ -83,7 +83,7 @@ def _repeat(
     count: int,
     shifted: ShiftedInputs,
     is_inside: bool,
-) -> RepeatedLayer:
+) -> LayerCopies:
     import numpy as np
 
     chain, source = [conv], conv.inputs[0]
@@ -91,7 +91,7 @@ def _repeat(
     if activation is not None and activation.op in ("Relu", "Clip"):
         chain += [activation] if plan.is_passthrough(activation) else []
     result = chain[-1].outputs[0]
-    layer = RepeatedLayer(conv.name, source.name, conv.outputs[0].name, result.name)
+    layer = LayerCopies(conv.name, source.name, conv.outputs[0].name, result.name)
     before = " + ".join(node.op for node in chain)
     after = f"the mean of {count} of it, each rounded otherwise"
     with log.rewrite(model, chain, before, after, outputs=[result]):

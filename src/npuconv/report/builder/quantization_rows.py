@@ -13,12 +13,12 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
-from npuconv.evaluate.matching import Layer
+from npuconv.evaluate.matching import DeviceConvolution
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition import Plan
 from npuconv.partition.crossings import traffic
-from npuconv.quantize import kept
+from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
 from npuconv.quantize.sensitivity import Sensitivity
@@ -122,7 +122,7 @@ def _decimal(value: np.float32) -> float:
 
 def with_shares(
     rows: Iterable[quality.LayerQuant],
-    layers: Iterable[Layer],
+    layers: Iterable[DeviceConvolution],
     shares: Mapping[str, float],
     roundings: Mapping[str, str],
     weights: Mapping[str, quality.WeightQuant],
@@ -214,9 +214,9 @@ def _rounded(value: np.float32) -> float:
 
 
 _WHY = {
-    kept.CENTRED: "the device pads it with the integer 0",
-    kept.MOVED: "the lowest integer has to stand for 0 where a Relu or a Pad is left out",
-    kept.NARROWED: "a Clip ends where int8 does",
+    imported_scales.CENTRED: "the device pads it with the integer 0",
+    imported_scales.MOVED: "the lowest integer must represent 0 where a Relu or a Pad is left out",
+    imported_scales.NARROWED: "a Clip ends where int8 does",
 }
 
 
@@ -234,7 +234,9 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
     for group in graph.plan.groups:
         method = state.methods.get(group.name, "")
         all_tensors += len(group.tensors)
-        tensors += len(group.tensors) if method in (kept.METHOD, kept.MOVED) else 0
+        tensors += (
+            len(group.tensors) if method in (imported_scales.METHOD, imported_scales.MOVED) else 0
+        )
         before = matches.groups.get(group.name)
         if before is not None and method in _WHY:
             change = _difference(before, state.encodings[group.name])
@@ -242,9 +244,9 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
     reasons |= matches.changed
     for conv in graph.plan.device:
         rounding = state.roundings.get(conv.name, "")
-        layers += rounding.startswith(kept.METHOD)
-        if rounding.startswith(f"{kept.METHOD}, "):
-            change = f"weights {rounding.removeprefix(f'{kept.METHOD}, ')}"
+        layers += rounding.startswith(imported_scales.METHOD)
+        if rounding.startswith(f"{imported_scales.METHOD}, "):
+            change = f"weights {rounding.removeprefix(f'{imported_scales.METHOD}, ')}"
             reasons[graph.model.label(conv)] = change
         elif conv.name in state.lost:
             reasons[graph.model.label(conv)] = state.lost[conv.name]

@@ -9,7 +9,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.source_scales import SourceScales, WeightScales
-from npuconv.quantize import kept
+from npuconv.quantize import imported_scales
 from support.asserts import read
 from support.builders import Net
 from support.quantized_nets import Quantized, operators, trained
@@ -28,32 +28,49 @@ def matched(legal: LegalModel) -> dict[str, tuple[float, int]]:
 def test_a_tensor_without_demands_stays_as_it_is(zero):
     """The device folds any zero point into biases."""
     own = encoding(0.03, zero)
-    assert kept.fitted(own, centred=False, cut=False, cap=np.inf) == (own, kept.METHOD)
+    assert imported_scales.adapt_encoding(own, centred=False, cut=False, cap=np.inf) == (
+        own,
+        imported_scales.METHOD,
+    )
 
 
 def test_what_the_device_pads_has_zero_point_zero():
     """The same range from there: a step of 255/127 where it was one-sided."""
-    found, how = kept.fitted(encoding(0.1, -128), centred=True, cut=False, cap=np.inf)
-    assert how == kept.CENTRED
+    found, how = imported_scales.adapt_encoding(
+        encoding(0.1, -128), centred=True, cut=False, cap=np.inf
+    )
+    assert how == imported_scales.CENTRED
     assert found.zeros.tolist() == [0]
     assert found.nominal == pytest.approx(0.1 * 255 / 127)
-    found, how = kept.fitted(encoding(0.1, 0), centred=True, cut=True, cap=np.inf)
-    assert (found.nominal, how) == (np.float32(0.1), kept.METHOD)
+    found, how = imported_scales.adapt_encoding(
+        encoding(0.1, 0), centred=True, cut=True, cap=np.inf
+    )
+    assert (found.nominal, how) == (np.float32(0.1), imported_scales.METHOD)
 
 
 def test_behind_a_relu_the_lowest_integer_is_zero():
     """Steps are those of the source, integers are offset by a constant."""
-    found, how = kept.fitted(encoding(0.1, -15), centred=False, cut=True, cap=np.inf)
-    assert (found.nominal, found.zeros.tolist(), how) == (np.float32(0.1), [-128], kept.MOVED)
+    found, how = imported_scales.adapt_encoding(
+        encoding(0.1, -15), centred=False, cut=True, cap=np.inf
+    )
+    assert (found.nominal, found.zeros.tolist(), how) == (
+        np.float32(0.1),
+        [-128],
+        imported_scales.MOVED,
+    )
 
 
 def test_a_clip_ends_where_int8_does():
     """Saturation stands for its upper bound."""
-    found, how = kept.fitted(encoding(0.1, -128), centred=False, cut=True, cap=6.0)
-    assert (found.zeros.tolist(), how) == ([-128], kept.NARROWED)
+    found, how = imported_scales.adapt_encoding(
+        encoding(0.1, -128), centred=False, cut=True, cap=6.0
+    )
+    assert (found.zeros.tolist(), how) == ([-128], imported_scales.NARROWED)
     assert found.nominal == pytest.approx(6.0 / 255)
-    same, how = kept.fitted(encoding(0.1, -128), centred=False, cut=True, cap=25.5)
-    assert (same.nominal, how) == (np.float32(0.1), kept.METHOD)
+    same, how = imported_scales.adapt_encoding(
+        encoding(0.1, -128), centred=False, cut=True, cap=25.5
+    )
+    assert (same.nominal, how) == (np.float32(0.1), imported_scales.METHOD)
 
 
 def test_every_tensor_of_a_trained_model_is_matched():
@@ -93,7 +110,9 @@ def weights(values: np.ndarray, scales: object, *, per_tensor: bool = False):
     weight = net.constant(np.asarray(values, np.float32).reshape(*values.shape, 1, 1))
     model = read(net.op("Conv", "x", weight, name="conv").model())
     source = SourceScales(weights={"conv": WeightScales(np.ravel(scales).astype(np.float32), "")})
-    found, notes = kept.keep_weights(model, list(model.nodes()), {}, source, per_tensor=per_tensor)
+    found, notes = imported_scales.import_weights(
+        model, list(model.nodes()), {}, source, per_tensor=per_tensor
+    )
     return found.get("conv"), notes["conv"]
 
 
@@ -102,7 +121,7 @@ def test_integers_are_recovered_from_float_weights():
     steps = np.random.default_rng(0).integers(-127, 128, (5, 40))
     scales = np.asarray([0.1, 0.003, 7.0, 1e-6, 0.02], np.float32)
     found, how = weights(steps * scales[:, None], scales)
-    assert how == kept.METHOD
+    assert how == imported_scales.METHOD
     assert np.array_equal(found.weight[:, :, 0, 0], steps)
     assert np.array_equal(found.scales, scales)
 
@@ -113,7 +132,7 @@ def test_a_piece_of_a_layer_finds_its_scales(rows):
     steps = np.random.default_rng(0).integers(-127, 128, (5, 40))
     scales = np.asarray([0.1, 0.2, 0.3, 0.1, 0.2], np.float32)
     found, how = weights((steps * scales[:, None])[rows], scales)
-    assert how == kept.METHOD
+    assert how == imported_scales.METHOD
     assert np.array_equal(found.weight[:, :, 0, 0], steps[rows])
 
 
@@ -122,7 +141,7 @@ def test_a_channel_several_times_has_its_scale_each_time():
     steps = np.random.default_rng(0).integers(-127, 128, (6, 40))
     scales = np.asarray([0.1, 0.003, 7.0], np.float32)
     found, how = weights(steps * np.repeat(scales, 2)[:, None], scales)
-    assert how == kept.METHOD
+    assert how == imported_scales.METHOD
     assert found.scales.tolist() == np.repeat(scales, 2).tolist()
 
 
@@ -172,6 +191,6 @@ def test_depthwise_weights_stay_whatever_the_input_scales_are():
     model = read(net.model())
     source = SourceScales(weights={"conv": WeightScales(np.full(1, 0.01, np.float32), "int8")})
     own = Encoding(np.asarray([0.5, 0.25], np.float32), np.zeros(2, np.int32), np.float32(0.5), 1)
-    found, _ = kept.keep_weights(model, list(model.nodes()), {"x": own}, source)
+    found, _ = imported_scales.import_weights(model, list(model.nodes()), {"x": own}, source)
     assert np.array_equal(found["conv"].weight, steps)
     assert found["conv"].scales.tolist() == [np.float32(0.01), np.float32(0.005)]

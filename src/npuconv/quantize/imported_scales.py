@@ -1,4 +1,4 @@
-"""Scales and integer weights that a model brings along, fitted to what the device computes.
+"""Imported scales and integer weights of a quantized source, adapted to the device.
 
 A tensor keeps its scale and zero point where the device has no demand on them. A padded
 convolution fills with the stored integer 0, and some activations are exact with zero point 0
@@ -30,7 +30,9 @@ DEPTHWISE = 1  # input channels of each group: their scales move into the weight
 Doubles = NDArray[np.float64]
 
 
-def fitted(encoding: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Encoding, str]:
+def adapt_encoding(
+    encoding: Encoding, *, centred: bool, cut: bool, cap: float
+) -> tuple[Encoding, str]:
     """Return the encoding that the device can use for the one of the source.
 
     Args:
@@ -55,7 +57,7 @@ def fitted(encoding: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple
     return Encoding(scales, zeros, np.float32(scales[0])), CENTRED if centred else NARROWED
 
 
-def keep_weights(
+def import_weights(
     model: Model,
     convs: Sequence[Node],
     encodings: Mapping[str, Encoding],
