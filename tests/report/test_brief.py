@@ -55,6 +55,14 @@ def test_a_fix_is_shown_whole(make: Make, one: One) -> None:
     assert len(lines) <= brief.SCREEN_LINES
 
 
+def test_a_long_name_does_not_cut_its_message(make: Make, one: One) -> None:
+    """Names of TensorFlow fill lines; their middle is left out before the message is."""
+    message = "the device takes 1..128 for in_n, but the model leaves that open (12 nodes)"
+    finding = one(";".join(["model/conv2d/BiasAdd"] * 9), code="SHP017", message=message)
+    text = brief.render(make(findings=(finding,)), "m", width=80)
+    assert message in " ".join(text.split())
+
+
 def test_color_adds_only_color(report: Report, clean: Report) -> None:
     """The coloured text without its escape sequences is the plain one."""
     for one in (report, clean):

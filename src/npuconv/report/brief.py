@@ -256,7 +256,9 @@ def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
 
 def _clip(text: str, width: int, indent: int = 2, lines: int = _MAX_LINES) -> str:
     """Return the beginning of a text that fills more than so many indented lines."""
-    room = lines * (max(width, terminal.NARROWEST) - indent - _RAGGED)
+    columns = max(width, terminal.NARROWEST) - indent
+    text = " ".join(terminal.elide(word, columns) for word in text.split())  # long names
+    room = lines * (columns - _RAGGED)
     if len(text) <= room:
         return text
     return f"{text[: room - 4].rpartition(' ')[0].rstrip(' .,;:')} ..."
