@@ -179,11 +179,11 @@ def test_pixels_are_not_divided_by_nothing(given):
 
 def test_what_was_asked_for_in_one_phrase():
     """The phrase is that of a report."""
-    assert Preprocess().said == ""
-    assert Preprocess(preset="imagenet", resize=256, crop=224).said == (
+    assert Preprocess().phrase == ""
+    assert Preprocess(preset="imagenet", resize=256, crop=224).phrase == (
         "imagenet, resize 256, crop 224 224"
     )
-    assert Preprocess(mean=(103.94, 117), std=58, color="bgr").said == (
+    assert Preprocess(mean=(103.94, 117), std=58, color="bgr").phrase == (
         "mean 103.94 117, std 58, color bgr"
     )
 

@@ -53,8 +53,8 @@ def check(
     Raises:
         NpuconvError: a model, target or option that cannot be used.
     """
-    chosen = make_options({"target": str(target), **options})
-    return check_with(model, chosen, calibration, timings=timings)
+    validated_options = make_options({"target": str(target), **options})
+    return check_with(model, validated_options, calibration, timings=timings)
 
 
 def check_with(
@@ -76,8 +76,8 @@ def check_with(
         form, refused = emit.get(legal.options.format), legal.findings.refuse
         outcome, warnings = NO_RESULTS, tuple[str, ...]()
         if not refused and not form.calibrates:
-            given = calibration is not None
-            warnings = notices.unused(form.name, legal.options, samples=given)
+            has_samples = calibration is not None
+            warnings = notices.unused(form.name, legal.options, samples=has_samples)
         if not refused and runs:
             with of_model(legal.model.name):
                 outcome = _run_first_sample(legal, calibration, clock)

@@ -91,7 +91,7 @@ class Preprocess(Strict):
     layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
 
     @property
-    def said(self) -> str:
+    def phrase(self) -> str:
         """Settings that are not defaults, in one phrase: ``imagenet, resize 256, color bgr``."""
         parts = []
         for key, value in self.model_dump(exclude_defaults=True).items():
@@ -106,9 +106,9 @@ class Preprocess(Strict):
             if value in get_args(Preset):
                 return {"preset": value}
             near = yamlio.suggest(value, get_args(Preset))
-            known = ", ".join(map(str, get_args(Preset)))
+            presets = ", ".join(map(str, get_args(Preset)))
             raise ValueError(
-                f"{value!r} is no preset: one of {known}, or keys as {{preset: unit}}"
+                f"{value!r} is no preset: one of {presets}, or keys as {{preset: unit}}"
                 + (f"; {near}" if near else "")
             )
         return value
@@ -318,8 +318,10 @@ class Options(Strict):
     def for_target(self, container: str, opset: int | None) -> Options:
         """Return the options with the form and the opset of the target, where none was given."""
         stated = {"opset": opset, "format": "tflite" if container == "tflite" else None}
-        chosen = self.model_fields_set
-        update = {key: value for key, value in stated.items() if value and key not in chosen}
+        explicit_fields = self.model_fields_set
+        update = {
+            key: value for key, value in stated.items() if value and key not in explicit_fields
+        }
         return self.model_copy(update=update) if update else self
 
     @property
@@ -342,12 +344,12 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
     """Return one dict of options; later layers win, nested dicts are merged key by key."""
     result: dict[str, Any] = {}
     for layer in layers:
-        for key, given in layer.items():
-            short = key == "preprocess" and isinstance(given, str)  # the name of a preset
-            value = {"preset": given} if short else given
+        for key, entry in layer.items():
+            short = key == "preprocess" and isinstance(entry, str)  # the name of a preset
+            value = {"preset": entry} if short else entry
             old = result.get(key)
-            both = isinstance(old, dict) and isinstance(value, dict)
-            result[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+            is_nested = isinstance(old, dict) and isinstance(value, dict)
+            result[key] = merge(old, value) if is_nested else value  # type: ignore[arg-type]
     return result
 
 

@@ -55,8 +55,8 @@ def convert(
         UnsupportedModelError: findings stand against it; carries the report.
         NpuconvError: a model, target, option or sample that cannot be used.
     """
-    chosen = make_options({"target": str(target), **options})
-    return convert_with(model, chosen, calibration, progress, timings=timings)
+    validated_options = make_options({"target": str(target), **options})
+    return convert_with(model, validated_options, calibration, progress, timings=timings)
 
 
 def convert_with(
@@ -91,8 +91,8 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
         float_model = legal.proto()
         load_float(legal.model, float_model)
         data = open_calibration(legal, float_model, calibration, legal.options.cache)
-        if data.chosen is not None:
-            clock.announce(f"assumed: {data.chosen.sentence}", len(data.samples))
+        if data.builtin is not None:
+            clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
     with one_thread_each():
         quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):

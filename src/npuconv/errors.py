@@ -31,7 +31,7 @@ class NpuconvError(Exception):
     """
 
     exit_code: ClassVar[int] = 2
-    each: tuple[str, ...] = ()  # lines of several errors that are raised as one
+    lines: tuple[str, ...] = ()  # lines of several errors that are raised as one
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -128,10 +128,10 @@ def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError]) -> 
             and in their order. Several are a ``kind``.
     """
     ordered = sorted(errors, key=lambda e: (getattr(e, "line", 0), getattr(e, "column", 0)))
-    messages = {line: error for error in ordered for line in error.each or (str(error),)}
+    messages = {line: error for error in ordered for line in error.lines or (str(error),)}
     if len(messages) > 1:
         together = kind(f"{len(messages)} errors: {'; '.join(messages)}")
-        together.each = tuple(messages)
+        together.lines = tuple(messages)
         raise together
     for error in messages.values():
         raise error

@@ -194,8 +194,8 @@ class Session:
             RuntimeRefusedError: a node fails on these inputs.
         """
         names = list(self.outputs if outputs is None else outputs)
-        there = set(self.inputs)
-        wanted = {name: array for name, array in feeds.items() if name in there}
+        input_names = set(self.inputs)
+        session_feeds = {name: array for name, array in feeds.items() if name in input_names}
         run_options = ort.RunOptions()
         run_options.log_severity_level = _SILENT
         session = self._session
@@ -203,7 +203,7 @@ class Session:
             if self._random is not None:
                 drawn = with_equal_types(seeded(self._random, draw))
                 session = _load(drawn.SerializeToString(), self._options, [])
-            values = session.run(names, wanted, run_options)
+            values = session.run(names, session_feeds, run_options)
         except Exception as error:
             if self._reloaded(session):
                 return self.run(feeds, outputs, draw)
@@ -262,7 +262,7 @@ def seeded(model: onnx.ModelProto, draw: int) -> onnx.ModelProto:
     nodes = list(_random_nodes(copy.graph.node))
     places = list(map(int, texts[0].split(","))) if texts else list(range(len(nodes)))
     for place, node in zip(places, nodes, strict=False):
-        attributes = [one for one in node.attribute if one.name != "seed"]
+        attributes = [attribute for attribute in node.attribute if attribute.name != "seed"]
         seed = 1 + zlib.crc32(f"{draw} {place}".encode()) % 2**23  # exact in float32
         number = seed if node.op_type == "Dropout" else float(seed)
         del node.attribute[:]
@@ -274,8 +274,8 @@ def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelPr
     """Return the model with these tensors as further outputs."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
-    there = {o.name for o in model.graph.output}
-    extra = [name for name in tensors if name not in there]
+    output_names = {o.name for o in model.graph.output}
+    extra = [name for name in tensors if name not in output_names]
     watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
     return watched
 

@@ -59,10 +59,10 @@ class _Set:
 @contextlib.contextmanager
 def noted() -> Iterator[list[Path]]:
     """Collect the files completed in this thread, in order, within a with statement."""
-    found: list[Path] = []
-    token = _written.set(found)
+    paths: list[Path] = []
+    token = _written.set(paths)
     try:
-        yield found
+        yield paths
     finally:
         _written.reset(token)
 
@@ -79,23 +79,23 @@ def together() -> Iterator[None]:
     if _waiting.get() is not None:  # part of a larger set
         yield
         return
-    held = _Set()
-    token = _waiting.set(held)
+    file_set = _Set()
+    token = _waiting.set(file_set)
     try:
         yield
-        _name(held)
+        _name(file_set)
     finally:
         _waiting.reset(token)
-        for part, _ in held.parts:
+        for part, _ in file_set.parts:
             with contextlib.suppress(OSError):
                 part.unlink()
 
 
 def afterwards(action: Callable[[], None]) -> None:
     """Call a function once the files of the present set have their names."""
-    held = _waiting.get()
-    assert held is not None, "only inside together()"
-    held.afterwards.append(action)
+    file_set = _waiting.get()
+    assert file_set is not None, "only inside together()"
+    file_set.afterwards.append(action)
 
 
 def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
@@ -118,13 +118,13 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
                 stream.writelines(pieces)
             return
         with together():
-            held = _waiting.get()
-            assert held is not None
+            file_set = _waiting.get()
+            assert file_set is not None
             target = Path(os.path.realpath(path))
             if target.parent not in _swept:
                 _swept.add(target.parent)
                 sweep(target.parent)
-            held.parts.append((_stage(target, pieces), Path(path)))
+            file_set.parts.append((_stage(target, pieces), Path(path)))
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -155,15 +155,15 @@ def _short(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
-def _name(held: _Set) -> None:
+def _name(file_set: _Set) -> None:
     """Rename all files of a set, and write their folders to the disk."""
-    targets = {path: Path(os.path.realpath(path)) for _, path in held.parts}
+    targets = {path: Path(os.path.realpath(path)) for _, path in file_set.parts}
     folders = sorted({target.parent for target in targets.values()})
     with contextlib.ExitStack() as stack:
-        if len(held.parts) > 1:
+        if len(file_set.parts) > 1:
             for folder in folders:
-                stack.enter_context(_held(folder))
-        for part, path in held.parts:
+                stack.enter_context(_lock_folder(folder))
+        for part, path in file_set.parts:
             try:
                 part.replace(targets[path])
             except OSError as error:
@@ -171,12 +171,12 @@ def _name(held: _Set) -> None:
             _note(path)
         for folder in folders:
             _flush(folder)
-        for action in held.afterwards:
+        for action in file_set.afterwards:
             action()
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; the end of the process releases it as well."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a folder cannot be opened on every system
@@ -213,8 +213,8 @@ def sweep(folder: Path) -> None:
     """Remove the unfinished files of killed processes."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = _PART.fullmatch(entry.name)
-            if found and not is_alive(int(found[1])):
+            match = _PART.fullmatch(entry.name)
+            if match and not is_alive(int(match[1])):
                 with contextlib.suppress(OSError), Path(entry).open("rb") as stream:
                     if hold(stream, wait=False):  # nor does one of another container write it
                         Path(entry).unlink()
@@ -236,9 +236,9 @@ def _is_special(path: Path) -> bool:
 
 
 def _note(path: Path) -> None:
-    found = _written.get()
-    if found is not None and path not in found:
-        found.append(path)
+    paths = _written.get()
+    if paths is not None and path not in paths:
+        paths.append(path)
 
 
 def make_folder(path: str | Path) -> Path:
@@ -263,14 +263,16 @@ def check_folder(path: str | Path) -> None:
     """
     target = Path(path)
     try:
-        there = next(one for one in (target, *target.absolute().parents) if one.exists())
-        taken = not there.is_dir()
+        ancestor = next(
+            candidate for candidate in (target, *target.absolute().parents) if candidate.exists()
+        )
+        is_blocked = not ancestor.is_dir()
     except OSError as error:  # a name too long, a folder that may not be entered
         raise OutputError(f"{path}: cannot be made: {error.strerror}") from None
-    if taken:
-        raise OutputError(f"{path}: cannot be made: {str(there)!r} is a file; give a folder")
-    if not os.access(there, os.W_OK):
-        raise OutputError(f"{path}: cannot be made: {str(there)!r} is not writable")
+    if is_blocked:
+        raise OutputError(f"{path}: cannot be made: {str(ancestor)!r} is a file; give a folder")
+    if not os.access(ancestor, os.W_OK):
+        raise OutputError(f"{path}: cannot be made: {str(ancestor)!r} is not writable")
 
 
 def check_writable(path: str | Path) -> None:
@@ -281,10 +283,10 @@ def check_writable(path: str | Path) -> None:
     """
     target = Path(path)
     try:
-        taken, home = target.is_dir(), target.parent.is_dir()
+        is_directory, home = target.is_dir(), target.parent.is_dir()
     except OSError as error:  # a folder above that may not be entered, a name too long
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    if taken:
+    if is_directory:
         raise OutputError(f"{path}: is a directory; give a file name")
     if not home:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
@@ -333,15 +335,15 @@ def temporary_folder(owner: object) -> Path:
     for old in sorted(home.glob(f"{_TEMPORARY}-*-*")):
         with contextlib.suppress(OSError, ValueError):
             _remove_if_orphaned(old)
-    made = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}-{os.getpid()}-", dir=home))
-    handle = os.open(made, os.O_RDONLY)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}-{os.getpid()}-", dir=home))
+    handle = os.open(folder, os.O_RDONLY)
     hold(handle)  # until the handle is closed, also by the end of the process
-    weakref.finalize(owner, _remove, made, handle)
-    return made
+    weakref.finalize(owner, _remove, folder, handle)
+    return folder
 
 
-def _remove(made: Path, handle: int) -> None:
-    shutil.rmtree(made, ignore_errors=True)
+def _remove(folder: Path, handle: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
     os.close(handle)
 
 

@@ -141,7 +141,7 @@ def test_all_that_is_wrong_with_a_file(tmp_path):
     path.write_text("target: a.yaml\ncalibration: b\nbaseline: c.json\nignore: [XYZ]\n")
     with pytest.raises(ConfigError) as caught:
         collect(str(path), {})
-    said = [line.removeprefix(f"{path}:") for line in caught.value.each]
+    said = [line.removeprefix(f"{path}:") for line in caught.value.lines]
     assert [line.partition(" ")[0] for line in said] == ["1:9:", "2:14:", "3:11:", "4:10:"]
     assert all("no such file or folder" in line for line in said[:3])
     assert "no rule has a code that begins with 'XYZ'" in said[3]

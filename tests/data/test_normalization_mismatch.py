@@ -41,7 +41,7 @@ def test_what_is_given_comes_first():
     """The normalization of the samples comes first, then the candidates."""
     found = run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS / 255)
     assert found is not None
-    assert found.given == UNIT
+    assert found.baseline == UNIT
     assert list(found.profiles) == [UNIT, SIGNED, RAW]
     assert not found.makes_images
 

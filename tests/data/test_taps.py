@@ -44,12 +44,12 @@ def test_shapes_around_the_channels():
     """The layout has the extents before and behind the channels, for each sample."""
     shapes = [[6, 3, 5, 7], [2, 5, 7, 3], [4, 9], [], [2, 8]]
     layout = make_layout(shapes, [1, 3, None, None, -1], 1)
-    assert layout.before.tolist() == [6, 70, 1, 1, 2]
+    assert layout.outer.tolist() == [6, 70, 1, 1, 2]
     assert layout.channels.tolist() == [3, 3, 1, 1, 8]
-    assert layout.behind.tolist() == [35, 1, 36, 1, 1]
+    assert layout.inner.tolist() == [35, 1, 36, 1, 1]
     assert layout.counts.tolist() == [210, 70, 36, 1, 2]
     halves = make_layout(shapes[:3], [1, 3, None], 2)
-    assert halves.before.tolist() == [3, 35, 1]
+    assert halves.outer.tolist() == [3, 35, 1]
     assert halves.counts.tolist() == [105, 35, 18]
 
 

@@ -40,7 +40,7 @@ def test_all_unknown_codes_at_once():
     with pytest.raises(UsageError) as caught:
         check_codes(options)
     begin = "no rule has a code that begins with"
-    assert caught.value.each == (
+    assert caught.value.lines == (
         f"{begin} 'XYZ999' (npuconv explain lists them)",
         f"{begin} 'SHAP' (did you mean SHP?)",
         f"{begin} 'shp010' (did you mean SHP010?)",

@@ -106,7 +106,7 @@ def test_every_problem_at_once(tmp_path):
     with pytest.raises(TargetError) as caught:
         Target.load(path)
     lines = [str(error) for error in lint(yamlio.load(path, error=TargetError))]
-    assert list(caught.value.each) == lines
+    assert list(caught.value.lines) == lines
     assert [line.split(":")[1] for line in lines] == ["3", "7"]
     path.write_text(path.read_text().replace("extra: 1\n", "").replace("int9", "int8"))
     with pytest.raises(TargetError, match=r"'Covn' is not an operator.*unknown fact 'grup'"):

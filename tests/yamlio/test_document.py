@@ -132,7 +132,7 @@ def test_empty(text):
 def test_every_ambiguous_value_at_once():
     """One run shows all of them, in the order of the file."""
     error = fails("a: yes\nb: [1, 010]\nc: {d: 1e999}\na: 2\n? [x]\n: 1\n")
-    assert [line.partition(": ")[0] for line in error.each] == [
+    assert [line.partition(": ")[0] for line in error.lines] == [
         "c.yaml:1:4", "c.yaml:2:8", "c.yaml:3:8", "c.yaml:4:1", "c.yaml:5:3",
     ]  # fmt: skip
 

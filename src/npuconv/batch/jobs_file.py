@@ -256,16 +256,16 @@ class _Expansion:
     named_outputs: set[str] = field(default_factory=set)  # outputs that the jobs file names
     errors: list[ConfigError] = field(default_factory=list)  # all of them, for one message
 
-    def _error(self, at: KeyPath, message: str, hint: str = "") -> None:
-        self.errors.append(self.document.error(ConfigError, at, message, hint))
+    def _error(self, key_path: KeyPath, message: str, hint: str = "") -> None:
+        self.errors.append(self.document.error(ConfigError, key_path, message, hint))
 
-    def add(self, at: KeyPath, entry: dict[str, Any]) -> None:
+    def add(self, key_path: KeyPath, entry: dict[str, Any]) -> None:
         """Add all jobs of one entry."""
-        matches = self._matches((*at, "model"), entry.pop("model"))
-        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+        matches = self._matches((*key_path, "model"), entry.pop("model"))
+        excluded = self._matches((*key_path, "exclude"), entry.pop("exclude", None) or ())
         models = {path: inner for path, inner in matches.items() if path not in excluded}
         if matches and not models:
-            self._error((*at, "exclude"), "excludes every model of this entry")
+            self._error((*key_path, "exclude"), "excludes every model of this entry")
         place = entry.pop("output", None)
         keys = merge(self.defaults, entry)
         limits = JobLimits(timeout=keys.pop("timeout", None), memory=keys.pop("memory", None))
@@ -273,22 +273,24 @@ class _Expansion:
         lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
         output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
         if output and (lists or len(models) > 1):
-            self._error((*at, "output"), "one file for several jobs; give a folder")
+            self._error((*key_path, "output"), "one file for several jobs; give a folder")
             return
         self.named_outputs.add(output)
         home = PurePosixPath(self.output if place is None else place)
-        options = self._options(at, merge(keys, self.flags))
-        targets = [(chosen, self._target(at, chosen.target)) for chosen in options]
-        for (model, inner), (chosen, target) in product(models.items(), targets):
+        options = self._options(key_path, merge(keys, self.flags))
+        targets = [
+            (job_options, self._target(key_path, job_options.target)) for job_options in options
+        ]
+        for (model, inner), (job_options, target) in product(models.items(), targets):
             if target is None:
                 continue
-            chosen = chosen.for_target(target.container, target.opset)
-            parts = {"target": target.name, "format": chosen.format}
+            job_options = job_options.for_target(target.container, target.opset)
+            parts = {"target": target.name, "format": job_options.format}
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
-            name = PurePosixPath(model).stem + suffix_of(chosen.format)
+            name = PurePosixPath(model).stem + suffix_of(job_options.format)
             path = output or normpath(str(home.joinpath(*folders, inner, name)))
-            job = Job(self._name(path), model, path, chosen, target.name, limits)
-            self.jobs.append((job, at))
+            job = Job(self._name(path), model, path, job_options, target.name, limits)
+            self.jobs.append((job, key_path))
 
     def claim_outputs(self) -> tuple[Job, ...]:
         """Return the jobs, each with an output of its own.
@@ -302,7 +304,7 @@ class _Expansion:
         sources = {normpath(job.model) for job, _ in self.jobs}
         writers: dict[str, KeyPath] = {}
         jobs = []
-        for job, at in self.jobs:
+        for job, key_path in self.jobs:
             if len(models[job.output]) > 1 and job.output not in self.named_outputs:
                 folder = Path(os.path.normpath(self.root / job.model)).parent.name
                 output = PurePosixPath(job.output)
@@ -310,17 +312,17 @@ class _Expansion:
                 job = replace(job, name=self._name(path), output=path)
             jobs.append(job)
             if job.output in sources:
-                self._error(at, f"{job.output}: would overwrite a model")
+                self._error(key_path, f"{job.output}: would overwrite a model")
             if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in job.files[-1].split("/")):
-                self._error(at, "a name in the path of the output is too long")
+                self._error(key_path, "a name in the path of the output is too long")
             if shared := [file for file in job.files if file in writers]:
                 line = self.document.mark(writers[shared[0]])[0]
                 text = f"{shared[0]}: two jobs would write it, the other is on line {line}"
-                self._error(at, text, "give one of them another output")
-            writers |= dict.fromkeys(job.files, at)
+                self._error(key_path, text, "give one of them another output")
+            writers |= dict.fromkeys(job.files, key_path)
         return tuple(jobs)
 
-    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, str]:
+    def _matches(self, key_path: KeyPath, patterns: tuple[str, ...]) -> dict[str, str]:
         matches: dict[str, str] = {}
         for number, pattern in enumerate(patterns):
             models = match(pattern, self.root)
@@ -328,30 +330,30 @@ class _Expansion:
                 is_folder = _is_folder(self.root / pattern)
                 text = ": no .onnx file in it" if is_folder else " matches no file"
                 # Of a list the item; of a single pattern, which has no items, itself.
-                self._error((*at, number), f"{pattern!r}{text}")
+                self._error((*key_path, number), f"{pattern!r}{text}")
             matches |= models
         return matches
 
-    def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
+    def _options(self, key_path: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
         """Yield the options of each pair of target and format."""
         lists = [keys.get(key, (getattr(Options(), key),)) for key in MULTIPLIED]
         for values in product(*lists):
-            chosen = dict(zip(MULTIPLIED, values, strict=True))
+            choice = dict(zip(MULTIPLIED, values, strict=True))
             if "format" not in keys:  # it depends on the target
-                del chosen["format"]
+                del choice["format"]
             try:
-                yield make_options({**keys, **chosen})
+                yield make_options({**keys, **choice})
             except NpuconvError as error:
-                self._error(at, error.message)
+                self._error(key_path, error.message)
 
-    def _target(self, at: KeyPath, name: str) -> Target | None:
+    def _target(self, key_path: KeyPath, name: str) -> Target | None:
         """Return the target of that name; None, and an error, if it cannot be read."""
         if name not in self.targets:
             self.targets[name] = None
             try:
                 self.targets[name] = Target.load(locate(name, self.root))
             except TargetError as error:
-                place: KeyPath = (*at, "target")
+                place: KeyPath = (*key_path, "target")
                 is_own = self.document.known(place) == place
                 self._error(place if is_own else ("defaults", "target"), error.message, error.hint)
         return self.targets[name]

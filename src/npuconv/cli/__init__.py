@@ -114,9 +114,9 @@ def execute(arguments: list[str]) -> int:
 def _print_error(error: Exception) -> int:
     """Print an error and return its exit code: the user's, lack of memory, or a bug."""
     if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
-        for line in error.each[:-1]:
+        for line in error.lines[:-1]:
             screen.fail(line)
-        return _fail(error.each[-1] if error.each else str(error), error.exit_code)
+        return _fail(error.lines[-1] if error.lines else str(error), error.exit_code)
     if is_lack_of_memory(error):
         return _fail(guard.cause(error), 2)
     if os.environ.get("NPUCONV_TRACEBACK"):

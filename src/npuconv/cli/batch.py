@@ -19,7 +19,7 @@ from npuconv.batch.job import Job, JobLimits, Outcome, make_settings
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, check_destinations, signal_exit_code
 from npuconv.cli.help import GroupedCommand, output_format_option
-from npuconv.cli.options import chosen_config, given, refuse_empty, shared_options
+from npuconv.cli.options import chosen_config, parse_flags, refuse_empty, shared_options
 from npuconv.errors import UsageError
 from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
@@ -132,7 +132,7 @@ def batch(
     config = chosen_config(config, quiet=quiet)
     again = (flags.pop("force"), not flags.pop("resume"))
     settings = make_settings(**{k: flags.pop(k) for k in _RUN_FLAGS}, resume=not any(again))
-    work = Batch(path, settings, given(flags), config)
+    work = Batch(path, settings, parse_flags(flags), config)
     if verify_lock:
         return _verify_lock(work, output_format, quiet)
     if dry_run:
@@ -223,8 +223,8 @@ def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
     for name, texts in differences.items():
         for text in texts:
             screen.fail(f"{name}: {text}")
-    same = len(work.jobs) - len(differences)
-    screen.say(f"{_part(same, len(work.jobs))} as locked", quiet=quiet)
+    number_unchanged = len(work.jobs) - len(differences)
+    screen.say(f"{_part(number_unchanged, len(work.jobs))} as locked", quiet=quiet)
     return 1 if differences else 0
 
 
@@ -260,7 +260,7 @@ class Lines(Watcher):
 
     def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
         self._total, self._quiet = len(jobs), quiet
-        self._names = {name: plain(shown) for name, shown in shown_names(jobs).items()}
+        self._names = {name: plain(label) for name, label in shown_names(jobs).items()}
         self.done = 0
 
     def skipped(self, count: int) -> None:

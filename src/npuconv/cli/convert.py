@@ -112,8 +112,10 @@ def _destinations(
     """Return the paths of the result and of its reports; refuse those that cannot be written."""
     default = _path_beside(Path(model), suffix_of(options.format))
     destination = default if output is None else Path(output)
-    beside = (str(_path_beside(destination, f".report.{kind}")) for kind in ("json", "html"))
-    written = reports or tuple(beside)
+    default_reports = (
+        str(_path_beside(destination, f".report.{kind}")) for kind in ("json", "html")
+    )
+    written = reports or tuple(default_reports)
     for report in written:
         format_of(report)
         if Path(report) == destination:

@@ -76,9 +76,9 @@ def describe(code_or_name: str, form: str = "text", width: int | None = None) ->
     ]
     if matches:
         return list_entries(matches, width) if form == "text" else _document(matches, form)
-    known = [r.code for r in RULES] + RULES.names() + PASSES.names()
+    names = [r.code for r in RULES] + RULES.names() + PASSES.names()
     words = (code_or_name, code_or_name.upper())
-    near = [name for word in words for name in difflib.get_close_matches(word, known, 1)]
+    near = [name for word in words for name in difflib.get_close_matches(word, names, 1)]
     hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
     raise UsageError(f"no rule or pass is called {code_or_name!r}", hint=hint)
 
@@ -144,13 +144,13 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
 
 
 def _pass_entry(item: Pass) -> dict[str, Any]:
-    summary, _, rest = item.doc.partition("\n\n")
+    summary, _, details = item.doc.partition("\n\n")
     return {
         "kind": "pass",
         "name": item.name,
         "phase": str(item.phase),
         "summary": " ".join(summary.split()),
-        "text": rest.strip(),
+        "text": details.strip(),
         "after": list(item.after),
     }
 

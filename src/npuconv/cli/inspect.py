@@ -124,8 +124,10 @@ def _peak(inspection: Inspection) -> str:
 
 def _convolutions(inspection: Inspection) -> Table:
     """Return a row for each, without the attributes that are the same for all."""
-    same = {name for name, counts in inspection.attributes.items() if len(counts) == 1}
-    columns = {head: name for head, name in _COLUMNS.items() if name not in same}
+    uniform_attributes = {
+        name for name, counts in inspection.attributes.items() if len(counts) == 1
+    }
+    columns = {head: name for head, name in _COLUMNS.items() if name not in uniform_attributes}
     rows = []
     for convolution in inspection.convolutions:
         cells = [str(getattr(convolution, name)) for name in columns.values()]

@@ -268,8 +268,13 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
         groups.setdefault(convolution.name, ([], []))[0].append(convolution)
     for convolution in after.convolutions:
         name = convolution.name
-        ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] in "/_")]
-        source = next((name[:end] for end in ends if name[:end] in operators), name)
+        prefix_lengths = [
+            len(name),
+            *(index for index in range(len(name) - 1, 0, -1) if name[index] in "/_"),
+        ]
+        source = next(
+            (name[:length] for length in prefix_lengths if name[:length] in operators), name
+        )
         groups.setdefault(source, ([], []))[1].append(convolution)
     matches = []
     for name, (old, new) in groups.items():

@@ -32,10 +32,10 @@ def expand(models: tuple[str, ...]) -> list[str]:
         if not os.path.isdir(path):  # noqa: PTH112 never raises
             paths[model] = None
             continue
-        every = sorted(file.as_posix() for file in path.rglob("*.onnx") if file.is_file())
-        sources = [file for file in every if not file.endswith(SUFFIX)]
+        onnx_files = sorted(file.as_posix() for file in path.rglob("*.onnx") if file.is_file())
+        sources = [file for file in onnx_files if not file.endswith(SUFFIX)]
         if not sources:
-            results = f", but for what convert has written (*{SUFFIX})" if every else ""
+            results = f", but for what convert has written (*{SUFFIX})" if onnx_files else ""
             raise UsageError(f"{model}: no .onnx file in this directory{results}")
         paths.update(dict.fromkeys(sources))
     return list(paths)

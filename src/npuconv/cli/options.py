@@ -130,7 +130,7 @@ def collect(
     from npuconv.legalize.rule_codes import unknown_codes  # loads the rules, help does not
 
     refuse_empty({"config": config})
-    by_flag, by_key = given(flags), {}
+    by_flag, by_key = parse_flags(flags), {}
     if config is not None:
         needed = [key for key in read if key not in by_flag]
         by_key = read_config(config, unknown_codes, partial(missing_files, keys=needed))
@@ -152,7 +152,7 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
     }
 
 
-def given(flags: dict[str, Any]) -> dict[str, Any]:
+def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the flags that were given, as the plain values of a configuration file.
 
     Raises:
@@ -209,8 +209,8 @@ def _options(names: Collection[str]) -> list[Decorator]:
     if "preprocess" in fields:
         keys = {f"preprocess__{key}": field for key, field in Preprocess.model_fields.items()}
         items = list(fields.items())
-        at = list(fields).index("preprocess")
-        fields = dict([*items[:at], *keys.items(), *items[at + 1 :]])
+        position = list(fields).index("preprocess")
+        fields = dict([*items[:position], *keys.items(), *items[position + 1 :]])
     return [_option(name, field) for name, field in fields.items()]
 
 

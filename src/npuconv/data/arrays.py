@@ -116,7 +116,7 @@ def make_table(
     inputs: Sequence[InputSpec],
     *,
     complete: bool = False,
-    taken: Mapping[str, str] = MappingProxyType({}),
+    overrides: Mapping[str, str] = MappingProxyType({}),
 ) -> SampleTable:
     """Make a table of arrays by name, checked against the inputs of the model.
 
@@ -126,15 +126,18 @@ def make_table(
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.
     """
-    named = [spec for spec in inputs if spec.name not in taken]
-    chosen = {**taken, **pick(label, [str(name) for name in arrays], named)}
-    extra = [repr(name) for name in arrays if name not in chosen.values()]
-    notes = [f"array {one!r} is taken for input {name!r}" for name, one in taken.items()]
+    named = [spec for spec in inputs if spec.name not in overrides]
+    array_names = {**overrides, **pick(label, [str(name) for name in arrays], named)}
+    extra = [repr(name) for name in arrays if name not in array_names.values()]
+    notes = [
+        f"array {array_name!r} is taken for input {name!r}"
+        for name, array_name in overrides.items()
+    ]
     notes += [f"{IGNORED}{', '.join(extra)}"] if extra else []
     columns = []
     for spec in inputs:
-        where = f"{label}: array {chosen[spec.name]!r}"
-        array = _as_array(where, arrays[chosen[spec.name]])
+        where = f"{label}: array {array_names[spec.name]!r}"
+        array = _as_array(where, arrays[array_names[spec.name]])
         rows = _rows_per_sample(where, array, spec, complete)
         array = np.asarray(array)[None] if complete else array
         columns.append(SampleColumn(spec, array, rows))
@@ -156,13 +159,13 @@ def open_tables(
         table = read(part)
         sizes.append(len(table))
         all_notes += table.notes
-    ends = list(accumulate(sizes))
+    stops = list(accumulate(sizes))
 
     def load(k: int) -> Feed:
-        part = next(place for place, end in enumerate(ends) if k < end)
-        return read(part).feed(k - ends[part] + sizes[part])
+        part = next(place for place, stop in enumerate(stops) if k < stop)
+        return read(part).feed(k - stops[part] + sizes[part])
 
-    return choose(load, ends[-1], limit, label, all_notes)
+    return choose(load, stops[-1], limit, label, all_notes)
 
 
 def open_feeds(
@@ -195,8 +198,8 @@ def _as_array(where: str, value: object) -> Array:
     except ValueError:
         raise CalibrationError(f"{where}: rows of different shapes") from None
     if array.dtype.kind not in "biuf":
-        what = type(value).__name__ if array.dtype.kind == "O" else array.dtype
-        raise CalibrationError(f"{where}: values of type {what} are not numbers")
+        kind = type(value).__name__ if array.dtype.kind == "O" else array.dtype
+        raise CalibrationError(f"{where}: values of type {kind} are not numbers")
     return array
 
 
@@ -214,7 +217,7 @@ def _rows_per_sample(where: str, array: Array, spec: InputSpec, complete: bool) 
         if matches(rows, lengths):
             return 0
     raise CalibrationError(
-        f"{where} has shape {list(array.shape)}, but input {spec.name!r} is {spec.wanted}",
+        f"{where} has shape {list(array.shape)}, but input {spec.name!r} is {spec.shape_text}",
         hint=_hint_on_shape(array.shape, spec, complete=complete),
     )
 
@@ -264,8 +267,8 @@ def _check_values(where: str, array: Array, spec: InputSpec) -> None:
                 wrong = np.argwhere(~np.isfinite(part.astype(dtype)))
             if len(wrong):
                 value = part[tuple(wrong[0])]
-                what = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
-                raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {what}")
+                fault = f"values beyond {dtype}" if np.isfinite(value) else "NaN or infinity"
+                raise CalibrationError(f"{where}: row {start + int(wrong[0][0])} holds {fault}")
         else:
             lowest, highest = (0, 1)
             if dtype.kind != "b":

@@ -96,11 +96,11 @@ def choose_builtin(
         name, counterpart = ("mean", "std") if keys.std is None else ("std", "mean")
         raise UsageError(f"--{name} without --{counterpart}", hint="give both")
     if not reads_images(specs):
-        unused = f"{keys.said}: not used, no input looks like images" if keys.said else ""
+        unused = f"{keys.phrase}: not used, no input looks like images" if keys.phrase else ""
         return BuiltinData(keys, NUMBERS, _joined(_UNPROVEN, unused))
     spec, layout = specs[0], image_layout(specs[0])
     if "layout" in keys.model_fields_set and keys.layout != layout:
-        text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.wanted}"
+        text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.shape_text}"
         raise UsageError(text, hint=f"leave it out, or give {layout}")
     kind_of_pictures: Pictures = "photographs" if pictures.are_photographs() else "made-up"
     kind = "built-in photographs" if kind_of_pictures == "photographs" else "made-up pictures"
@@ -109,7 +109,7 @@ def choose_builtin(
     if asked_for(keys) is not None:
         normalization_of(spec, keys)
         return BuiltinData(
-            keys, f"{start}, {keys.said} (given){end}", lacking, None, kind_of_pictures
+            keys, f"{start}, {keys.phrase} (given){end}", lacking, None, kind_of_pictures
         )
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
@@ -131,23 +131,23 @@ def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 
-def open_builtin(options: Options, chosen: BuiltinData, specs: Sequence[InputSpec]) -> Samples:
+def open_builtin(options: Options, data: BuiltinData, specs: Sequence[InputSpec]) -> Samples:
     """Open the chosen samples, with their description for the report.
 
     Raises:
         CalibrationError: an input that no values can be made up for.
     """
     samples = open_samples(
-        None, specs, chosen.preprocess, limit=options.max_samples, seed=options.seed
+        None, specs, data.preprocess, limit=options.max_samples, seed=options.seed
     )
     if not reads_images(specs):
         return samples
-    name = chosen.inferred.normalization.name if chosen.inferred else chosen.preprocess.said
+    name = data.inferred.normalization.name if data.inferred else data.preprocess.phrase
     source = samples.description.partition(",")[0]
     return replace(
         samples,
-        description=f"{source}, {name or 'normalization'} ({chosen.certainty})",
-        synthetic=chosen.pictures == "made-up" or chosen.certainty in ("guessed", "unknown"),
+        description=f"{source}, {name or 'normalization'} ({data.certainty})",
+        synthetic=data.pictures == "made-up" or data.certainty in ("guessed", "unknown"),
     )
 
 

@@ -31,18 +31,18 @@ class CalibrationData:
 
     samples: Samples  # opened, and checked against the inputs
     assumed: str  # extents that were assumed for made-up samples; may be empty
-    chosen: BuiltinData | None  # what is taken instead of data; None where data is given
+    builtin: BuiltinData | None  # what is taken instead of data; None where data is given
     preparation: str  # how images become inputs, for the metadata; empty where none do
 
     @property
     def is_normalized(self) -> bool:
         """True if the user has normalized the samples, or has said how that is to be done."""
-        return self.chosen is None or self.chosen.certainty == "given"
+        return self.builtin is None or self.builtin.certainty == "given"
 
     @property
     def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
-        return None if self.chosen is None else self.chosen.row
+        return None if self.builtin is None else self.builtin.row
 
     @property
     def used(self) -> Samples:
@@ -96,12 +96,14 @@ def open_calibration(
     check_types(legal.model)
     specs, assumed = sample_inputs(legal.model, proto, source)
     if source is None:
-        chosen = choose_builtin(legal.model, options.preprocess, legal.expected, specs)
+        builtin = choose_builtin(legal.model, options.preprocess, legal.expected, specs)
         if legal.source_scales.is_complete(legal.model, legal.plan):
-            chosen = replace(chosen, sentence=_IMPORTED, warning="")
-        is_known = chosen.certainty != "unknown"
-        record = preparation.record(chosen.for_images(specs), chosen.certainty) if is_known else ""
-        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen, record)
+            builtin = replace(builtin, sentence=_IMPORTED, warning="")
+        is_known = builtin.certainty != "unknown"
+        record = (
+            preparation.record(builtin.for_images(specs), builtin.certainty) if is_known else ""
+        )
+        return CalibrationData(open_builtin(options, builtin, specs), assumed, builtin, record)
     samples = open_samples(
         source,
         specs,

@@ -144,8 +144,8 @@ class Runner:
                     return
                 backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
                 second = self._run(backwards, 1, 1, 2)
-                both = self._run(_stack([feed, backwards]), 2, 0, 2)
-                if _agree(both, first, second):
+                joint = self._run(_stack([feed, backwards]), 2, 0, 2)
+                if _agree(joint, first, second):
                     self.batch = min(MAX_BATCH, 1 << (fits.bit_length() - 1))
 
     def _run(self, feed: Feed, samples: int, number: int, total: int) -> RunResult:
@@ -215,25 +215,25 @@ def _first_broken(result: RunResult) -> int | None:
     fine |= np.repeat(layout.counts == 0, layout.channels)
     if fine.all():
         return None
-    ends = np.cumsum(layout.channels)
-    return int(np.searchsorted(ends, int(np.argmin(fine.all(axis=0))), side="right"))
+    stops = np.cumsum(layout.channels)
+    return int(np.searchsorted(stops, int(np.argmin(fine.all(axis=0))), side="right"))
 
 
-def _agree(both: RunResult, first: RunResult, second: RunResult) -> bool:
+def _agree(joint: RunResult, first: RunResult, second: RunResult) -> bool:
     """Return whether a run of two samples equals two runs, to the last bit.
 
     Else the integers of a model would depend on whether its batch is open.
     """
-    if any(_first_broken(result) is not None for result in (both, first, second)):
+    if any(_first_broken(result) is not None for result in (joint, first, second)):
         return False
-    if not np.array_equal(both.selection.layout.counts, first.selection.layout.counts):
+    if not np.array_equal(joint.selection.layout.counts, first.selection.layout.counts):
         return False
     pairs = [
-        (both.lows, np.concatenate([first.lows, second.lows])),
-        (both.highs, np.concatenate([first.highs, second.highs])),
-        (both.means, np.concatenate([first.means, second.means])),
+        (joint.lows, np.concatenate([first.lows, second.lows])),
+        (joint.highs, np.concatenate([first.highs, second.highs])),
+        (joint.means, np.concatenate([first.means, second.means])),
     ]
-    cuts = (run.selection.cut(run.values) for run in (both, first, second))
+    cuts = (run.selection.cut(run.values) for run in (joint, first, second))
     for together, *apart in zip(*cuts, strict=True):
         pairs.append((together.values, np.concatenate([run.values for run in apart], axis=1)))
     return all(np.array_equal(a, b) for a, b in pairs)
@@ -251,7 +251,9 @@ def _run_part(
             differs between samples.
         RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
     """
-    workers = OrderedWorkers[tuple[list[Feed], int], RunResult](lambda each: runner.run(*each))
+    workers = OrderedWorkers[tuple[list[Feed], int], RunResult](
+        lambda arguments: runner.run(*arguments)
+    )
     results: list[RunResult] = []
     values: list[list[Kept]] = [[] for _ in runner.tensors]
     batch: list[Feed] = []
@@ -276,7 +278,7 @@ def _run_part(
             progress()
         if batch:
             take(workers.put((batch, number)))
-        take(workers.rest())
+        take(workers.drain())
     finally:
         workers.abandon()  # after an error; else there is nothing left
     if not results:
@@ -319,11 +321,11 @@ def _summarize(
     layouts = [result.selection.layout for result in results]
     batches = [layout.samples for layout in layouts]
     counts = np.repeat([layout.counts for layout in layouts], batches, axis=0)  # [samples, T]
-    samples, ends = len(counts), np.cumsum(layouts[0].channels)
+    samples, stops = len(counts), np.cumsum(layouts[0].channels)
     reduced = _reduce(results, counts, layouts[0].channels)
     statistics = {}
     for index, (name, axis) in enumerate(tensors.items()):
-        rows = slice(ends[index] - layouts[0].channels[index], ends[index])
+        rows = slice(stops[index] - layouts[0].channels[index], stops[index])
         values = thin(selected[index], first + samples)
         selected[index].clear()  # while the next is put together, this is not there twice
         # Mean squares: the spread of the values that were kept, around the mean of all.

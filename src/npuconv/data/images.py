@@ -106,7 +106,7 @@ def open_images(
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
     samples = choose(load, len(files) // batch, limit, label, all_notes)
-    return replace(samples, prepared=preprocess.said)
+    return replace(samples, prepared=preprocess.phrase)
 
 
 def plan_images(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> ImagePlan:
@@ -118,7 +118,7 @@ def plan_images(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Im
     spec = inputs[0]
     is_numeric = spec.dtype.kind == "f" or spec.is_quantity
     if len(inputs) != 1 or len(spec.lengths) != 4 or not is_numeric:
-        text = ", ".join(f"{i.name!r} {i.dtype} {i.wanted}" for i in inputs)
+        text = ", ".join(f"{i.name!r} {i.dtype} {i.shape_text}" for i in inputs)
         raise CalibrationError(
             f"{label}: images need a model with one 4-dimensional float input, or one of integer"
             f" pixels; it has {text}",
@@ -137,7 +137,7 @@ def plan_images(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Im
             hint = f"try --color {color}"
         raise CalibrationError(
             f"{label}: {keys.color} images in {keys.layout} have {count(channels, 'channel')}, but"
-            f" input {spec.name!r} is {spec.wanted}",
+            f" input {spec.name!r} is {spec.shape_text}",
             hint=hint,
         )
     height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
@@ -154,7 +154,7 @@ def plan_images(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Im
         _check_size(label, exact, plan)
     elif None in plan.size:
         raise CalibrationError(
-            f"{label}: input {spec.name!r} is {spec.wanted}, so the size is not known",
+            f"{label}: input {spec.name!r} is {spec.shape_text}, so the size is not known",
             hint=f"give --resize HEIGHT,WIDTH, or --input-shape {spec.name}=...",
         )
     return plan
@@ -164,7 +164,7 @@ def _check_size(label: str, size: Sequence[int], plan: ImagePlan) -> None:
     if any(want not in (None, have) for have, want in zip(size, plan.size, strict=True)):
         raise CalibrationError(
             f"{label}: images become {size[0]}x{size[1]}, but input {plan.spec.name!r} is"
-            f" {plan.spec.wanted}",
+            f" {plan.spec.shape_text}",
             hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
         )
 
@@ -233,8 +233,8 @@ def _decode(file: Path, plan: ImagePlan) -> Pixels:
                     f" {crop[0]}x{crop[1]}",
                     hint="give --resize",
                 )
-            left, top = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
-            image = image.crop((left, top, left + crop[1], top + crop[0]))
+            x, y = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
+            image = image.crop((x, y, x + crop[1], y + crop[0]))
         return np.asarray(image)
 
 

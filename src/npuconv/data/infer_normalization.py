@@ -281,9 +281,11 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[PixelNormalization, Mom
     raw = np.zeros((1, len(factor), 1, 1), np.float32)
     for item in KNOWN:
         # Raw pixels of 0 and 1 give factor and offset of the normalization and the model together.
-        zero, one = (item.apply(raw + value, 1).ravel().astype(np.float64) for value in (0, 1))
-        factors = np.repeat(factor * (one - zero), area)
-        offsets = np.repeat(factor * zero + offset, area)
+        zero_values, one_values = (
+            item.apply(raw + value, 1).ravel().astype(np.float64) for value in (0, 1)
+        )
+        factors = np.repeat(factor * (one_values - zero_values), area)
+        offsets = np.repeat(factor * zero_values + offset, area)
         weights = np.concatenate([rows * factors, rows * offsets], axis=1)
         means, variances = weights @ mean + biases, ((weights @ covariance) * weights).sum(axis=1)
         # Numbers that the first layer cannot take are not those of training.
@@ -299,9 +301,9 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
         return None
     dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
     strides = tuple(query.attribute(first, "strides", None) or (1, 1))
-    top, left, bottom, right = query.attribute(first, "pads", None) or (0, 0, 0, 0)
+    top_pad, left_pad, bottom_pad, right_pad = query.attribute(first, "pads", None) or (0, 0, 0, 0)
     extents = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
-    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    pads = ((0, 0), (0, 0), (top_pad, bottom_pad), (left_pad, right_pad))
     # The mask is the same for all pictures.
     planes = [np.pad(plane, pads) for plane in (pictures, np.ones_like(pictures[:1]))]
     row = math.prod(weight.shape[1:])

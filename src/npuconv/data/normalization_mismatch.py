@@ -121,7 +121,7 @@ def find_mismatch(
         and shift.loss >= BOUNDS.shift_loss
         and shift.spread < BOUNDS.channel_spread  # channels differ alike: a wrong scale
     ):
-        fits = _fits_by_scale(trials.given, shift.ratio) if trials else []
+        fits = _fits_by_scale(trials.baseline, shift.ratio) if trials else []
         fits = [item for item in fits if item in better] or fits
         reason = (
             f"BatchNormalization says that the standard deviation of what the first layer puts "
@@ -132,17 +132,17 @@ def find_mismatch(
         limit = "standard deviation x 1, mean off by 0"
     elif trials and better:
         fits = better
-        if trials.given not in _PIXELS and any(item in _CENTRED for item in fits):
+        if trials.baseline not in _PIXELS and any(item in _CENTRED for item in fits):
             # Samples that are not centred do not show at which scale the model expects them.
-            fits = [*fits, *(i for i in _CENTRED if i not in (*fits, trials.given))]
-        value, limit = trials.given.name, " or ".join(item.name for item in fits)
+            fits = [*fits, *(i for i in _CENTRED if i not in (*fits, trials.baseline))]
+        value, limit = trials.baseline.name, " or ".join(item.name for item in fits)
     else:
         return None
     claim = "the calibration samples are not normalized like those of training"
     if trials and fits:
         options = " or ".join(f"{item.name} ({item.option})" for item in fits)
         claim = (
-            f"the calibration samples look like {trials.given.name}, the model as if trained on "
+            f"the calibration samples look like {trials.baseline.name}, the model as if trained on "
             f"{options}"
         )
     return NormalizationMismatch(first, claim, reason, value, limit)
@@ -155,13 +155,14 @@ def _is_constant(expected: InTraining) -> bool:
     )
 
 
-def _fits_by_scale(given: PixelNormalization, ratio: float) -> list[PixelNormalization]:
+def _fits_by_scale(normalization: PixelNormalization, ratio: float) -> list[PixelNormalization]:
     """Return normalizations that make values about ``ratio`` times smaller than the given one."""
-    step = float(np.mean(given.std))
+    step = float(np.mean(normalization.std))
     return [
         item
         for item in KNOWN
-        if item != given and abs(math.log(step * ratio / float(np.mean(item.std)))) < BOUNDS.scale
+        if item != normalization
+        and abs(math.log(step * ratio / float(np.mean(item.std)))) < BOUNDS.scale
     ]
 
 
@@ -199,7 +200,7 @@ class Profile(NamedTuple):
 class Trials(NamedTuple):
     """Profiles of the float model on samples as they are and normalized differently."""
 
-    given: PixelNormalization  # the normalization that the samples seem to have
+    baseline: PixelNormalization  # the normalization that the samples seem to have
     profiles: Mapping[PixelNormalization, Profile]  # the given one first; empty without a candidate
     makes_images: bool = False  # True if an output is an image, as of super-resolution
 
@@ -234,24 +235,24 @@ def run_trials(
     if len(axes) != 1 or any(node.op == "InstanceNormalization" for node in consumers):
         return None
     ((name, axis),) = axes.items()
-    given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
-    if given is None:
+    baseline = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
+    if baseline is None:
         return None
-    candidates, bias = _CANDIDATES[given], query.constant_input(first, 2)
+    candidates, bias = _CANDIDATES[baseline], query.constant_input(first, 2)
     if output is not None:
         # Only biases of another size than the output speak for values of another scale.
         relative = relative_bias(output, bias)
         scales = {
-            given in _PIXELS,
+            baseline in _PIXELS,
             *([True] if relative > BOUNDS.hiding_bias else []),
             *([False] if relative < BOUNDS.no_bias else []),
         }
         candidates = tuple(item for item in candidates if (item in _PIXELS) in scales)
-    pixels = [given.undo(feed[name], axis) for feed in feeds]
+    pixels = [baseline.undo(feed[name], axis) for feed in feeds]
     profiles: dict[PixelNormalization, Profile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
     runner = Runner(proto, tensors, len(feeds))
-    for item in (given, *candidates) if candidates else ():
+    for item in (baseline, *candidates) if candidates else ():
         inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
         # Numbers of another size need not pass through the model.
         with contextlib.suppress(CalibrationError):
@@ -269,46 +270,48 @@ def run_trials(
         and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
         for d in dims
     )
-    return Trials(given, profiles, makes_images)
+    return Trials(baseline, profiles, makes_images)
 
 
 def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:
     """Return the normalizations that fit the model markedly better, and the first reason."""
-    given = trials.profiles.get(trials.given)
-    if given is None:
+    baseline = trials.profiles.get(trials.baseline)
+    if baseline is None:
         return [], ""
     reasons = {}
     for item, profile in trials.profiles.items():
-        if item != trials.given and (reason := _advantage(trials, given, item, profile)):
+        if item != trials.baseline and (reason := _advantage(trials, baseline, item, profile)):
             reasons[item] = reason
     return list(reasons), next(iter(reasons.values()), "")
 
 
-def _advantage(trials: Trials, given: Profile, item: PixelNormalization, profile: Profile) -> str:
+def _advantage(
+    trials: Trials, baseline: Profile, item: PixelNormalization, profile: Profile
+) -> str:
     """Return how a normalization fits better than the given one; empty if it does not."""
     low, high = BOUNDS.plausible_bias
     entropy = profile.sign_entropy
-    if trials.given in _PIXELS and item not in _PIXELS:
-        balanced = entropy >= BOUNDS.entropy_drop * given.sign_entropy
-        if given.bias < BOUNDS.no_bias and low <= profile.bias <= high and balanced:
-            share = f"{100 * given.bias:.1f} %"
+    if trials.baseline in _PIXELS and item not in _PIXELS:
+        balanced = entropy >= BOUNDS.entropy_drop * baseline.sign_entropy
+        if baseline.bias < BOUNDS.no_bias and low <= profile.bias <= high and balanced:
+            share = f"{100 * baseline.bias:.1f} %"
             return f"the biases of the first layer are only {share} of what it puts out"
         return ""
-    if trials.given not in _PIXELS and item in _PIXELS:
-        balanced = entropy >= BOUNDS.entropy_gain * given.sign_entropy
-        if given.bias > BOUNDS.hiding_bias and profile.bias <= high and balanced:
-            over = given.bias >= _MAX_SHOWN_RATIO
-            times = f"over {_MAX_SHOWN_RATIO}" if over else f"{given.bias:.0f}"
+    if trials.baseline not in _PIXELS and item in _PIXELS:
+        balanced = entropy >= BOUNDS.entropy_gain * baseline.sign_entropy
+        if baseline.bias > BOUNDS.hiding_bias and profile.bias <= high and balanced:
+            over = baseline.bias >= _MAX_SHOWN_RATIO
+            times = f"over {_MAX_SHOWN_RATIO}" if over else f"{baseline.bias:.0f}"
             return (
                 f"the biases of the first layer are {times} times as large as "
                 f"the spread of what it puts out"
             )
         return ""
     # Of one scale: are the samples shifted?
-    if min(given.first_level, profile.first_level) <= 0:
+    if min(baseline.first_level, profile.first_level) <= 0:
         return ""  # a first layer that puts out zeros for all samples is no evidence
-    gain = given.mean_offset - profile.mean_offset
-    nearer = math.log(given.first_level / profile.first_level)
+    gain = baseline.mean_offset - profile.mean_offset
+    nearer = math.log(baseline.first_level / profile.first_level)
     if item == UNIT:
         fits = gain > 0.0 and nearer > BOUNDS.unit_shift
     else:  # a model that makes images need not be centred on its input
@@ -316,12 +319,12 @@ def _advantage(trials: Trials, given: Profile, item: PixelNormalization, profile
             not trials.makes_images
             and profile.bias >= low
             and gain > BOUNDS.centred_gain
-            and entropy > given.sign_entropy
+            and entropy > baseline.sign_entropy
             and nearer > BOUNDS.centred_shift
         )
     if not fits:
         return ""
     return (
         f"with these the means of channels would be smaller beside their spread, "
-        f"log(1 + (mean / std)^2) {profile.mean_offset:.2f} instead of {given.mean_offset:.2f}"
+        f"log(1 + (mean / std)^2) {profile.mean_offset:.2f} instead of {baseline.mean_offset:.2f}"
     )

@@ -109,13 +109,13 @@ def _spread(numbers: tuple[float, ...], values: Floats, axis: int) -> Floats:
 def asked_for(keys: Preprocess) -> PixelNormalization | None:
     """Return the normalization that options ask for, if any."""
     if keys.mean is not None and keys.std is not None:
-        return PixelNormalization(keys.said, keys.said, keys.mean, keys.std)
+        return PixelNormalization(keys.phrase, keys.phrase, keys.mean, keys.std)
     if keys.preset is None or keys.preset not in PRESETS:
         return None
     # Presets are in the order red, green, blue; options are in the order of the input.
     order = -1 if keys.color == "bgr" else 1
     mean, std = (numbers[::order] for numbers in PRESETS[keys.preset])
-    return PixelNormalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
+    return PixelNormalization(keys.phrase, keys.phrase, keys.mean or mean, keys.std or std)
 
 
 def normalization_of(spec: InputSpec, keys: Preprocess) -> PixelNormalization | None:
@@ -129,11 +129,11 @@ def normalization_of(spec: InputSpec, keys: Preprocess) -> PixelNormalization | 
         return asked
     if asked is None:
         return _INT8 if spec.dtype == np.int8 else RAW
-    ends = [(pixel - np.array(asked.mean)) / np.array(asked.std) for pixel in (0, 1, 255)]
-    if any((values != values.astype(spec.dtype)).any() for values in ends):
+    pixel_values = [(pixel - np.array(asked.mean)) / np.array(asked.std) for pixel in (0, 1, 255)]
+    if any((values != values.astype(spec.dtype)).any() for values in pixel_values):
         raise CalibrationError(
             f"input {spec.name!r} is {spec.dtype}, so its pixels are whole numbers, and"
-            f" {keys.said!r} makes others of them",
+            f" {keys.phrase!r} makes others of them",
             hint="leave out --preprocess, --mean and --std",
         )
     return asked

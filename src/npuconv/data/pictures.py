@@ -109,8 +109,8 @@ def _photograph(where: Path, number: int, size: Size, rng: np.random.Generator) 
     share = rng.uniform(0.5, 1.0) if number >= len(_FILES) else 1.0
     scale = share * min(image.width / size[1], image.height / size[0])
     width, height = min(size[1] * scale, image.width), min(size[0] * scale, image.height)
-    left, top = rng.uniform(0, 1, 2) * (image.width - width, image.height - height)
-    box = (left, top, min(left + width, image.width), min(top + height, image.height))
+    x, y = rng.uniform(0, 1, 2) * (image.width - width, image.height - height)
+    box = (x, y, min(x + width, image.width), min(y + height, image.height))
     part = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if number % 2 else part
 
@@ -158,9 +158,9 @@ def _cover(pixels: Floats, radius: NDArray[np.float64], rng: np.random.Generator
     inside = _shade(rng) + (slope[0] * rows + slope[1] * columns)[..., None]
     if rng.uniform() < 0.3:
         inside = inside + _texture(area.shape[:2], rng) - 127.5
-    across = ((rows + low[0] - centre[0]) / radius[0]) ** 2
-    along = ((columns + low[1] - centre[1]) / radius[1]) ** 2
-    covered = (across + along <= 1) | (rng.uniform() < 0.4)
+    row_term = ((rows + low[0] - centre[0]) / radius[0]) ** 2
+    column_term = ((columns + low[1] - centre[1]) / radius[1]) ** 2
+    covered = (row_term + column_term <= 1) | (rng.uniform() < 0.4)
     area[covered] = inside[covered]
 
 
@@ -175,9 +175,9 @@ def _page(size: Size, rng: np.random.Generator) -> Image.Image:
         share = rng.uniform(0.6, 0.85) if _is_line(size) else rng.uniform(0.03, 0.1)
         height = max(6.0, share * size[0])
         words = " ".join(_WORDS[int(k)] for k in rng.integers(0, len(_WORDS), 6))
-        left = rng.uniform(0.0, 0.15) * size[1]
+        x = rng.uniform(0.0, 0.15) * size[1]
         ink = _color(rng, dark=not is_dark)
-        draw.text((left, top), words, font=ImageFont.load_default(height), fill=ink)
+        draw.text((x, top), words, font=ImageFont.load_default(height), fill=ink)
         top += height * rng.uniform(1.2, 2.2)
     return image
 
@@ -190,9 +190,9 @@ def _character(size: Size, rng: np.random.Generator) -> Image.Image:
     letters = "0123456789" * 3 + "ABCDEFGHKMNPRSTXYZabdefghknqrt"
     letter = letters[int(rng.integers(len(letters)))]
     font = ImageFont.load_default(height)
-    left, top, right, bottom = draw.textbbox((0, 0), letter, font=font)
-    x = (image.width - right - left) / 2 + rng.uniform(-0.1, 0.1) * image.width
-    y = (image.height - bottom - top) / 2 + rng.uniform(-0.1, 0.1) * image.height
+    x_min, y_min, x_max, y_max = draw.textbbox((0, 0), letter, font=font)
+    x = (image.width - x_max - x_min) / 2 + rng.uniform(-0.1, 0.1) * image.width
+    y = (image.height - y_max - y_min) / 2 + rng.uniform(-0.1, 0.1) * image.height
     draw.text((x, y), letter, font=font, fill=255, stroke_width=int(rng.integers(0, scale)))
     small = image.resize(size[::-1], Image.Resampling.BOX)
     return small if rng.uniform() < 0.8 else small.point(lambda value: 255 - value)
@@ -207,13 +207,13 @@ def _write(image: Image.Image, rng: np.random.Generator) -> None:
         font = ImageFont.load_default(max(6.0, share * height))
         word = _WORDS[int(rng.integers(len(_WORDS)))]
         top = height * ((line + 0.5) / lines) - 0.6 * share * height
-        left = rng.uniform(0.02, 0.3) * image.width
+        x = rng.uniform(0.02, 0.3) * image.width
         if rng.uniform() < 0.5:  # as on a sign
-            box = draw.textbbox((left, top), word, font=font)
+            box = draw.textbbox((x, top), word, font=font)
             draw.rectangle(box, fill=_color(rng, dark=False))
-            draw.text((left, top), word, font=font, fill=_color(rng, dark=True))
+            draw.text((x, top), word, font=font, fill=_color(rng, dark=True))
         else:
-            draw.text((left, top), word, font=font, fill=_color(rng, dark=bool(line % 2)))
+            draw.text((x, top), word, font=font, fill=_color(rng, dark=bool(line % 2)))
 
 
 def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
@@ -323,10 +323,10 @@ def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:
     lengths = (1, *spec.lengths[1:]) if spec.lengths[:1] == (None,) else spec.lengths
     open_axes = [axis for axis, length in enumerate(lengths) if length is None]
     if spec.shape is None or open_axes:
-        what = f"dimension {open_axes[0]} of {spec.wanted}" if open_axes else "its rank"
+        subject = f"dimension {open_axes[0]} of {spec.shape_text}" if open_axes else "its rank"
         example = ",".join("?" if n is None else str(n) for n in lengths) or "..."
         raise CalibrationError(
-            f"input {spec.name!r}: {what} is not fixed, so no samples can be made up",
+            f"input {spec.name!r}: {subject} is not fixed, so no samples can be made up",
             hint=f"give --input-shape {spec.name}={example}",
         )
     return tuple(n or 1 for n in lengths)

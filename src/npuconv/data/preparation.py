@@ -97,9 +97,9 @@ def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
     try:
         return _Record.model_validate_json(text)
     except ValidationError:
-        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+        excerpt = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
         raise ModelError(
-            f"{name}: its metadata says {KEY} = {shown!r}, which is no preprocessing",
+            f"{name}: its metadata says {KEY} = {excerpt!r}, which is no preprocessing",
             hint="somebody has changed it: give --preprocess, or convert the model again",
         ) from None
 

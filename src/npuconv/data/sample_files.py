@@ -133,7 +133,7 @@ def check_ordinary(path: Path) -> None:
 
 def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> SampleTable:
     arrays = read_file(file, allowed)
-    return make_table(str(file), arrays, inputs, taken=only_fitting(arrays, inputs))
+    return make_table(str(file), arrays, inputs, overrides=only_fitting(arrays, inputs))
 
 
 def _read_by_name(

@@ -43,7 +43,7 @@ class InputSpec:
         return self.lengths[0] or 1 if self.lengths else 1
 
     @property
-    def wanted(self) -> str:
+    def shape_text(self) -> str:
         """Return the shape for messages, as in ``[N, 3, 224, 224]``."""
         if self.shape is None:
             return "[...]"
@@ -107,15 +107,15 @@ def held_out_places(total: int, count: int) -> tuple[int, ...]:
     return tuple(sorted(np.random.default_rng(_SEED).permutation(total)[:count].tolist()))
 
 
-def spread(total: int, wanted: int) -> tuple[int, ...]:
+def spread(total: int, count: int) -> tuple[int, ...]:
     """Return ``wanted`` of 0..total-1, ascending; all if there are not more.
 
     One is drawn at random from each of as many equal runs: neither of the beginning alone, nor in
     step with samples that alternate. The choice is the same for the same numbers.
     """
-    wanted = min(total, wanted)
-    ends = [k * total // wanted for k in range(wanted + 1)] if wanted else [0]
-    return tuple(np.random.default_rng(_SEED).integers(ends[:-1], ends[1:]).tolist())
+    count = min(total, count)
+    bounds = [k * total // count for k in range(count + 1)] if count else [0]
+    return tuple(np.random.default_rng(_SEED).integers(bounds[:-1], bounds[1:]).tolist())
 
 
 def choose(

@@ -1,6 +1,6 @@
 """A float model that gives statistics of its tensors instead of its outputs, and their layout.
 
-Each tensor is reshaped to [samples, before, channels, behind] and reduced where it lies, sample
+Each tensor is reshaped to [samples, outer, channels, inner] and reduced where it lies, sample
 by sample; what leaves the runtime is one array per statistic, for all tensors together. The
 shapes come in from outside, because only a run tells all of them; so does the selection of the
 values that are kept.
@@ -125,22 +125,22 @@ def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
 
 @dataclass(frozen=True)
 class TapLayout:
-    """Tensors as [samples, before, channels, behind]: extents around the channel axis."""
+    """Tensors as [samples, outer, channels, inner]: extents around the channel axis."""
 
     samples: int  # how many are stacked
-    before: Integers  # int64 [T], extent before the channel axis, per sample
+    outer: Integers  # int64 [T], extent before the channel axis, per sample
     channels: Integers  # int64 [T]
-    behind: Integers  # int64 [T]
+    inner: Integers  # int64 [T]
 
     @property
     def counts(self) -> Integers:
         """int64 [T], values per channel of a sample."""
-        return self.before * self.behind
+        return self.outer * self.inner
 
     @property
     def size(self) -> int:
         """Values of one sample, all tensors together."""
-        return int(np.sum(self.before * self.channels * self.behind))
+        return int(np.sum(self.outer * self.channels * self.inner))
 
 
 def make_layout(
@@ -156,8 +156,8 @@ def make_layout(
             rows.append((size, 1, 1) if size % samples else (samples, 1, size // samples))
     if any(stacked % samples for stacked, _, _ in rows):
         return None
-    before, channels, behind = np.asarray(rows, np.int64).T
-    return TapLayout(samples, before // samples, channels, behind)
+    outer, channels, inner = np.asarray(rows, np.int64).T
+    return TapLayout(samples, outer // samples, channels, inner)
 
 
 # Row of the plan that any tensor fits, while its shape is not known.
@@ -180,22 +180,22 @@ class TapSelection:
     @property
     def plan(self) -> Integers:
         """Input of the tapped model that selects the values to return, int64 [T * 8]."""
-        at = self.layout
-        stacked = np.full_like(at.before, at.samples)
-        form = np.stack([stacked, at.before, at.channels, at.behind], axis=1)
+        layout = self.layout
+        stacked = np.full_like(layout.outer, layout.samples)
+        form = np.stack([stacked, layout.outer, layout.channels, layout.inner], axis=1)
         starts, steps = self.starts[0], self.steps
-        if at.samples > 1:
+        if layout.samples > 1:
             starts, steps = np.zeros_like(steps), np.ones_like(steps)
         return np.concatenate([form, starts, steps], axis=1).ravel()
 
     def cut(self, values: Floats) -> Iterator[Kept]:
         """Yield the selected values of each tensor, sample by sample."""
-        at, begin = self.layout, 0
-        extents = np.stack([at.before, at.behind], axis=1)
-        if at.samples == 1:
+        layout, begin = self.layout, 0
+        extents = np.stack([layout.outer, layout.inner], axis=1)
+        if layout.samples == 1:
             extents = (extents - self.starts[0] + self.steps - 1) // self.steps
-        for index, (before, behind) in enumerate(extents.tolist()):
-            form = (at.samples, before, int(at.channels[index]), behind)
+        for index, (outer, inner) in enumerate(extents.tolist()):
+            form = (layout.samples, outer, int(layout.channels[index]), inner)
             end = begin + math.prod(form)
             block, rows = values[begin:end].reshape(form), []
             for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
@@ -219,10 +219,10 @@ def select(layout: TapLayout, number: int, samples: int) -> TapSelection:
         samples: how many there are, or at least are; each contributes alike.
     """
     quotas = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
-    before = np.maximum(np.minimum(layout.before, quotas), 1)
-    behind = np.maximum(np.minimum(layout.behind, quotas // before), 1)
-    extents = np.stack([layout.before, layout.behind], axis=1)
-    steps = -(-extents // np.stack([before, behind], axis=1)) | 1
+    outer = np.maximum(np.minimum(layout.outer, quotas), 1)
+    inner = np.maximum(np.minimum(layout.inner, quotas // outer), 1)
+    extents = np.stack([layout.outer, layout.inner], axis=1)
+    steps = -(-extents // np.stack([outer, inner], axis=1)) | 1
     numbers = np.arange(number, number + layout.samples)[:, None, None]
     starts = (numbers * _GOLDEN % 1 * steps).astype(np.int64)
     return TapSelection(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)

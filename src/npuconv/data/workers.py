@@ -56,7 +56,7 @@ class OrderedWorkers(Generic[Item, Result]):
         self._running.append(_pool().submit(self._work, item))
         return self._take(self._workers - 1)
 
-    def rest(self) -> Iterator[Result]:
+    def drain(self) -> Iterator[Result]:
         """Wait for the results that are not returned yet, and return them."""
         return self._take(0)
 
@@ -80,7 +80,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
     try:
         for item in items:
             yield from workers.put(item)
-        yield from workers.rest()
+        yield from workers.drain()
     finally:
         workers.abandon()
 

@@ -151,7 +151,7 @@ def choose_samples(
     shapes.fix_inputs(model, {**fixed, **options.input_shape})
     specs, assumed = sample_inputs(model, before.proto, data)
     recorded = None  # preparation of images in the metadata of the other model
-    if takes_images(data) and not options.preprocess.said:
+    if takes_images(data) and not options.preprocess.phrase:
         recorded = preparation.read(after.proto, after.name)
     samples = open_samples(
         data,

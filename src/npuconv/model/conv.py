@@ -123,8 +123,8 @@ def window(node: Node, op: str = "") -> Window | None:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):
         return None  # an operator of an unknown domain
-    given, inputs, outputs = node.attrs.get, node.inputs, node.outputs
-    attrs = tuple([tuple(v) if type(v) is list else v for v in map(given, _ATTRIBUTES)])
+    lookup, inputs, outputs = node.attrs.get, node.inputs, node.outputs
+    attrs = tuple([tuple(v) if type(v) is list else v for v in map(lookup, _ATTRIBUTES)])
     weight = _dims(query.input_of(node, 1)) if op in query.CONVOLUTIONS else None
     source = _dims(inputs[0]) if len(inputs) else None
     result = _dims(outputs[0]) if len(outputs) else None
@@ -172,8 +172,8 @@ def _window(
 
 
 def _channels_first(dims: tuple[Any, ...] | None, last: bool) -> Dims | None:
-    known = query.dimensions(dims)
-    return nhwc.channels_first(known) if known and last else known
+    extents = query.dimensions(dims)
+    return nhwc.channels_first(extents) if extents and last else extents
 
 
 def resolved_pads(win: Window) -> tuple[Pairs, tuple[int, ...]] | int:

@@ -86,8 +86,8 @@ class Model:
 
         A node must keep its operator; a change takes another node.
         """
-        nodes, (known, index) = self.graph.nodes, self._index
-        if len(known) != len(nodes) or not all(map(is_, known, nodes)):
+        nodes, (indexed_nodes, index) = self.graph.nodes, self._index
+        if len(indexed_nodes) != len(nodes) or not all(map(is_, indexed_nodes, nodes)):
             index = defaultdict(list)
             for number, node in enumerate(nodes):
                 index[node.op, node.domain or ""].append((number, node))
@@ -176,8 +176,8 @@ class Model:
     def is_output(self, tensor: Tensor) -> bool:
         """Return whether the tensor is an output of the model."""
         outputs = self.graph.outputs
-        known, count, members = self._outputs
-        if known is not outputs or count != len(outputs):
+        known_outputs, count, members = self._outputs
+        if known_outputs is not outputs or count != len(outputs):
             members = frozenset(map(id, outputs))
             self._outputs = (outputs, len(outputs), members)
         return id(tensor) in members

@@ -13,7 +13,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from npuconv import limits
 from npuconv.errors import ModelError
 from npuconv.model import store
-from npuconv.model.untrusted import byte_size, shown
+from npuconv.model.untrusted import byte_size, shape_text
 
 _DIGITS = 19  # of a number of bytes
 _MAX_LISTED = 2**27  # bytes of a model that ``files`` reads: with external data it is smaller
@@ -97,7 +97,7 @@ def _check_extent(tensor: onnx.TensorProto, entries: dict[str, str], size: int, 
     offset = _number(entries.get("offset") or "0", "offset", where)
     length = _number(entries.get("length") or str(size - min(offset, size)), "length", where)
     if length != needed:
-        text = f"{where}: shape {shown(tensor.dims)} takes {needed} bytes"
+        text = f"{where}: shape {shape_text(tensor.dims)} takes {needed} bytes"
         raise ModelError(f"{text}, {length} are given")
     if offset + length > size:
         text = f"{where}: bytes {offset} to {offset + length} of a file that has {size}"

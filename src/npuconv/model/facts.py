@@ -92,7 +92,7 @@ def _attributes(node: Node, rank: int) -> Measured:
         facts["blocksize"] = int(blocksize)
     if (axis := query.attribute(node, "axis", _AXIS.get(node.op))) is not None:
         facts["axis"] = int(axis) % max(rank, 1)
-    return facts | _along(node, rank)
+    return facts | _axis_facts(node, rank)
 
 
 # Default attributes of activations.
@@ -102,7 +102,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def _along(node: Node, rank: int) -> Measured:
+def _axis_facts(node: Node, rank: int) -> Measured:
     """Return the axes that an operator works along, and how."""
     facts: Measured = {}
     if node.op == "Transpose":
@@ -149,8 +149,8 @@ def _broadcast(node: Node) -> str | None:
     names, broadcast = _DIMS[-len(result) :] if result else (), set[str]()
     for dims in shapes:
         aligned = (1,) * (len(result) - len(dims or ())) + (dims or ())
-        ends = zip(names, aligned, result, strict=True)
-        broadcast |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
+        extents = zip(names, aligned, result, strict=True)
+        broadcast |= {name for name, dim, wide in extents if dim == 1 and wide != 1}
     return "".join(name for name in names if name in broadcast) or "none"
 
 
@@ -167,10 +167,19 @@ def _padding(node: Node) -> Measured:
     pairs = query.pad_amounts(node)
     if pairs is None or len(pairs) != len(_DIMS):
         return facts
-    (top, bottom), (left, right) = pairs[2:]
-    facts |= {"pad_top": top, "pad_left": left, "pad_bottom": bottom, "pad_right": right}
+    (top_pad, bottom_pad), (left_pad, right_pad) = pairs[2:]
+    facts |= {
+        "pad_top": top_pad,
+        "pad_left": left_pad,
+        "pad_bottom": bottom_pad,
+        "pad_right": right_pad,
+    }
     outside = max(abs(amount) for pair in pairs[:2] for amount in pair)
-    return {**facts, "pad_max": max(top, left, bottom, right), "pad_outside_hw": outside}
+    return {
+        **facts,
+        "pad_max": max(top_pad, left_pad, bottom_pad, right_pad),
+        "pad_outside_hw": outside,
+    }
 
 
 def _pooling(node: Node) -> Measured:

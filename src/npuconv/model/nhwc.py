@@ -144,8 +144,8 @@ def activation_faults(node: Node) -> Iterator[str]:
     if name and name not in ACTIVATIONS:
         yield f"its activation is {name!r}, none of {', '.join(ACTIVATIONS)}"
     elif len(values) != len(names):
-        what = f"activation {name}" if name else "no activation"
-        yield f"{what} takes {len(names)} activation_params, not {len(values)}"
+        subject = f"activation {name}" if name else "no activation"
+        yield f"{subject} takes {len(names)} activation_params, not {len(values)}"
 
 
 def _shape(node: Node) -> Iterator[str]:

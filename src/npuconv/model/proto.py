@@ -164,9 +164,11 @@ def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
     for initializer in source.initializer:
         if initializer.name not in tensors:
             tensors[initializer.name] = _import_constant(initializer)
-    ends = {output.name for output in source.output if output.type.tensor_type.HasField("shape")}
+    output_names = {
+        output.name for output in source.output if output.type.tensor_type.HasField("shape")
+    }
     for info in source.value_info:
-        if info.name in ends:
+        if info.name in output_names:
             continue  # said once more, or otherwise: the interface of the model is what counts
         tensor = tensors.get(info.name)
         stated = OnnxImporter.import_tensor(info)

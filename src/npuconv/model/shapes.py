@@ -58,9 +58,9 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
             len(old) != len(dims)
             or any(isinstance(a, int) and a != b for a, b in zip(old, dims, strict=False))
         ):
-            shown = ",".join("?" if d is None else str(d) for d in old)
+            dims_text = ",".join("?" if d is None else str(d) for d in old)
             raise UsageError(
-                f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}",
+                f"--input-shape {name}={','.join(map(str, dims))}: the model says {dims_text}",
                 hint="it fixes what the model leaves open; for other lengths or ranks export it "
                 "anew",
             )
@@ -73,9 +73,9 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
         is_input = any(tensor is t for t in inputs.values())
         if tensor is None or win is None or win.weight is None or not is_input:
             continue
-        known, channels = query.shape(tensor) or (), win.in_channels
-        if len(known) > 2 and not isinstance(known[1], int) and isinstance(channels, int):
-            tensor.shape, changed = [known[0], channels, *known[2:]], True
+        extents, channels = query.shape(tensor) or (), win.in_channels
+        if len(extents) > 2 and not isinstance(extents[1], int) and isinstance(channels, int):
+            tensor.shape, changed = [extents[0], channels, *extents[2:]], True
     if changed:
         forget(model)
 

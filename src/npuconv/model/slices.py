@@ -64,9 +64,9 @@ def _without_inner_slices(proto: onnx.ModelProto) -> onnx.ModelProto:
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
     for body in _bodies(bare.graph):
-        kept = [node for node in body.node if node.op_type != "Slice"]
+        other_nodes = [node for node in body.node if node.op_type != "Slice"]
         del body.node[:]
-        body.node.extend(kept)
+        body.node.extend(other_nodes)
     return bare
 
 
@@ -82,7 +82,7 @@ def _find_negative_extents(graph: onnx.GraphProto) -> set[str]:
     """Return the tensors of negative extent."""
     infos = (*graph.value_info, *graph.output)
     shapes = ((info.name, info.type.tensor_type.shape) for info in infos)
-    return {name for name, one in shapes if any(d.dim_value < 0 for d in one.dim)}
+    return {name for name, shape in shapes if any(d.dim_value < 0 for d in shape.dim)}
 
 
 def _infer_to_outer_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -97,27 +97,31 @@ def _infer_to_outer_slices(proto: onnx.ModelProto) -> onnx.ModelProto | None:
         del partial.graph.node[:]
         partial.graph.node.extend(nodes)
         try:
-            found = onnx.shape_inference.infer_shapes(partial, data_prop=True)
+            inferred = onnx.shape_inference.infer_shapes(partial, data_prop=True)
         except Exception:
             return None
-        if _find_negative_extents(found.graph):
-            return found
-        types = {i.name: i.type.tensor_type for i in (*found.graph.value_info, *found.graph.output)}
-        new = {name for name, one in types.items() if one.HasField("shape")} - settled
+        if _find_negative_extents(inferred.graph):
+            return inferred
+        types = {
+            i.name: i.type.tensor_type for i in (*inferred.graph.value_info, *inferred.graph.output)
+        }
+        new = {
+            name for name, tensor_type in types.items() if tensor_type.HasField("shape")
+        } - settled
         if not new:
             return None
         settled |= new
     return None
 
 
-def _drop_doubtful_slices(proto: onnx.ModelProto, known: Collection[str]) -> list[onnx.NodeProto]:
+def _drop_doubtful_slices(proto: onnx.ModelProto, settled: Collection[str]) -> list[onnx.NodeProto]:
     """Return the nodes but for each Slice that may read a negative extent."""
     nodes, doubtful = list[onnx.NodeProto](), set[str]()
     for node in proto.graph.node:
-        behind = not doubtful.isdisjoint(node.input)
-        if behind or _may_leave_nothing(node):
-            doubtful.update(name for name in node.output if name not in known)
-        if not behind or node.op_type != "Slice":
+        is_downstream = not doubtful.isdisjoint(node.input)
+        if is_downstream or _may_leave_nothing(node):
+            doubtful.update(name for name in node.output if name not in settled)
+        if not is_downstream or node.op_type != "Slice":
             nodes.append(node)
     return nodes
 

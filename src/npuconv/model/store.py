@@ -192,8 +192,10 @@ def can_map(tensor: onnx.TensorProto, size: int) -> bool:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
     except (KeyError, TypeError):
         return False
-    same = helper.np_dtype_to_tensor_dtype(dtype) == tensor.data_type
-    return same and dtype.kind in _PLAIN_KINDS and math.prod(tensor.dims) * dtype.itemsize == size
+    is_native = helper.np_dtype_to_tensor_dtype(dtype) == tensor.data_type
+    return (
+        is_native and dtype.kind in _PLAIN_KINDS and math.prod(tensor.dims) * dtype.itemsize == size
+    )
 
 
 # Models

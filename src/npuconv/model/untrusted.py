@@ -203,7 +203,7 @@ def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
             if attribute.ref_attr_name:  # its value comes with the call, which is checked
                 fault = "" if inside else "refers to one of a function that is not there"
             elif attribute.name in _WINDOW_ATTRIBUTES and max(map(abs, values)) >= _WINDOW_BOUND:
-                text = shown(attribute.ints or [attribute.i])
+                text = shape_text(attribute.ints or [attribute.i])
                 fault = f"is {text}: over {_WINDOW_BOUND}, beyond any runtime"
             elif inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
                 fault = "is an empty list"
@@ -231,7 +231,7 @@ def check_tensor(tensor: TensorProto, name: str) -> None:
             raise ModelError(f"{where}: text cannot be given as bytes")
         needed, size_held = byte_size(tensor), len(tensor.raw_data)
         if needed != size_held:
-            text = f"{where} says shape {shown(tensor.dims)} ({needed} bytes)"
+            text = f"{where} says shape {shape_text(tensor.dims)} ({needed} bytes)"
             raise ModelError(f"{text} but holds {size_held} bytes")
         return
     values = getattr(tensor, _VALUE_FIELDS.get(tensor.data_type, "int32_data"))
@@ -239,7 +239,7 @@ def check_tensor(tensor: TensorProto, name: str) -> None:
     if tensor.data_type in _PACKED:
         needed = -(-count // _PACKED[tensor.data_type])
     if len(values) != needed:
-        text = f"{where} says shape {shown(tensor.dims)} ({needed} values)"
+        text = f"{where} says shape {shape_text(tensor.dims)} ({needed} values)"
         raise ModelError(f"{text} but holds {len(values)}")
     for string in tensor.string_data:
         string.decode("utf-8")
@@ -278,7 +278,7 @@ def _shape_fault(shape: tuple[int, ...], size: int, limit: int) -> tuple[str, st
     # numpy limits the other extents also of an array without elements.
     total = math.prod(max(dim, 1) for dim in shape) * size
     if total > limit * _MIB:
-        text = f"says shape {shown(shape)}: {total / _MIB:,.0f} MiB, over {limit}"
+        text = f"says shape {shape_text(shape)}: {total / _MIB:,.0f} MiB, over {limit}"
         return text, limits.hint("tensor_mib")
     return "", ""
 
@@ -302,9 +302,11 @@ def check_sparse(sparse: onnx.SparseTensorProto, name: str) -> None:
         raise ModelError(f"{where}: its places have shape {list(places.shape)}")
     if len(places) != math.prod(sparse.values.dims):
         raise ModelError(f"{where}: {len(places)} places for {list(sparse.values.dims)} values")
-    ends = [math.prod(shape)] if flat else shape
-    if places.size and (places.min() < 0 or (places.reshape(len(places), -1).max(0) >= ends).any()):
-        raise ModelError(f"{where}: a place lies outside of shape {shown(shape)}")
+    bounds = [math.prod(shape)] if flat else shape
+    if places.size and (
+        places.min() < 0 or (places.reshape(len(places), -1).max(0) >= bounds).any()
+    ):
+        raise ModelError(f"{where}: a place lies outside of shape {shape_text(shape)}")
 
 
 def _item_size(tensor: TensorProto, where: str) -> int:
@@ -325,7 +327,7 @@ def _size_of(kind: int) -> int:
         return 0
 
 
-def shown(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int]) -> str:
     """Return a shape as text of at most 80 characters."""
     text = str(list(shape))
     return text if len(text) <= 80 else f"{text[:60]}...]"

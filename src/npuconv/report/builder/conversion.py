@@ -58,7 +58,7 @@ def describe_integers(
     data, padded, budget = quantization.data, quantization.padded, quantization.budget
     graph, state, options = padded.graph, padded.state, padded.graph.options
     same, held_out = notices.sameness(data.samples), data.held_out is not None
-    doubt = notices.doubt_db(same, held_out, data.chosen, emitted.legal.findings.selected)
+    doubt = notices.doubt_db(same, held_out, data.builtin, emitted.legal.findings.selected)
     measured, samples = comparison.measured, data.measured_on()
     accuracy = summed_up(measured, held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
@@ -85,7 +85,7 @@ def describe_integers(
         source_scales=source_scales(graph, state),
     )
     warnings = notices.nothing_left(legal.plan) or notices.about_samples(
-        data.samples, data.assumed, accuracy, held_out, data.chosen, same
+        data.samples, data.assumed, accuracy, held_out, data.builtin, same
     )
     if options.min_sqnr is not None and measured.is_of_indices:
         warnings = (*warnings, ONLY_INDICES)
