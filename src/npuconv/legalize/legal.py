@@ -103,7 +103,7 @@ class LegalModel:
             model,
             self.target,
             self.blocked,
-            kept=on_host,
+            keep_float=on_host,
             operators=self.operators,
             form=self.options.format,
         )

@@ -189,7 +189,7 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
             moved_bytes=form.moved_bytes,
             cost=form.total(legal.target),
             obstacle=form.obstacle,
-            chosen=form.chosen,
+            chosen=form.is_chosen,
         )
         for form in record.forms
     )
