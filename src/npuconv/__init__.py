@@ -1,4 +1,4 @@
-"""ONNX to int8 for accelerators: rewrites, checks, quantizes, and says what it did.
+"""ONNX to int8 for accelerators: rewrites, checks, quantizes, and reports every change.
 
     import npuconv
 
@@ -6,7 +6,7 @@
     result = npuconv.convert("model.onnx", calibration="images/", preprocess={"preset": "unit"})
     result.save("model.npu.onnx")
 
-What takes time is imported when it is first used, so that ``import npuconv`` costs nothing.
+Slow modules are imported at their first use, so that ``import npuconv`` costs nothing.
 """
 
 from __future__ import annotations

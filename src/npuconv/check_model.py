@@ -43,12 +43,12 @@ def check(
         model: a path, or a ModelProto, which is not changed.
         target: name of a built-in target, or path of a target file.
         calibration: as for ``convert``; the samples are opened, and the first is run.
-        timings: whether the report says how long each stage took.
+        timings: whether the report has the time of each stage.
         **options: the keys of ``npuconv.config.Options``.
 
     Returns:
-        The same findings that ``convert`` would have, but for those of its samples:
-        ``summary.not_judged`` says where these count.
+        The findings that ``convert`` would have, without findings on its samples:
+        ``summary.not_judged`` names options that only a conversion can judge.
 
     Raises:
         NpuconvError: a model, target or option that cannot be used.

@@ -358,7 +358,7 @@ def make_options(
 ) -> Options:
     """Validate options given by flags or keyword arguments.
 
-    ``named`` says what an option is called in a message, given its name and those inside it.
+    ``named`` returns the name of an option in a message, from the path of its keys.
 
     Raises:
         UsageError: an unknown option, or a value that it does not take.

@@ -27,8 +27,8 @@ def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
         checks: further checks of a file whose keys and values are valid.
 
     Returns:
-        The options as they are written, but for paths: relative paths of the file are made
-        relative to the current folder.
+        The options as written, except that relative paths of the file are made relative to the
+        current folder.
 
     Raises:
         ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line

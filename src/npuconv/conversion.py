@@ -30,9 +30,9 @@ class Conversion:
     Attributes:
         model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
             are there as long as the conversion is, and ``save`` writes them beside the model.
-        report: what was found and done.
+        report: findings, rewrites and results.
         tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
-        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
+        next_command: of the target, to be run on the file; ``{model}`` is replaced by its path.
     """
 
     model: onnx.ModelProto

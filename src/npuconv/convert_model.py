@@ -46,9 +46,9 @@ def convert(
         calibration: a path, a dict of arrays whose first axis counts samples, or an
             iterable of dicts of complete inputs; None for built-in pictures or numbers.
         progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
-            done, and of how much (0: not known yet); where there is no data once before with
-            "assumed: " and what is taken instead.
-        timings: whether the report says how long each stage took.
+            done, and of how much (0: not known yet); without data once before with
+            "assumed: " and a description of the built-in samples.
+        timings: whether the report has the time of each stage.
         **options: the keys of ``npuconv.config.Options``.
 
     Raises:

@@ -10,8 +10,8 @@
     |-- UnsupportedModelError 1  findings block the conversion; carries the report
     `-- InternalError       70   a bug in npuconv; names the pass
 
-A user's mistake is always one of these and is shown as one line, or as a line
-for each of several; anything else that escapes is a bug and becomes an
+A user's mistake raises an error of this list, shown as one line, or as a line
+for each of several; any other exception that escapes is a bug and becomes an
 ``InternalError`` at the edge.
 """
 
@@ -26,8 +26,8 @@ class NpuconvError(Exception):
     """Base of every error a user can see.
 
     Args:
-        message: what is wrong, beginning with where (file, node, key).
-        hint: what to do about it, or empty.
+        message: the fault, beginning with its place (file, node, key).
+        hint: advice to the user, or empty.
     """
 
     exit_code: ClassVar[int] = 2
@@ -43,7 +43,7 @@ class NpuconvError(Exception):
         return _remade, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
-        """Return one line: what is wrong, and what to do about it."""
+        """Return one line: message and hint."""
         text = " ".join(self.message.split())
         return f"{text} ({self.hint})" if self.hint else text
 
@@ -124,8 +124,8 @@ def raise_together(errors: Iterable[NpuconvError], kind: type[NpuconvError]) -> 
     """Raise all errors of a file, or of flags, as one, so that one run shows all of them.
 
     Raises:
-        NpuconvError: there are some; each is named, those of a file with their line and column
-            and in their order. Several are a ``kind``.
+        NpuconvError: if there are errors; the message names each, errors of a file with line and
+            column and in their order. Several are raised as one ``kind``.
     """
     ordered = sorted(errors, key=lambda e: (getattr(e, "line", 0), getattr(e, "column", 0)))
     messages = {line: error for error in ordered for line in error.lines or (str(error),)}
@@ -171,7 +171,7 @@ _SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate me
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Return whether an error, or its cause, is a lack of memory, which is no bug."""
+    """Return whether an error, or its cause, is a lack of memory, not a bug."""
     if isinstance(error, MemoryError) or any(text in str(error) for text in _SHORT):
         return True
     return error.__cause__ is not None and is_lack_of_memory(error.__cause__)

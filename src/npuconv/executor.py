@@ -122,14 +122,14 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
 class Session:
     """A model loaded into onnxruntime on the CPU, without kernels whose sums may saturate.
 
-    Products of uint8 and int8 become those of one type, and nodes between QuantizeLinear and
+    Products of uint8 and int8 become products of one type, and nodes between QuantizeLinear and
     DequantizeLinear are not fused into such products: all processors compute the same integers.
 
     Args:
         model: the model.
-        threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
-        optimize: False runs each node as written, which a comparison needs; so do models of more
-            than ``LARGE`` nodes, which would take minutes to load.
+        threads: of one operator; 0: the number of ``limit_threads``, or every core.
+        optimize: False runs each node as written, which a comparison needs. Models of more than
+            ``LARGE`` nodes always run so: their optimization would take minutes.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
 
@@ -211,7 +211,10 @@ class Session:
         return dict(zip(names, values, strict=True))
 
     def _reloaded(self, failed: ort.InferenceSession) -> bool:
-        """Load the model as it is written, once: the optimizer may have fused what is no layer."""
+        """Load the model without optimization, once; return whether the session has changed.
+
+        The optimizer may have fused nodes into a layer that fails.
+        """
         with self._lock:  # samples run side by side
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
@@ -222,7 +225,7 @@ class Session:
 
 
 def random_places(graph: onnx.GraphProto, numbers: Collection[int]) -> str:
-    """Return the places of the random operators of some nodes among those of the whole graph.
+    """Return the places of some random operators among all random operators of a graph.
 
     Args:
         graph: the whole graph.
@@ -241,7 +244,7 @@ def random_places(graph: onnx.GraphProto, numbers: Collection[int]) -> str:
 
 
 def _random_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that draw random numbers, those of subgraphs included."""
+    """Yield the nodes that draw random numbers, also in subgraphs."""
     for node in nodes:
         trains = node.op_type != "Dropout" or (len(node.input) > 2 and node.input[2])
         if node.op_type in query.RANDOM and trains:

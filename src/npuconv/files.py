@@ -3,7 +3,7 @@
 A file is written beside its destination, then renamed. A process may be killed at any moment,
 and two may write the same file: a reader finds the old content or the new. A killed process
 leaves a hidden ``.NAME.PID.part`` beside the destination, which the next process that writes
-into the folder removes; likewise its temporary folders.
+into the folder removes. Its temporary folders are removed as well.
 
 Pages of a mapped file count as memory of the process once they were read, although the system
 may take them back at any time. So that a whole model is never counted, the pages of all files
@@ -259,7 +259,7 @@ def check_folder(path: str | Path) -> None:
     """Refuse a folder that cannot be made, before any work is done for it.
 
     Raises:
-        OutputError: it, or what it would be made in, is a file or not writable.
+        OutputError: the folder, or its nearest existing parent, is a file or not writable.
     """
     target = Path(path)
     try:

@@ -2,7 +2,7 @@
 
 A model or archive of a few kilobytes can ask for petabytes. Each of these limits is checked
 before anything is allocated; the error names the limit, and the flag or key that raises it.
-The defaults leave room for models several times the size of those that
+The defaults leave room for models several times larger than the models that
 accelerators run.
 """
 

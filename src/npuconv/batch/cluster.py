@@ -4,7 +4,7 @@ A job is one task, which runs the job in a child process of the worker. If the w
 runs the task on another one. The number of runs is kept in the metadata of the scheduler, so that
 a job whose workers keep dying is given up.
 
-Paths are those of the jobs file on every machine, so that the reports are the same. Therefore
+Every machine uses the paths of the jobs file, so that the reports are the same. Therefore
 absolute paths cannot be shipped.
 """
 
@@ -178,7 +178,7 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
 
     Args:
         request: job, place, versions and key of the batch, as plain data.
-        results: dictionaries with ``files``: those of the job if they are shipped.
+        results: dictionaries with ``files``: the files of the job if they are shipped.
 
     Returns:
         ``outcome``, and the written ``files`` if they are shipped.
@@ -248,7 +248,7 @@ def required_files(job: Job, root: Path) -> list[list[str]]:
 
 
 def read_files(paths: Iterable[str], root: Path) -> dict[str, bytes]:
-    """Read files to send; a missing one is left out, and the job reports it."""
+    """Read files to send; a missing file is left out, and the job reports it."""
     return {path: (root / path).read_bytes() for path in paths if (root / path).is_file()}
 
 

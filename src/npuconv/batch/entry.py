@@ -87,8 +87,8 @@ def directory_lock(folder: Path, name: str) -> Iterator[None]:
 class Batch:
     """The jobs of a file, and the results of earlier runs.
 
-    ``options`` hold for every job, whatever the file says, with paths from the current folder;
-    ``config`` holds where the file says nothing.
+    ``options`` hold for every job and win over the file; their paths are relative to the current
+    folder. ``config`` has the options that the file leaves out.
 
     Raises:
         ConfigError: the file, or the configuration, is wrong; with line and column.
@@ -122,7 +122,7 @@ class Batch:
 
     @property
     def folders(self) -> set[Path]:
-        """Folders of the results; a run makes those that are missing."""
+        """Folders of the results; a run creates missing folders."""
         homes = ((self.root / job.output).parent for job in self.jobs)
         return {home.resolve() for home in (self.output, *homes)}
 
@@ -239,17 +239,17 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         timeout: of a job: seconds, or text as in ``10m``.
         memory: of a job: bytes, or text as in ``4GiB``.
         resume: skip jobs that are done and unchanged.
-        cache: folder of decoded samples, which jobs share; None: in that of the results.
+        cache: folder of decoded samples, which jobs share; None: in the folder of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
         local_cluster: workers of a Dask cluster that is started for this batch.
         ship: send files to the workers; without it they see the same paths.
         watcher: receives the events of each job.
         **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
-            job and win over the jobs file. Paths are relative to the current folder, while
-            those in the file are relative to it.
+            job and win over the jobs file. Paths are relative to the current folder; paths in
+            the file are relative to its folder.
 
     Returns:
-        The outcome of each job, in the order of the file. A job that fails is no exception.
+        The outcome of each job, in the order of the file. A job that fails raises nothing.
 
     Raises:
         ConfigError: the file is wrong; with line and column.
@@ -264,7 +264,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
 
 
 def _read_report(root: Path, job: Job) -> Report | None:
-    """Return the report of a job; None if there is none, or one of another version."""
+    """Return the report of a job; None if it is missing or of another version."""
     try:
         return Report.model_validate_json((root / job.reports[0]).read_bytes())
     except (OSError, ValidationError):

@@ -35,7 +35,7 @@ def parse_size(text: object) -> int:
     """Return the bytes of ``4GiB`` or ``512MB``; a bare number is bytes.
 
     Raises:
-        ValueError: it is no size, or not above 0.
+        ValueError: the text is not a size, or not above 0.
     """
     return max(1, round(_parse(text, _SIZES, "a size such as 512MiB or 4GiB")))
 
@@ -44,7 +44,7 @@ def parse_seconds(text: object) -> float:
     """Return the seconds of ``90``, ``90s``, ``10m`` or ``2h``.
 
     Raises:
-        ValueError: it is no duration, or not above 0.
+        ValueError: the text is not a duration, or not above 0.
     """
     return _parse(text, _SECONDS, "a duration such as 90, 10m or 2h")
 
@@ -67,7 +67,7 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds), _QUANTITY_SCHEMA]
 
 
 class JobLimits(BaseModel):
-    """Limits of a job; one that exceeds them is ended, and the others go on."""
+    """Limits of a job; a job that exceeds them is ended, and the other jobs go on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -115,7 +115,7 @@ def make_settings(**settings: Any) -> Settings:
     """Return settings; ``timeout`` and ``memory`` may be numbers or text such as ``10m``.
 
     Raises:
-        UsageError: one of them cannot be used; named.
+        UsageError: a setting cannot be used; the message names it.
     """
     try:
         return Settings.model_validate(settings)
@@ -150,7 +150,7 @@ class JobFolders:
 class Job:
     """One model for one target in one format.
 
-    All paths are relative to the folder of the jobs file, unless it has absolute ones.
+    All paths are relative to the folder of the jobs file, except paths that are absolute there.
     """
 
     name: str  # its output without output folder and suffix

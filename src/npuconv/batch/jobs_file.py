@@ -1,7 +1,7 @@
 """The jobs file, the options given beside it, and their expansion to jobs.
 
-The keys and their validation are those of ``npuconv.config.Options``; this module adds those of
-a batch. Flags win over the file, a configuration is below it. Their paths are relative to the
+``npuconv.config.Options`` has the keys and their validation; this module adds the keys of a
+batch. Flags win over the file, a configuration is below it. Their paths are relative to the
 current folder, as for ``convert``; jobs have theirs relative to the jobs file, so that locks and
 reports are the same on every machine.
 """
@@ -120,8 +120,8 @@ def expand(
 ) -> Expanded:
     """Read a jobs file and return its jobs; nothing is run and nothing written.
 
-    ``options`` hold for every job, whatever the file says, with paths from the current folder;
-    ``config`` holds where the file says nothing.
+    ``options`` hold for every job and win over the file; their paths are relative to the current
+    folder. ``config`` has the options that the file leaves out.
 
     Raises:
         UsageError: an option cannot be used.
@@ -238,7 +238,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def locate(target: str, root: Path) -> str:
-    """Return a target for any current folder: built-in ones by name, files with their folder."""
+    """Return the name of a built-in target, or the path of a target file with its folder."""
     return str(root / target) if is_file(target, root) else target
 
 

@@ -1,4 +1,4 @@
-"""Locks of outputs: digests of the inputs of each job, to tell whether its output is up to date.
+"""Locks of outputs: digests of the inputs of each job, to decide whether its output is up to date.
 
 A lock is a file beside the output. It holds digests, no time and no absolute path: the same job
 gives the same lock on any machine with the same versions.

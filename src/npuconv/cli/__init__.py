@@ -1,7 +1,7 @@
 """Command line: parses, calls the library, prints. The only package that imports click.
 
 The module of a command is imported when the command is used, so that ``--help`` starts fast.
-Results go to stdout; progress and errors to stderr; exit codes are those of ``npuconv.errors``.
+Results go to stdout; progress and errors to stderr; ``npuconv.errors`` has the exit codes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMMANDS = {
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Convert float ONNX models for int8 accelerators, and say what it takes.
+    """Convert float ONNX models for int8 accelerators, and report the rewrites.
 
     npuconv convert model.onnx --calibration images/ --preprocess imagenet
     """

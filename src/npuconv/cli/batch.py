@@ -115,8 +115,8 @@ def batch(
     """Convert many models for many targets, each job in a process of its own.
 
     JOBS.yaml lists them; its paths are relative to it. A job that crashes, or takes more time
-    or memory than it may, does not touch the others. Run again, only what has changed or
-    failed is done.
+    or memory than it may, does not touch the others. Run again, it repeats only changed
+    and failed jobs.
 
     The flags of convert (--help-all) hold for every job and win over JOBS.yaml, which wins
     over --config. Their paths are relative to the current folder.
@@ -318,7 +318,7 @@ class Bars(Lines):
         self._count()
 
     def _count(self) -> None:
-        """Count the jobs that have ended, and the shares done of those that run."""
+        """Show the number of ended jobs plus the finished shares of running jobs."""
         tasks = {task.id: task for task in self._progress.tasks}
         running = sum(tasks[task].percentage for task in self._tasks.values()) / 100
         ended = self.done - (self._total - self._left)

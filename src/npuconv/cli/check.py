@@ -48,8 +48,8 @@ def check(
 ) -> int:
     """Say whether models can be converted, and why not; writes no model.
 
-    MODEL is a file, or a folder that is searched for .onnx files. Findings are those of
-    convert, except those that need all samples: check runs only the first.
+    MODEL is a file, or a folder that is searched for .onnx files. It reports the
+    findings of convert, except findings that need all samples: check runs only the first.
     Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
     from npuconv.legalize.selection import orphaned, renew

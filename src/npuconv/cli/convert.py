@@ -45,7 +45,7 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Writes ONNX or TFLite, as the target says, unless --format or -o FILE.onnx says otherwise.
+    Writes ONNX or TFLite, as the target specifies, unless --format or -o FILE.onnx is given.
     Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
@@ -109,7 +109,7 @@ def convert(
 def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the paths of the result and of its reports; refuse those that cannot be written."""
+    """Return the paths of the result and of its reports; refuse a path that cannot be written."""
     default = _path_beside(Path(model), suffix_of(options.format))
     destination = default if output is None else Path(output)
     default_reports = (

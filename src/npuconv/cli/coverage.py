@@ -1,4 +1,4 @@
-"""``npuconv target coverage``: which targets take which models, and what stops each."""
+"""``npuconv target coverage``: which targets take which models, and why the others refuse."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def coverage(
     quiet: bool,
     no_color: bool,
 ) -> int:
-    """Show which targets take which models, and what stops each.
+    """Show which targets take which models, and why the others refuse.
 
     MODEL is a file, or a directory that is searched for .onnx files. A target takes a
     model, refuses it, or the answer is open, because it depends on undocumented limits.
@@ -186,7 +186,7 @@ def coverage(
     and the tensors and KiB that cross between device and host in one inference.
     `npuconv check` also measures the rewrites.
 
-    Exit code 0 whatever the verdicts; 2: a file cannot be read; the others are shown.
+    Exit code 0 with any verdicts; 2: a file cannot be read; the others are shown.
     """
     shapes = parse_shapes(input_shape)
     with screen.progress(quiet) as progress:

@@ -57,7 +57,7 @@ def describe(code_or_name: str, form: str = "text", width: int | None = None) ->
 
     Args:
         code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``; ``SHP`` and
-            ``fuse-`` stand for several.
+            ``fuse-`` match several.
         form: text, json or markdown.
         width: columns that a line of a list may have; None for whole lines.
 

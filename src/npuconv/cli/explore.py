@@ -47,11 +47,11 @@ def explore(
 ) -> int:
     """Show what each undocumented limit would cost these models.
 
-    Each limit of Conv that the target marks '?' is tightened alone, from what the models
-    need down to 1, and the rewrites that keep it are planned. The table has the value that
-    the models need, the knee (the tightest value that adds at most a tenth of the cost), and
-    the tightest value; with -v every value, with the added multiply-accumulates, bytes and
-    convolutions.
+    Each limit of Conv that the target marks '?' is tightened alone, from the value that the
+    models need down to 1, and the rewrites that keep it are planned. The table has the
+    value that the models need, the knee (the tightest value that adds at most a tenth of
+    the cost), and the tightest value; with -v every value, with the added
+    multiply-accumulates, bytes and convolutions.
 
     Exit code 0; 2: a file cannot be read, or the target refuses a model already; the others
     are shown.

@@ -163,7 +163,7 @@ def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Inpu
     """Refuse to write where nothing can be written, or over a file that is read.
 
     Raises:
-        UsageError: one is the other, by whatever name.
+        UsageError: a destination is an input, possibly under another name.
         OutputError: a folder does not exist or is not writable, or it is a directory.
     """
     paths = [Path(destination) for destination in destinations]

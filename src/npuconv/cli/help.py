@@ -102,7 +102,7 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
     """Return the first clause of a help text, with choices and the default.
 
     Args:
-        text: up to a semicolon what the option does; ``[default: X]`` at its end.
+        text: purpose of the option up to a semicolon; ``[default: X]`` at its end.
         kind: of the values.
     """
     clause, _, default = text.partition("  [default: ")

@@ -44,9 +44,9 @@ def inspect(
     verbose: bool,
     no_color: bool,
 ) -> int:
-    """Show what is in a model: operators, convolutions, shapes, costs.
+    """Show the content of a model: operators, convolutions, shapes, costs.
 
-    With --diff, two models side by side: a float model and what it was converted to, or
+    With --diff, two models side by side: a float model and its converted model, or
     two versions of one model. Convolutions are matched by name.
     """
     if diff and len(models) != 2:

@@ -247,7 +247,7 @@ def compare(
     """Compare two models; nothing is changed.
 
     Raises:
-        ModelError: one is not a valid model.
+        ModelError: a file is not a valid model.
     """
     source = read(before, input_shape)
     old, new = summarize(source), summarize(read(after, input_shape))

@@ -120,8 +120,8 @@ def collect(
 ) -> Options:
     """Return the options of a configuration file and the flags that were given.
 
-    Of the files that the configuration names, those of ``read`` must be there, unless a flag
-    names another.
+    Files that the configuration names under the keys ``read`` must exist, unless a flag
+    names another file.
 
     Raises:
         ConfigError: the file is wrong.
@@ -184,7 +184,7 @@ def refuse_empty(flags: dict[str, Any]) -> None:
     """Refuse a flag without text, as ``--config "$UNSET"`` of a script.
 
     Raises:
-        UsageError: one of them is empty.
+        UsageError: a flag is empty.
     """
     for name in [name for name, value in flags.items() if value in ("", ("",))]:
         raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")

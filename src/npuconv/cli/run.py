@@ -41,8 +41,8 @@ def run(
 ) -> int:
     """Run a folder that split has written, part by part.
 
-    Parts of the host run in onnxruntime, node by node as written; those of the device in
-    the simulator. With --compare the whole model runs as well, and every bit is compared.
+    Host parts run in onnxruntime, node by node as written; device parts run in the
+    simulator. With --compare the whole model runs as well, and every bit is compared.
 
     Exit code 0: done; 1: --compare finds a difference; 2: files that cannot be used.
     """

@@ -42,7 +42,7 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
     """Write the parts of the device and of the host as files of their own.
 
     INT8.onnx is what convert writes with --format qoperator, the default, or qdq. Each part is
-    an ONNX model; those of the device have int8 inputs and outputs only. manifest.json has the
+    an ONNX model; device parts have int8 inputs and outputs only. manifest.json has the
     order, the tensors between them with shape, scale and bytes, and the layers; weights.bin
     their integers. npuconv run runs the folder again. The same input gives the same bytes.
 
@@ -68,6 +68,6 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
 
 
 def _names(tensors: Sequence[str]) -> str:
-    """Return the names of tensors, long ones without their middle; a terminal is narrow."""
+    """Return the names of tensors; on a terminal, long names lose their middle."""
     longest = _LONGEST if screen.terminal() is not None else len("".join(tensors))
     return ", ".join(elide(visible(name), max(longest, 5)) for name in tensors)

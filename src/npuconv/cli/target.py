@@ -68,9 +68,9 @@ def lint(files: tuple[str, ...]) -> None:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 def diff(old: str, new: str) -> None:
-    """Show what differs between two targets, by operator.
+    """Show the differences between two targets, by operator.
 
-    A limit that only one of them has stands against a dash: there it is no limit.
+    A dash marks a limit that a target does not have.
     """
     lines = view.differences(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:

@@ -46,11 +46,11 @@ def vectors(
 ) -> int:
     """Write integer inputs and outputs of every layer, to test a device with.
 
-    One .npz for each QLinearConv of INT8.onnx, with what it reads and makes on the
-    samples, weights, bias, scales and zero points; manifest.json says what they are. The
-    outputs are what the device has to compute: padding is the stored integer 0, and the
-    target file says how it requantizes. Where onnxruntime computes something else, that
-    is said. The same input gives the same bytes.
+    One .npz for each QLinearConv of INT8.onnx, with its input and output on the samples,
+    weights, bias, scales and zero points; manifest.json describes them. The device has to
+    compute these outputs: padding is the stored integer 0, and the target file defines how
+    it requantizes. Layers where onnxruntime differs are listed. The same input gives the
+    same bytes.
 
     Exit code 0: done; 2: files that cannot be used.
     """

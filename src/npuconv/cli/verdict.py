@@ -37,7 +37,7 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
 def show_many(
     reports: Sequence[Report], names: Sequence[str], *, verbose: bool, no_color: bool
 ) -> None:
-    """Print a table of the models and the details of those that fail; all with ``verbose``."""
+    """Print a table of the models and details of failed models; of all with ``verbose``."""
     from npuconv.report import brief, text
 
     color, width = screen.wants_color(no_color), screen.width()

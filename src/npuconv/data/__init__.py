@@ -38,14 +38,14 @@ def open_samples(
 
     Args:
         source: None for synthetic samples; a path to .npz, .npy, an image, a directory of
-            one of these, or a .txt list of images; a dict of arrays, first axis = samples; an
+            such files, or a .txt list of images; a dict of arrays, first axis = samples; an
             array, for a model with one input; or an iterable of dicts of complete inputs.
-        inputs: what the model wants.
+        inputs: name, type and shape of each input of the model.
         preprocess: how images become inputs.
         limit: samples used at most, evenly spread over the source.
         seed: of synthetic samples.
         cache: folder where decoded images are kept, and looked for.
-        key: name of the array for the only input, where it is another than that of the input.
+        key: name of the array for the only input, if it differs from the name of the input.
 
     Raises:
         CalibrationError: samples that are missing, unreadable or do not fit.

@@ -1,7 +1,7 @@
 """Archives of arrays: read array by array, checked before anything is decompressed, and written.
 
-A large array is mapped: in the archive where it is stored as it is, else in a temporary file that
-it is decompressed into.
+A large array is mapped: in the archive if it is stored uncompressed there, else in a temporary
+file that it is decompressed into.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Archive(Mapping[str, Array]):
     Without ``allowed``, the limits in force hold.
 
     Raises:
-        CalibrationError: it cannot be read, or is no archive.
+        CalibrationError: the file cannot be read, or is not an archive.
     """
 
     def __init__(self, file: Path, allowed: Limits | None = None) -> None:

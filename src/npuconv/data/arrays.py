@@ -120,8 +120,8 @@ def make_table(
 ) -> SampleTable:
     """Make a table of arrays by name, checked against the inputs of the model.
 
-    With ``complete`` each array is one complete input, not a row of samples; ``taken`` are arrays
-    of another name than their input. An array is looked up only if needed.
+    With ``complete`` each array is one complete input, not a row of samples; ``overrides`` has the
+    names of arrays that differ from their input. An array is looked up only if needed.
 
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.
@@ -152,7 +152,7 @@ def make_table(
 def open_tables(
     label: str, readers: Sequence[Callable[[], SampleTable]], limit: int, notes: Sequence[str] = ()
 ) -> Samples:
-    """Open the samples of several tables, one after the other; only one is in memory at a time."""
+    """Open the samples of several tables in sequence, with a single table in memory at a time."""
     read = lru_cache(maxsize=1)(lambda part: readers[part]())
     sizes, all_notes = [], list(notes)
     for part in range(len(readers)):
@@ -312,7 +312,7 @@ def _hint_on_name(missing: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _hint_on_kind(value: object, names: Sequence[str]) -> str:
-    """Return a hint on what to give in place of a value that is no dict of arrays."""
+    """Return a hint on valid samples, for a value that is not a dict of arrays."""
     if isinstance(value, str):
         return "paths of images go into a directory, or into a .txt file that lists them"
     example = ", ".join(f"{name!r}: array" for name in names)

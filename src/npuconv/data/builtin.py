@@ -85,7 +85,7 @@ def choose_builtin(
 ) -> BuiltinData:
     """Choose the samples of a model without data.
 
-    ``expected`` has mean and standard deviation in training of what layers put out, by tensor;
+    ``expected`` has mean and standard deviation in training of the outputs of layers, by tensor;
     ``specs`` the inputs, by default as the model has them, with usual sizes where it has none.
 
     Raises:
@@ -132,7 +132,7 @@ def _joined(*texts: str) -> str:
 
 
 def open_builtin(options: Options, data: BuiltinData, specs: Sequence[InputSpec]) -> Samples:
-    """Open the chosen samples, with their description for the report.
+    """Open the built-in samples, with their description for the report.
 
     Raises:
         CalibrationError: an input that no values can be made up for.

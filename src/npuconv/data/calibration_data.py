@@ -36,12 +36,12 @@ class CalibrationData:
 
     @property
     def is_normalized(self) -> bool:
-        """True if the user has normalized the samples, or has said how that is to be done."""
+        """True if the user has normalized the samples, or has given the normalization."""
         return self.builtin is None or self.builtin.certainty == "given"
 
     @property
     def row(self) -> quality.Assumed | None:
-        """Row of the report on what is taken instead of data."""
+        """Row of the report on the built-in samples; None if the user gave samples."""
         return None if self.builtin is None else self.builtin.row
 
     @property

@@ -1,7 +1,7 @@
 """One float pass over the samples: statistics of tensors, channel by channel.
 
 Samples are run in batches where that gives the same numbers, and joined in parts of 16: the result
-depends on the samples alone, whatever the number of workers.
+depends on the samples alone, not on the number of workers.
 """
 
 from __future__ import annotations

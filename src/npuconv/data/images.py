@@ -1,4 +1,4 @@
-"""Samples from image files: decoded, resized, cropped and normalized one at a time.
+"""Samples from image files: decoded, resized, cropped and normalized image by image.
 
 Decoded images may be cached on disk, so that other models need not decode them again: a file
 holds the pixels of one image; its name is a digest of the image file and of how it was scaled.
@@ -78,7 +78,7 @@ def open_images(
 
     Raises:
         CalibrationError: the model's input is not one image, an option is missing or does
-            not fit, or a file is no image. Damage further inside a file, and a size that
+            not fit, or a file is not an image. Damage further inside a file, and a size that
             depends on the file, are found when its turn comes.
     """
     plan = plan_images(label, inputs, preprocess)
@@ -170,10 +170,10 @@ def _check_size(label: str, size: Sequence[int], plan: ImagePlan) -> None:
 
 
 def _check_header(file: Path, max_pixels: int) -> None:
-    """Refuse a file that holds no image, or one of more than ``max_pixels``, without decoding it.
+    """Refuse a file without an image, or an image over ``max_pixels``, without decoding it.
 
     Raises:
-        CalibrationError: either of the two.
+        CalibrationError: the file is not an image, or has too many pixels.
     """
     check_ordinary(file)
     try:

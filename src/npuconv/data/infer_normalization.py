@@ -1,7 +1,7 @@
 """Normalization of pixels that a model was trained with, inferred from the model.
 
 Each piece of evidence adds to the logarithm of the odds of the six usual normalizations; the lead
-of the first tells whether it is clear:
+of the first decides whether the result is clear:
 
 - metadata, and arithmetic on the input that shows its range;
 - the habits of the framework, and of lines of text, grey images and models that make images;
@@ -370,7 +370,7 @@ def rms(values: NDArray[np.generic]) -> float:
 
 
 class TrainingShift(NamedTuple):
-    """Difference between the statistics of a layer and those of training."""
+    """Difference between the statistics of a layer on the samples and in training."""
 
     offset: float  # median distance of the channels' means, in standard deviations of training
     ratio: float  # median of the observed standard deviation over that of training
@@ -383,7 +383,7 @@ class TrainingShift(NamedTuple):
 
 
 def training_shift(output: Moments | Statistics, expected: InTraining) -> TrainingShift | None:
-    """Compare the output of a layer with that of training.
+    """Compare the output of a layer with its output in training.
 
     Returns:
         None if the number of channels differs, or all were switched off in training.

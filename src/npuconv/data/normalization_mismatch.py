@@ -102,7 +102,7 @@ def find_mismatch(
     Args:
         model: the float model, ``proto`` in memory.
         proto: the same model as ONNX.
-        samples: as they are fed to the model.
+        samples: the feeds of the model.
         statistics: of the outputs of convolutions on all samples, by tensor.
         expected: mean and standard deviation in training of outputs of layers, by tensor.
     """
@@ -156,7 +156,7 @@ def _is_constant(expected: InTraining) -> bool:
 
 
 def _fits_by_scale(normalization: PixelNormalization, ratio: float) -> list[PixelNormalization]:
-    """Return normalizations that make values about ``ratio`` times smaller than the given one."""
+    """Return normalizations that make values about ``ratio`` times smaller."""
     step = float(np.mean(normalization.std))
     return [
         item
@@ -198,10 +198,10 @@ class Profile(NamedTuple):
 
 
 class Trials(NamedTuple):
-    """Profiles of the float model on samples as they are and normalized differently."""
+    """Profiles of the float model on unchanged samples and on samples normalized differently."""
 
     baseline: PixelNormalization  # the normalization that the samples seem to have
-    profiles: Mapping[PixelNormalization, Profile]  # the given one first; empty without a candidate
+    profiles: Mapping[PixelNormalization, Profile]  # the baseline first; empty without a candidate
     makes_images: bool = False  # True if an output is an image, as of super-resolution
 
 
@@ -212,18 +212,18 @@ def run_trials(
     first: Node,
     output: Statistics | None = None,
 ) -> Trials | None:
-    """Run the model on a few samples, as they are and in other normalizations.
+    """Run the model on a few samples, unchanged and in other normalizations.
 
     Args:
         model: the float model.
         proto: the same model as ONNX.
-        samples: as they are fed to the model.
+        samples: the feeds of the model.
         first: its first convolution.
         output: statistics of its output on all samples; they exclude candidates.
 
     Returns:
-        None where not exactly one input is an image, where the range of the image says nothing
-        about its normalization, or where the model itself normalizes the first layer's output.
+        None where not exactly one input is an image, where the range of the image does not show
+        its normalization, or where the model itself normalizes the first layer's output.
     """
     feeds = [samples[k] for k in spread(len(samples), BOUNDS.trial_samples)]
     axes = {
@@ -288,7 +288,7 @@ def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:
 def _advantage(
     trials: Trials, baseline: Profile, item: PixelNormalization, profile: Profile
 ) -> str:
-    """Return how a normalization fits better than the given one; empty if it does not."""
+    """Return how a normalization fits better than the baseline; empty if it does not."""
     low, high = BOUNDS.plausible_bias
     entropy = profile.sign_entropy
     if trials.baseline in _PIXELS and item not in _PIXELS:

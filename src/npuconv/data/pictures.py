@@ -232,8 +232,8 @@ def open_synthetic(
 ) -> Samples:
     """Open 32 samples that depend on the options alone.
 
-    Inputs of rank 4 that look like images get pictures, normalized as ``preprocess`` says; if it
-    does not, to -1..1, and integers whole pixels. Other float inputs get a normal distribution
+    Inputs of rank 4 that look like images get pictures, normalized by ``preprocess``; without
+    it, to -1..1, and integers whole pixels. Other float inputs get a normal distribution
     (0, 1), other integers and booleans 0 or 1, which every vocabulary and mask has.
 
     Raises:
@@ -296,7 +296,7 @@ def _make(
 
 
 def draw(shape: tuple[int, ...], layout: str, number: int, *, seed: int = 0) -> Array:
-    """Return one picture in 0..255, RGB, laid out as an input of the model without its batch."""
+    """Return one RGB picture in 0..255, in the layout of an input without its batch."""
     height, width, channels = (*shape[1:], shape[0]) if layout == "nchw" else shape
     pixels = picture(number, (height, width), channels, seed)
     return pixels.transpose(2, 0, 1) if layout == "nchw" else pixels

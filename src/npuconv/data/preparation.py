@@ -41,7 +41,7 @@ class _Record(Strict):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Conversion of images to inputs, as a model says it of itself."""
+    """Conversion of images to inputs, read from the metadata of a model."""
 
     keys: Preprocess
     origin: str  # where it comes from, in one phrase for people
@@ -49,7 +49,7 @@ class Preparation:
 
 
 def record(keys: Preprocess, certainty: str) -> str:
-    """Write the preparation of images for the metadata; empty where no normalization is said.
+    """Write the preparation of images for the metadata; empty without a normalization.
 
     ``certainty`` is given, inferred or guessed.
 
@@ -71,7 +71,7 @@ def record(keys: Preprocess, certainty: str) -> str:
 
 
 def read(model: onnx.ModelProto, name: str) -> Preparation | None:
-    """Return the preparation that a model says; None where it says none.
+    """Return the preparation in the metadata of a model; None if it is missing.
 
     Raises:
         ModelError: the entry of its metadata is damaged.
@@ -105,7 +105,7 @@ def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
 
 
 def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
-    """Return the entry of the metadata as plain values; None where there is none.
+    """Return the entry of the metadata as plain values; None if it is missing.
 
     Raises:
         ModelError: it is damaged.

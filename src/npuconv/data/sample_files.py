@@ -76,7 +76,7 @@ def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def read_list(path: Path) -> list[Path]:
-    """Read the images named in a text file, one a line, relative to that file; # starts a comment.
+    """Read a list of images: a path per line, relative to the list; # starts a comment.
 
     Raises:
         CalibrationError: not UTF-8 text, empty, or an image that does not exist.

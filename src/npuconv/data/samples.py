@@ -52,7 +52,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples that are read or made one at a time, as often as asked for."""
+    """Samples that are read or generated at each access."""
 
     # Gives sample k of the source, as arrays by input name, batch axis included.
     load: Callable[[int], Feed]
@@ -108,7 +108,7 @@ def held_out_places(total: int, count: int) -> tuple[int, ...]:
 
 
 def spread(total: int, count: int) -> tuple[int, ...]:
-    """Return ``wanted`` of 0..total-1, ascending; all if there are not more.
+    """Return ``count`` numbers of 0..total-1, ascending; all if there are not more.
 
     One is drawn at random from each of as many equal runs: neither of the beginning alone, nor in
     step with samples that alternate. The choice is the same for the same numbers.

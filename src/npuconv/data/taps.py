@@ -1,9 +1,8 @@
 """A float model that gives statistics of its tensors instead of its outputs, and their layout.
 
 Each tensor is reshaped to [samples, outer, channels, inner] and reduced where it lies, sample
-by sample; what leaves the runtime is one array per statistic, for all tensors together. The
-shapes come in from outside, because only a run tells all of them; so does the selection of the
-values that are kept.
+by sample; the runtime returns one array per statistic, for all tensors together. The shapes are
+an input, because some are known only after a run; the selection of the returned values is another.
 """
 
 from __future__ import annotations

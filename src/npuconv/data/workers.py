@@ -39,7 +39,7 @@ def one_thread_each() -> AbstractContextManager[object]:
 
 
 class OrderedWorkers(Generic[Item, Result]):
-    """Threads that take items one by one and give back the results in their order.
+    """Threads that process items and return the results in the order of the items.
 
     No more items wait here than are worked on, so memory stays bounded. An error comes in
     its turn, after the results before it.

@@ -45,7 +45,7 @@ def slicing(win: Window) -> Removal | None:
     """Return the axis with the fewest taps, whose cells the taps read are ``cells``, tap by tap.
 
     Of a Conv whose extents are all known; cells are counted with the pads. It moves the input
-    once for each tap, so it is no removal that is taken unasked.
+    once for each tap, so it is used only on request.
     """
     axes = range(win.axes or 0)
     extents = [output_extent(win, axis) for axis in axes]
@@ -123,7 +123,7 @@ def _pairs(win: Window, axis: int) -> list[tuple[int, int | None]]:
 def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
     """Return whether the kernel along the axis is 1, without a stride unless ``stride``.
 
-    A Conv may have pads, which can become a Pad before it; those of a ConvTranspose crop.
+    A Conv may have pads, which can become a Pad before it; a ConvTranspose may not: its pads crop.
     """
     explicit = win.auto_pad == "NOTSET" and not win.output_shape and win.kernel is not None
     padded = win.op == "Conv" or (win.pads[axis] == (0, 0) and win.output_padding[axis] == 0)

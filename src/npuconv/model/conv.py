@@ -1,6 +1,6 @@
 """One convolution, transposed convolution or pool as a value, and its window arithmetic.
 
-The formulas are those of the ONNX operator texts (Conv-11, ConvTranspose-11, pooling),
+The formulas are from the ONNX operator texts (Conv-11, ConvTranspose-11, pooling),
 which every runtime follows also where Conv-1 and ConvTranspose-1 read differently. Functions
 that take one kernel extent are about one spatial axis.
 """

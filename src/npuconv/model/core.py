@@ -72,7 +72,7 @@ class Model:
     def nodes(self, *ops: str, domain: str = "") -> list[Node]:
         """Return a copy of the list of top-level nodes, in topological order.
 
-        All where no operators are named; ``domain`` is that of the operators.
+        All nodes if no operators are named; ``domain`` is the domain of the operators.
         """
         if not ops:
             return list(self.graph.nodes)

@@ -67,7 +67,7 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
 ) -> Node:
     """Add a node at the end; ``sweep`` sorts it in.
 
-    Each output must have no producer yet. ``origin`` are the nodes it stands for, ``name`` is the
+    Each output must have no producer yet. ``origin`` are the nodes it replaces, ``name`` is the
     stem of its name (the operator's where empty), ``graph`` the subgraph it belongs to.
     """
     from npuconv.model.surgeon import Node
@@ -101,7 +101,7 @@ def insert(
 ) -> Tensor:
     """Add a node with one result of the type of its first input.
 
-    ``shape`` is that of the result, if known; the others are as for ``add_node``.
+    ``shape`` is the shape of the result, if known; ``add_node`` describes the others.
 
     Returns:
         The result.

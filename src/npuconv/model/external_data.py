@@ -119,7 +119,7 @@ def references(tensors: Sequence[onnx.TensorProto], path: Path) -> Mapping[int, 
         path: of the model; no file above its folder is looked at.
 
     Raises:
-        ValueError: an offset or length that is no number.
+        ValueError: an offset or length that is not a number.
     """
     result: dict[int, onnx.TensorProto] = {}
     total = 0

@@ -1,7 +1,7 @@
 """Integer products whose sums saturate in onnxruntime on x86 processors without VNNI.
 
 There it adds pairs of products of uint8 and int8 in 16 bits. Products of two uint8 or of two int8
-are exact on every processor, whatever their zero points.
+are exact on every processor, with any zero points.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
 def display_name(path: str | Path) -> str:
     """Return the path as reports show it: as given if relative, else without its folders.
 
-    Of an absolute path the last folder stays where the name of the file says nothing.
+    Of an absolute path the last folder stays if the name of the file is ``files.UNNAMED``.
     """
     shown_path = Path(path)
     if shown_path.is_absolute():

@@ -215,7 +215,7 @@ class _NodeView:
 def as_float(node: Node) -> Node:
     """Return a read-only view of an integer or fused node as a float node, channels first.
 
-    Any other node is returned as it is. Scales are left out: the view serves to count
+    Any other node is returned itself. Scales are left out: the view serves to count
     multiplications and to show convolutions.
     """
     domain = "" if query.is_standard(node) else node.domain

@@ -25,7 +25,7 @@ def evaluate(
 ) -> np.ndarray:
     """Return the result of one operator of the domain, computed in float32.
 
-    The inputs are X, and W and B of a convolution; None for one that is omitted.
+    The inputs are X, and W and B of a convolution; None for an omitted input.
 
     Raises:
         ValueError: an activation that the domain does not have.

@@ -1,8 +1,8 @@
 """Conversion between ONNX protos and graph-surgeon's nodes and tensors, and walks over protos.
 
-The results are those of graph-surgeon's importer and exporter, several times faster: their
+The results equal the results of graph-surgeon's importer and exporter, several times faster: their
 constructors go through every list again for each of its elements, and their helpers copy
-every part and look up the type of every attribute anew. Rare parts (subgraphs, tensors as
+every part and look up the type of every attribute again. Rare parts (subgraphs, tensors as
 attributes, functions) are still left to them.
 """
 
@@ -228,7 +228,7 @@ def _import_node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: 
 
 
 def _add_untyped_tensor(name: str, tensors: _Tensors) -> Tensor:
-    """Return a new tensor without type; each one without a name is a separate tensor."""
+    """Return a new tensor without type; every unnamed tensor is a separate tensor."""
     variable = Variable.__new__(Variable)
     part = variable.__dict__
     part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
@@ -251,7 +251,7 @@ _READERS: dict[int, Any] = {
 
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
-    """Return the attributes by name; None if one is neither numbers nor text."""
+    """Return the attributes by name; None if an attribute is neither numbers nor text."""
     values = {}
     for attribute in proto.attribute:
         read = _READERS.get(attribute.type)
@@ -304,7 +304,7 @@ class NodeCopy(NamedTuple):
 
 
 def copy_node(node: Node) -> NodeCopy:
-    """Return a copy of the node as it is now; later changes of the node do not affect it."""
+    """Return a copy of the node; later changes of the node do not affect it."""
     inputs, outputs = [t.name for t in node.inputs], [t.name for t in node.outputs]
     attrs = {key: _freeze_attribute(key, value) for key, value in node.attrs.items()}
     return NodeCopy(node.op, node.name, node.domain or "", tuple(inputs), tuple(outputs), attrs)
@@ -380,7 +380,7 @@ class Types:
         return self._codes[dtype]
 
     def write(self, tensor: Tensor, into: onnx.ValueInfoProto) -> None:
-        """Write name, type and shape of a tensor, as far as they are known."""
+        """Write the name, and the type and shape if known, of a tensor."""
         into.name = tensor.name
         if tensor.dtype is not None:
             into.type.CopyFrom(self.proto(tensor.dtype, query.shape(tensor)))

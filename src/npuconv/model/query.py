@@ -89,7 +89,7 @@ def consumers(tensor: Tensor) -> list[Node]:
 
 
 def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
-    """Return the only consumer of a tensor that is no output of the model, outside of subgraphs."""
+    """Return the sole consumer of a tensor that is not an output; None inside a subgraph."""
     if len(tensor.outputs) != 1 or model.is_output(tensor):
         return None
     # A branch may not run, so that no node of it can move out of it.

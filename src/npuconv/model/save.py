@@ -65,7 +65,7 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
 
 def add_metadata(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
-    """Add entries to the metadata, in place of those that the source has; empty ones are none."""
+    """Add entries to the metadata or replace them; entries with an empty text are left out."""
     entries = {entry.key: entry.value for entry in model.metadata_props}
     helper.set_model_props(model, entries | {key: text for key, text in notes.items() if text})
 

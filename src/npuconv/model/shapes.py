@@ -81,7 +81,7 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def forget(model: Model) -> None:
-    """Drop all shapes but those of inputs, so that they are inferred again."""
+    """Drop all shapes except shapes of inputs, so that they are inferred again."""
     inputs = {id(t) for t in model.graph.inputs}
     for node in model.nodes():
         for tensor in node.outputs:
@@ -122,7 +122,7 @@ def infer(model: Model) -> str:
 
 
 def _fill(model: Model, stated: Sequence[tuple[Tensor, Dims]]) -> bool:
-    """Fill unknown extents with the stated ones; return whether there were any.
+    """Fill unknown extents with stated extents; return whether anything was filled.
 
     The first extent is filled only if the first extents of all inputs are fixed.
     """
@@ -269,8 +269,8 @@ def _update(tensor: Tensor, inferred: TensorType) -> None:
 def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
     """Return nodes whose inferred output shape is wrong, with the right one.
 
-    Nodes downstream of these are left out: their shapes must be inferred again first. So are
-    nodes whose ids are in ``settled``, which have been corrected.
+    Nodes downstream of these are left out: their shapes must be inferred again first. Nodes with
+    ids in ``settled`` have been corrected and are left out as well.
     """
     corrections: list[tuple[Node, Dims]] = []
     downstream: set[int] = set()  # ids of tensors

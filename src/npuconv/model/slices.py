@@ -1,6 +1,6 @@
-"""Inference up to a Slice of what may be of negative extent, where ONNX ends the process.
+"""Shape inference up to a Slice of a tensor of negative extent, where ONNX ends the process.
 
-ONNX does not compare a window with what it slides over; its Slice takes negative extents for
+ONNX does not compare a window with the extent of its input; its Slice takes negative extents for
 impossible. onnxruntime infers shapes in the same way, so that it must not load such a model either.
 """
 

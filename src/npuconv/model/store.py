@@ -51,7 +51,7 @@ class Store:
         _return_freed_memory()
 
     def keep(self, array: Array) -> Array:
-        """Return the same array in a file; a small array as it is.
+        """Return the same array in a file; a small array is returned itself.
 
         Raises:
             OutputError: the folder for temporary files is full or not writable.
@@ -204,7 +204,7 @@ def can_map(tensor: onnx.TensorProto, size: int) -> bool:
 def with_initializers(
     proto: onnx.ModelProto, convert: Callable[[onnx.TensorProto], onnx.TensorProto]
 ) -> onnx.ModelProto:
-    """Return a copy of the model with other initializers; the given ones are not copied."""
+    """Return a copy of the model with converted initializers; the originals are not copied."""
     copy = onnx.ModelProto()
     _copy_fields(proto, copy, "graph")
     _copy_fields(proto.graph, copy.graph, "initializer")

@@ -1,4 +1,4 @@
-"""Classes of graph-surgeon, for what makes a graph, a node or a tensor."""
+"""Classes of graph-surgeon, for code that constructs graphs, nodes or tensors."""
 
 from __future__ import annotations
 

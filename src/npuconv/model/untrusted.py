@@ -256,7 +256,7 @@ def byte_size(tensor: TensorProto) -> int:
 def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
     """Return the number of elements of a shape.
 
-    ``size`` is that of an element in bytes, ``where`` the start of the message.
+    ``size`` is the size of an element in bytes, ``where`` the start of the message.
 
     Raises:
         ModelError: the shape is impossible, or larger than a tensor may be.

@@ -187,7 +187,7 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
 
 
 def check_types(model: Model) -> None:
-    """Refuse a node with inputs of different types where its operator has one for all.
+    """Refuse a node with inputs of different types if its operator requires equal types.
 
     Rewrites may assume that: no runtime loads such a model.
 
