@@ -106,7 +106,7 @@ def prepare(
         seen = Calibration(watch(graph, random_feeds(model)), {})
         found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
         found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.emission = Emission.of(graph.plan, found, {}, Splits())
+    ctx.emission = Emission.from_plan(graph.plan, found, {}, Splits())
     return graph
 
 

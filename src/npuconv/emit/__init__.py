@@ -33,7 +33,7 @@ def get(name: str) -> Format:
 
 
 def with_form(options: Options) -> Options:
-    """Return the options with form and opset of the output: those of the target by default.
+    """Return the options with form and opset of the output; the target has the defaults.
 
     Raises:
         TargetError: not a valid target description.

@@ -33,7 +33,7 @@ class Splits:
     bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, convs: Sequence[WrittenConv]) -> Splits:
+    def from_convs(cls, convs: Sequence[WrittenConv]) -> Splits:
         """Return how the device runs the convolutions of split layers."""
         channels = {c.node: c.bias_channels for c in convs if c.bias_channels is not None}
         return cls({conv.node: conv.terms for conv in convs if conv.terms}, channels)
@@ -66,7 +66,7 @@ class Emission:
     sums: tuple[SumEntry, ...] = ()
 
     @classmethod
-    def of(
+    def from_plan(
         cls,
         plan: Plan,
         encodings: Mapping[str, Encoding],

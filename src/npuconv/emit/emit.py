@@ -36,11 +36,11 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     """
     if legal.options.format != "tflite" or engine.binding(legal.findings.every):
         return []
-    every = find_obstacles(save.to_proto(legal.model))
-    obstacles = tuple(o for o in every if o.node not in legal.blocked)
+    candidates = find_obstacles(save.to_proto(legal.model))
+    obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
     # A form holds no node better because it stays float.
     rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
-    return engine.lint(rules, at="form")
+    return engine.lint(rules, stage="form")
 
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
@@ -93,11 +93,11 @@ def emit_model(
     """
     form, copy = emit.get(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.of(copy.plan, encodings, weights, Splits.of(convs))
+    emission = Emission.from_plan(copy.plan, encodings, weights, Splits.from_convs(convs))
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
-    broken = engine.lint(copy.rules(), at="lowered")
+    broken = engine.lint(copy.rules(), stage="lowered")
     for finding in broken:
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"
@@ -108,7 +108,7 @@ def emit_model(
 
 
 def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
-    """Return entries of the file that say where it comes from."""
+    """Return the metadata of the file: versions, hashes, scales, operators of the device."""
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
     how = legal.target.activations.requantize

@@ -70,8 +70,8 @@ class SumEntry(BaseModel):
         return {*counts} == {axes} and len(window.pads) == 2 * axes
 
     @classmethod
-    def of(cls, conv: Node, weight: Sequence[int], terms: dict[str, SumTerm]) -> SumEntry:
-        """Return the entry of a convolution that is written as others, by name."""
+    def from_conv(cls, conv: Node, weight: Sequence[int], terms: dict[str, SumTerm]) -> SumEntry:
+        """Return the entry of a convolution that is split into ``terms``, by name of the part."""
         window = _Window(**{name: conv.attrs[name] for name in _Window.model_fields})
         parts = [
             _Part(
@@ -123,11 +123,11 @@ class Int32Sum:
         weight = tuple(self.entry.weight)
         if any(array is None for array in arrays):
             return None
-        known = [array for array in arrays if array is not None]
-        if len({a.dtype for a in known}) > 1 or sum(a.size for a in known) != math.prod(weight):
+        blocks = [array for array in arrays if array is not None]
+        if len({a.dtype for a in blocks}) > 1 or sum(a.size for a in blocks) != math.prod(weight):
             return None
-        whole, covered = np.zeros(weight, known[0].dtype), np.zeros(weight, np.int8)
-        for term, array in zip(self.terms, known, strict=True):
+        whole, covered = np.zeros(weight, blocks[0].dtype), np.zeros(weight, np.int8)
+        for term, array in zip(self.terms, blocks, strict=True):
             if len(term.index) != len(weight) or whole[term.index].shape != array.shape:
                 return None
             whole[term.index] = array
@@ -136,7 +136,7 @@ class Int32Sum:
 
     def sliced(self, tensors: Sequence[Tensor]) -> tuple[Tensor, list[Node]] | None:
         """Return the tensor that these are slices of, with the Slices; None if they are not."""
-        found, slices = dict[int, Tensor](), list[Node]()
+        sources, slices = dict[int, Tensor](), list[Node]()
         for part, tensor in zip(self.entry.parts, tensors, strict=True):
             source = tensor
             if part.bounds:
@@ -145,8 +145,8 @@ class Int32Sum:
                     return None
                 slices.append(node)
                 source = node.inputs[0]
-            found[id(source)] = source
-        return (next(iter(found.values())), slices) if len(found) == 1 else None
+            sources[id(source)] = source
+        return (next(iter(sources.values())), slices) if len(sources) == 1 else None
 
 
 def sums(model: Model, op: str) -> Iterator[Int32Sum]:
@@ -226,7 +226,7 @@ def _integer_layers(model: Model) -> Iterator[_IntegerLayer]:
 
 
 def with_layers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with a QLinearConv for each sum in int32; any other as it is."""
+    """Return the model with a QLinearConv for each sum in int32; without sums the model itself."""
     if not _has_sums(model):
         return model
     graph = _load(model)

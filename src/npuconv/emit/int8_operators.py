@@ -2,7 +2,7 @@
 
 Each is an integer operator such as QLinearAdd, or a float operator between DequantizeLinear and
 QuantizeLinear; several float operators that are a function of one value are one table. Operators
-of the host may stand between conversions, too: the metadata of a model name those of the device.
+of the host can be between conversions, too: the metadata of a model list the device operators.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Int8Graph:
         """Return the float operators that make a tensor, in order, and their dequantized inputs.
 
         Returns:
-            No operators if one of them has another input that is not constant.
+            No operators if any operator has another input that is not constant.
         """
         nodes: dict[str, onnx.NodeProto] = {}
         dequantized: list[str] = []

@@ -1,9 +1,9 @@
-"""Take out a Relu or Clip that cuts off nothing which int8 could hold.
+"""Remove a Relu or Clip that cuts off nothing which int8 could hold.
 
-Where the lowest integer stands for 0 in every channel, rounding to int8 saturates
-there, and the node has nothing left to do. Where 0 stands for 0 but int8 ends at the
-upper bound of a Clip, it becomes a Relu if the device takes that. What the plan has placed on
-the host between nodes of the device stays a node, so that the file has the parts of the report.
+If the lowest integer represents 0 in every channel, rounding to int8 saturates there,
+and the node has no effect. Otherwise, if int8 ends at the upper bound of a Clip, the
+Clip becomes a Relu, provided that the device takes Relu. A node that the plan has
+placed on the host between nodes of the device stays, so that the file has the parts of the report.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _ends_within(encoding: Encoding, bound: float) -> bool:
 
     from npuconv.arithmetic.encoding import HIGHEST, quantize
 
-    ends = quantize(np.full(len(encoding.scales), bound), encoding.scales, encoding.zeros)
-    return bool((ends == HIGHEST).all())
+    integers = quantize(np.full(len(encoding.scales), bound), encoding.scales, encoding.zeros)
+    return bool((integers == HIGHEST).all())
 
 
 def _separates_device_nodes(plan: Plan, node: Node) -> bool:

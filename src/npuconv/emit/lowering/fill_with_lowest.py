@@ -1,8 +1,8 @@
-"""Let a Pad fill with the integer that stands for 0.
+"""Let a Pad fill with the integer that represents 0.
 
-Where one integer stands for 0 in every channel, as the lowest does behind a Relu, a Pad
-between int8 tensors fills with that. What reads the result knows it by the bias. Where the
-device is told that zero point, a fill of 0 is rounded to it.
+If the same integer represents 0 in every channel, as the lowest does behind a Relu, a Pad
+between int8 tensors fills with this integer. The biases of the consumers account for it.
+If the zero point is stored in the file, rounding maps a fill of 0 to it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Make inputs and outputs of the model int8 where possible, with --io int8.
 
 An input that is only quantized, and an output that is only dequantized, lose that
-conversion and change their type; their scales go into the model's metadata. Others
-stay float, and the report says so. In any case, an output that the model itself
-quantizes is the integers of the device where these have its scale and zero point.
+conversion and change their type; their scales go into the model's metadata. Other inputs
+and outputs stay float, and the report lists them. In any case, an output that the model
+itself quantizes is the integers of the device if these have its scale and zero point.
 """
 
 from __future__ import annotations

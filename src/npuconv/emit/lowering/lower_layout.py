@@ -1,9 +1,9 @@
 """Convert integer convolutions to channels last, with --layout nhwc.
 
-QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep
-their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are put before and
-after each; those that undo each other, or a Transpose of the model, are removed. The
-integers are the same.
+QLinearConv becomes the operator of com.microsoft (onnxruntime) with channels_last; weights
+keep their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are inserted before and
+after each; two Transposes that undo each other, also a Transpose of the model, are removed.
+The integers are the same.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ def _lower(model: Model, node: Node) -> int:
 
 
 def _prevent_fusion(model: Model, node: Node) -> None:
-    """Write a Relu on int8 as a Clip where a Clip alone reads it.
+    """Write a Relu on int8 as a Clip if its only consumer is a Clip.
 
-    onnxruntime fuses the two whatever their type, and refuses the model where that is int8
+    onnxruntime fuses the two for every type, and refuses the model if the type is int8
     (relu_clip_fusion.cc: "Unexpected data type for Clip 'min' input").
     """
     import numpy as np

@@ -48,7 +48,7 @@ def quantize_activations(
             fired += conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
         fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
-        for place in constants_of(node, every=device.options.format == "tflite"):
+        for place in constants_of(node, include_scalars=device.options.format == "tflite"):
             fired += _quantize_constant(model, device, node, place, reaches[id(node)])
     return fired, replace(emission, stored=conversions.stored)
 
@@ -178,8 +178,8 @@ def _reach(encodings: Encodings, node: Node) -> Doubles:
     around = [encodings.get(tensor.name) for tensor in (*values, *node.outputs)]
     if node.op not in ("Add", "Sub") or len(values) > 1 or None in around:
         return unlimited
-    ends = [e.in_integers.dequantize([LOWEST, HIGHEST]) for e in around if e]
-    source, result = np.asarray(ends, np.float64)
+    bounds = [e.in_integers.dequantize([LOWEST, HIGHEST]) for e in around if e]
+    source, result = np.asarray(bounds, np.float64)
     if node.op == "Add":
         return np.asarray(result - source[::-1])
     return np.asarray(source - result[::-1] if values[0] is node.inputs[0] else result + source)
@@ -195,7 +195,7 @@ def _convert(
     *,
     nominal: bool = False,
 ) -> None:
-    """Insert a conversion, with the scales of the tensor or the nominal one of the device."""
+    """Insert a conversion, with the scales of the tensor or the nominal scale."""
     import numpy as np
 
     attrs = {}

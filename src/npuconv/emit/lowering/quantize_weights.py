@@ -1,12 +1,13 @@
 """Store weights as int8 and biases as int32.
 
-Weights are symmetric, -127..127, with one scale per output channel (or one for all
-where the target says so); the scales of the input's channels are multiplied in, those
-of the output's divide the weights' scales. A bias has the scale input times weight and
-holds the zero points; where it would overflow int32, the channel's weight scale is
-raised and the report says so. Without activation scales the bias stays float. For a
-device that multiplies by integers and shifts, scales are moved to the nearest that such
-a multiplier can say; for the kernels of TFLite, to the largest where they are beyond it.
+Weights are symmetric, -127..127, with a scale per output channel (or a scale per tensor
+if the target demands it). They are multiplied by the scales of the input's channels, and
+their scales are divided by the scales of the output's channels. A bias has the scale input
+times weight and includes the zero points; if it would overflow int32, the channel's weight
+scale is raised and the report lists the channel. Without activation scales the bias stays
+float. If the device multiplies by integers and shifts, scales move to the nearest scale that
+its multiplier can represent; for the kernels of TFLite, scales beyond the largest such scale
+move to it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Keep runtimes from fusing a host operator with conversions that have a scale per channel.
 
-onnxruntime turns an operator between DequantizeLinear and QuantizeLinear into an
-integer operator of its own, which takes scalar scales only, and then fails. It does so
-with a MatMul of two DequantizeLinear without QuantizeLinear, where
-``session.qdqisint8allowed`` is 1. So one of these conversions is written as one with a
-scalar scale, and a Mul and an Add.
+onnxruntime fuses an operator between DequantizeLinear and QuantizeLinear into its own
+integer operator, which takes scalar scales only, and then fails. It also fuses a MatMul
+of two DequantizeLinear without QuantizeLinear if ``session.qdqisint8allowed`` is 1. The
+pass replaces a conversion at the operator by a conversion with a scalar scale, a Mul and
+an Add.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class _Writer:
         terms = [self._part(conv, part, sources, first=not k) for k, part in enumerate(parts)]
         nodes = [node for term in terms if (node := query.producer(term)) is not None]
         named = {str(node.name): part for node, part in zip(nodes, parts, strict=True)}
-        entry = SumEntry.of(conv, conv.inputs[1].shape, named)
+        entry = SumEntry.from_conv(conv, conv.inputs[1].shape, named)
         if self.integers and len(sources) > 2:
             bias = query.constant_input(sources[2], 0)
             assert bias is not None, "a bias is constant"

@@ -1,8 +1,8 @@
 """Write the bias of convolutions as weights of constant input channels.
 
-The device adds no bias to these. A Concat puts constant integers beside those of the input,
-or a Pad where its batch or extents are open, and the weights of one tap make up the int32 bias
-with them: the sums are the same.
+The device adds no bias to these convolutions. A Concat (a Pad if batch or extents are open)
+appends channels of constant integers to the input. The weights of one tap on these channels
+make up the int32 bias: the sums are the same.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def _append_with_pad(model: Model, conv: Node, source: Tensor, constants: np.nda
     for value in dict.fromkeys(constants.tolist()):
         dims, count = query.shape(source), constants.tolist().count(value)
         rank = len(dims or ()) or len(conv.attrs["kernel_shape"]) + 2
-        ends = [0] * (2 * rank)
-        ends[rank + 1] = count
-        amounts = edit.integers(model, f"{conv.name}/constant/pads", ends)
+        pads = [0] * (2 * rank)
+        pads[rank + 1] = count
+        amounts = edit.integers(model, f"{conv.name}/constant/pads", pads)
         fill = edit.constant(model, f"{conv.name}/constant/value", np.asarray(value, np.int8))
         inner = dims[1] if dims and isinstance(dims[1], int) else None
         shape = None if inner is None or dims is None else (dims[0], inner + count, *dims[2:])

@@ -1,8 +1,8 @@
 """Operators that TFLite lacks, written as functions of operators that it has.
 
-ONNX defines many operators by others: Mish by Softplus, Tanh and Mul. Where TFLite holds all of
-these, they take the place of the node, in float on the host. Functions below come first: those of
-ONNX overflow, or subtract squares of large numbers, or do not exist.
+ONNX defines many operators by other operators: Mish by Softplus, Tanh and Mul. If TFLite has
+all of these, they replace the node, in float on the host. The functions below come first:
+the functions of ONNX overflow, or subtract squares of large numbers, or do not exist.
 """
 
 from __future__ import annotations

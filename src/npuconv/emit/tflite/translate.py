@@ -106,9 +106,9 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
         return None, log.obstacles
     graph.inputs = tuple(view.index for _, view in inputs)
     graph.outputs = tuple(view.index for _, view in outputs)
-    ends = [End(n, graph.tensors[v.index], v.order) for n, v in inputs + outputs]
+    boundary = [End(n, graph.tensors[v.index], v.order) for n, v in inputs + outputs]
     count = len(inputs)
-    return Translation(graph, tuple(ends[:count]), tuple(ends[count:]), draft.stored()), []
+    return Translation(graph, tuple(boundary[:count]), tuple(boundary[count:]), draft.stored()), []
 
 
 @dataclass
@@ -161,7 +161,7 @@ def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy whose shapes follow from those of its inputs."""
+    """Return a copy with shapes inferred from the input shapes; an open batch is 1."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for info in _inputs(copy):
@@ -240,8 +240,8 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     translation = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     metadata.pop(KEY, None)  # names of nodes of the ONNX model
-    ends = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
-    metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
+    boundary = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
+    metadata[ENDS] = json.dumps(boundary, separators=(",", ":"))
     if LAYERS in metadata:
         # Name, order and number of the tensor that each layer ends with, where it is stored.
         names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[LAYERS]))
