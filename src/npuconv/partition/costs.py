@@ -240,7 +240,7 @@ class Form:
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        return target.costs.of(*parts, self.moved_bytes)
+        return target.costs.total(*parts, self.moved_bytes)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:

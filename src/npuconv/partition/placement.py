@@ -285,10 +285,10 @@ def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement
     if plan.on_device(node) or plan.is_operator(node):
         return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
-    if passes and node.op in (fused.values if fused.known else fused.assume):
+    if passes and node.op in (fused.values if fused.is_documented else fused.assume):
         producer = query.producer(node.inputs[0])
         if producer is not None and plan.on_device(producer):
-            how = "fused" if fused.known else "assumed to be fused"
+            how = "fused" if fused.is_documented else "assumed to be fused"
             return "device", f"{node.op} after a convolution: {how}"
     operator = target.operator(node.op, node.domain or "")
     how = "runs on int8 tensors, exactly" if passes else "runs in float"
