@@ -171,7 +171,7 @@ def test_a_rule_shows_each_of_its_limits(rule: Rule):
 def _limited(target: Target) -> set[str]:
     """Facts that some operator of a target has a known limit on."""
     groups = [op.limits_for(mode) for op in target.operators.values() for mode in ("", *op.modes)]
-    return {fact for limits in groups for fact, limit in limits.items() if limit.known}
+    return {fact for limits in groups for fact, limit in limits.items() if limit.is_documented}
 
 
 @each_rule
@@ -180,7 +180,7 @@ def test_a_rule_judges_every_model_of_the_zoo(rule: Rule):
     for target in TARGETS:
         for name in ZOO:
             ctx = RuleContext(untouched(name), target, Options())
-            engine.lint(ctx, at=rule.at, only=[rule.code])
+            engine.lint(ctx, stage=rule.stage, only=[rule.code])
 
 
 @each_rule

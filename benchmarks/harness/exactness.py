@@ -82,7 +82,7 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
     for operator in operators:
         tensors = {**theirs, **operator.constants}
         kind = operator.op if not operator.steps or "+" not in operator.op else "table of several"
-        inputs = [WholeArray.of(tensors[name]) for name in operator.sources]
+        inputs = [WholeArray.from_array(tensors[name]) for name in operator.sources]
         counts[kind].observe(operator.compute(inputs, how).values, theirs[operator.result])
     return counts
 

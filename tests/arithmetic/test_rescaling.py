@@ -16,7 +16,7 @@ def test_a_factor_beyond_all_multipliers_saturates(bits: int):
     x, how = np.arange(-128, 128).astype(np.int8), Rescaling("shift", bits=bits)
     for scale in (1e-12, 1e-37, 1e-45):  # the last makes an infinite factor
         coarse, fine = TensorScale(0.1), TensorScale(scale)
-        found = how.requantized(WholeArray.of(x), coarse, fine).values
+        found = how.requantized(WholeArray.from_array(x), coarse, fine).values
         np.testing.assert_array_equal(found, np.where(x < 0, -128, np.where(x > 0, 127, 0)))
         added = computed("Add", (x, np.zeros_like(x)), (coarse, coarse, fine), how)
         np.testing.assert_array_equal(added, found)
@@ -27,7 +27,7 @@ def test_a_factor_below_all_multipliers_is_0():
     x = stored(0, 4)
     for scale in (1.0, 1e30):  # the factor of the last is 0 in float32
         np.testing.assert_array_equal(
-            SHIFT.requantized(WholeArray.of(x), small, TensorScale(scale)).values, 0 * x
+            SHIFT.requantized(WholeArray.from_array(x), small, TensorScale(scale)).values, 0 * x
         )
     near = Rescaling("shift", max_shift=15)
     np.testing.assert_array_equal(computed("Add", (x, x), (small, large, large), near), x)

@@ -134,7 +134,7 @@ def test_beginnings_are_spread(length):
 
 def test_thinning_keeps_what_is_little():
     """Thinning copies nothing away while everything may stay."""
-    kept = of_sample(0, positions=5).kept
+    kept = of_sample(0, positions=5).stored_values
     same = thin([kept], 1)
     assert np.array_equal(same.values, kept.values)
     assert (same.numbers.tolist(), same.widths.tolist()) == ([0], [5])

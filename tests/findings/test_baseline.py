@@ -118,8 +118,8 @@ def test_what_is_accepted_of_a_model():
     """Acceptance holds for this target only."""
     other = one().model_copy(update={"target": "other"})
     made = Baseline(findings=(one(), one(node="b"), one("x.onnx"), other))
-    assert set(made.of("m.onnx", TARGET)) == {("SHP001", "n"), ("SHP001", "b")}
-    assert made.of("m.onnx", "other") == {("SHP001", "n"): 1}
+    assert set(made.accepted_counts("m.onnx", TARGET)) == {("SHP001", "n"), ("SHP001", "b")}
+    assert made.accepted_counts("m.onnx", "other") == {("SHP001", "n"): 1}
 
 
 def test_updated(tmp_path):

@@ -55,7 +55,7 @@ def operator(op: str) -> Operator:
 
 def computed(op: str, attributes: dict, values: tuple, scales: tuple) -> list[int]:
     """Return the result of TFLite's operator."""
-    arrays = [WholeArray.of(v) for v in values]
+    arrays = [WholeArray.from_array(v) for v in values]
     return (
         operator(op)
         .compute(Arguments(attributes, arrays, scales, GEMMLOWP))
@@ -92,8 +92,8 @@ QUANTIZED = [-83, -71, -59, -47, -35, -23, -11, 2, 14, 26, 38, 50, 62, 74, 87, 9
 
 def test_quantize_changes_the_scale():
     """A QUANTIZE is what follows an operator that TFLite gives another scale."""
-    assert GEMMLOWP.requantized(WholeArray.of(X), A, Y).values.tolist() == QUANTIZED
-    assert GEMMLOWP.requantized(WholeArray.of(X), A, A).values.tolist() == X.tolist()
+    assert GEMMLOWP.requantized(WholeArray.from_array(X), A, Y).values.tolist() == QUANTIZED
+    assert GEMMLOWP.requantized(WholeArray.from_array(X), A, A).values.tolist() == X.tolist()
     parts = computed("Concat", {"axis": 0}, (X, Z), (A, Y, Y))
     assert parts == [*QUANTIZED, *Z.tolist()]
 
@@ -101,7 +101,7 @@ def test_quantize_changes_the_scale():
 def test_what_has_another_scale_is_rounded_twice():
     """First as LOGISTIC rounds, then by QUANTIZE."""
     wanted = TensorScale(0.01, -100)
-    first = WholeArray.of(computed("Sigmoid", {}, (X,), (A, SHARES)))
+    first = WholeArray.from_array(computed("Sigmoid", {}, (X,), (A, SHARES)))
     twice = GEMMLOWP.requantized(first, SHARES, wanted).values.tolist()
     assert computed("Sigmoid", {}, (X,), (A, wanted)) == twice
 
@@ -123,5 +123,5 @@ def test_extents_must_be_known():
 
     with pytest.raises(ModelError, match="height or width"):
         operator("ReduceMean").compute(
-            Arguments({}, [Dynamic.of(Z.reshape(1, 1, 4, 4))], (A, B), GEMMLOWP)
+            Arguments({}, [Dynamic.from_array(Z.reshape(1, 1, 4, 4))], (A, B), GEMMLOWP)
         )

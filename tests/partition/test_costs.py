@@ -10,7 +10,7 @@ import pytest
 
 from npuconv.cli.inspection import read
 from npuconv.partition import cost, macs, parameters, peak, weight_bytes
-from npuconv.partition.costs import Cost, Form, choose, chosen
+from npuconv.partition.costs import Cost, Form, choose, chosen_form
 from support.asserts import context
 from support.builders import Net
 from support.target_files import chip
@@ -213,7 +213,7 @@ DENSE = Form("dense", Cost(400, 400, 1))
 
 def pick(*forms: Form, costs: dict | None = None, **options) -> str:
     target = chip(also={"costs": costs} if costs else {})
-    found = chosen(choose(target, context(**options).options, forms))
+    found = chosen_form(choose(target, context(**options).options, forms))
     return found.name if found else ""
 
 

@@ -248,7 +248,7 @@ def test_without_a_host_there_is_no_choice():
 
 def test_what_the_user_keeps_float_stays_float():
     model = read(between("Sigmoid").model())
-    plan = make_plan(model, listing("Sigmoid"), kept={"op": "op*"})
+    plan = make_plan(model, listing("Sigmoid"), keep_float={"op": "op*"})
     assert plan.operators == []
     assert plan.reason[id(model.nodes()[1])] == "kept float by keep_float 'op*'"
 

@@ -87,7 +87,7 @@ def test_a_clipped_range():
     cut = tensor("cut", lowest=-1.0, highest=1.0, clip_fraction=0.02)
     first, second = html.tensor_ranges(quantized([whole, cut]))
     assert (first.name, first.clipped, second.clipped) == ("cut", 0.02, 0.0)
-    assert (first.observed.left, first.observed.width) == (0.0, 100.0)
+    assert (first.observed.start, first.observed.width) == (0.0, 100.0)
     assert first.int8.style == "left:0.0%;width:50.0%"
     assert first.zero == pytest.approx(25.0)
 
@@ -114,8 +114,8 @@ def test_weights():
     (bar,) = html.weight_ranges(
         quantized(layers=[layer("a", 9.0, weights=weights, rounding="compensated")])
     )
-    assert (bar.observed.left, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
-    assert (bar.int8.left, bar.int8.width) == (37.5, 25.0)
+    assert (bar.observed.start, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
+    assert (bar.int8.start, bar.int8.width) == (37.5, 25.0)
     assert bar.note == "8 channels, the narrowest within ±0.5; rounded: compensated"
 
 

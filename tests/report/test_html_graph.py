@@ -158,7 +158,7 @@ def test_the_model_as_it_came():
     assert [box.placement for box in boxes] == ["end", "device changed", "gone", "host", "end"]
     assert edges_of(boxes) == ((0, 1), (1, 2), (2, 3), (3, 4))
     drawn = source_picture(report)
-    assert drawn.gone == 1
+    assert drawn.removed_nodes == 1
     assert dict(drawn.cards[1].rows) == {
         "node": "g", "runs on": "device", "becomes": "2 Conv 3x3", "by": "split",
     }  # fmt: skip

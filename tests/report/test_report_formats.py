@@ -136,10 +136,10 @@ def test_warnings_are_counted_alike() -> None:
     report = npuconv.convert(net.model(), verify=False).report
     number = report.summary.by_severity["warning"]
     assert number == len(report.summary.warnings) + sum(
-        one.severity == "warning" and one.status != "unknown" for one in report.left
+        one.severity == "warning" and one.status != "unknown" for one in report.open_findings
     )
     assert len(report.summary.warnings) > 0
-    assert any(one.status == "unknown" for one in report.left)
+    assert any(one.status == "unknown" for one in report.open_findings)
     verdict = f"CONVERTED, {number} warnings"
     for name in ("text", "markdown", "github", "junit"):
         assert verdict in render(report, name).replace("%2C", ","), name

@@ -73,7 +73,7 @@ def test_both_ranges_share_a_track():
     one = verified.side_by_side(layer(ours=(-1.0, 3.0), theirs=(0.0, 1.0)))
     assert one.float_range is not None
     assert one.int8_range is not None
-    assert (one.float_range.width, one.int8_range.left, one.int8_range.width, one.zero) == (
+    assert (one.float_range.width, one.int8_range.start, one.int8_range.width, one.zero) == (
         100.0,
         25,
         25,

@@ -154,7 +154,7 @@ def test_only_the_rules_that_are_asked_for_run():
     """Rules are chosen by code, and by the graph they look at."""
     ctx = lint_context(auto_pad="SAME_UPPER")
     assert {f.code for f in engine.lint(ctx, only=["SHP003", "OPS001"])} == {"SHP003", "OPS001"}
-    assert not engine.lint(ctx, at="lowered")
+    assert not engine.lint(ctx, stage="lowered")
 
 
 def test_a_finding_knows_where_it_comes_from():

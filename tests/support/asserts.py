@@ -143,15 +143,15 @@ def findings(
     """Return the findings of one rule on a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
     rule = next(r for r in engine.all_rules() if r.code == code)
-    if rule.at in ("calibrated", "measured"):
+    if rule.stage in ("calibrated", "measured"):
         return [f for f in calibrated(proto, **options) if f.code == code]
-    if rule.at == "form":
+    if rule.stage == "form":
         legal = legalize(proto, Options(**{"format": "tflite", **options}))
         return [finding for finding in form_findings(legal) if finding.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
-    if rule.at == "planned":
+    if rule.stage == "planned":
         ctx.plan = make_plan(ctx.model, chip, set())
-    return engine.lint(ctx, at=rule.at, only=[code])
+    return engine.lint(ctx, stage=rule.stage, only=[code])
 
 
 def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:

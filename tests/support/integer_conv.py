@@ -145,7 +145,7 @@ def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> 
         factors: one, or [M].
         zero: zero point of the result, whose type the result has; int8 for a plain number.
     """
-    sums = WholeArray.of(total)
+    sums = WholeArray.from_array(total)
     parts = (factors.multiplier, factors.exponent)
     columns = Multipliers(*(column(part, sums.values.ndim) for part in parts))
     return saturated(scaled(sums, columns).values, zero)

@@ -36,7 +36,7 @@ def computed(
     operator = OPERATORS.get(op)
     assert operator is not None
     result = operator.compute(
-        Arguments(attributes, [WholeArray.of(v) for v in values], scales, how)
+        Arguments(attributes, [WholeArray.from_array(v) for v in values], scales, how)
     ).values
     assert result.min(initial=0) >= -128
     assert result.max(initial=0) <= 127

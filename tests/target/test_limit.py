@@ -52,7 +52,7 @@ def test_limits(text, value, facts, allowed, words):
     found = limit(text)
     assert found.allows(value, facts) is allowed
     assert found.text(facts) == words
-    assert found.known is ("?" not in text)
+    assert found.is_documented is ("?" not in text)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_limits_that_are_not_from_a_file():
     """A default, or a limit made by a program, has no place."""
     assert Limit.model_validate({"min": 1}).cite() == ""
     target = described("  Conv: {}")
-    assert target.fused_activations.known is False
+    assert target.fused_activations.is_documented is False
     assert target.fused_activations.cite() == "t.yaml fused_activations"
     assert target.fused_activations.line == 0
 

@@ -175,7 +175,7 @@ def test_mark_of_something_missing():
     document = read("a:\n  b: 1")
     assert document.mark(("a", "tag", "b")) == (2, 3)
     assert document.mark(("a", "z")) == (1, 1)
-    assert document.known(("a", "z", 3)) == ("a",)
+    assert document.existing_path(("a", "z", 3)) == ("a",)
 
 
 def test_load(tmp_path):

@@ -1,7 +1,8 @@
 """An int32 bias as the products of constant integers with int8 weights.
 
 All but the last of the constants are 127, the last is 1: with two of them every bias up to
-127 * 127 is exact. A single one is as small as the largest bias allows, and rounds the others.
+127 * 127 is exact. A single constant is as small as the largest bias
+allows, and the other biases are rounded.
 """
 
 from __future__ import annotations

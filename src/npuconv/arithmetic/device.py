@@ -82,12 +82,12 @@ def shiftable_scales(
     bits: int = 16,
     max_shift: int = MAX_SHIFT,
 ) -> Floats:
-    """Return weight scales near those given, under which the factors are those of the device.
+    """Return weight scales near ``w_scales`` whose factors the device can apply.
 
-    A model holds scales and no factors. With these the float factor is the integer one,
-    or the next float32 to it where no scale leads there, and ``shifts`` finds the integers
-    again. They differ from those given by at most ``2**-bits``; weights and bias must be
-    quantized with them.
+    A model holds scales and no factors. With these scales the float factor equals the integer
+    factor, or its float32 neighbour if no scale gives it exactly, and ``shifts`` finds the same
+    integers. Their relative difference from ``w_scales`` is at most ``2**-bits``; weights and
+    bias must be quantized with them.
 
     Args:
         x_scale: scale of the layer's input.

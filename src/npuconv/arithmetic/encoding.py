@@ -1,15 +1,15 @@
 """Encodings: scale and zero point of every channel of a tensor, and the integers they give.
 
-The arithmetic is that of ONNX QuantizeLinear and DequantizeLinear, in float32:
+The arithmetic follows ONNX QuantizeLinear and DequantizeLinear, in float32:
 ``q = saturate(round_half_even(x / scale) + zero_point)`` and
 ``x = (q - zero_point) * scale``.
 
 The device multiplies integers of one scale and of one zero point, mostly 0. Channel c of a
-tensor may still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in
-its weights and the zero point in its bias, what makes it has the scale in the factor of its
+tensor may still be ``scales[c] * (q - zeros[c])``: the consumers of the tensor have the scale in
+their weights and the zero point in their bias; the producer has the scale in the factor of its
 output channel and the zero point in its bias. The device works with ``nominal``, one number for
-all channels, of which only ratios matter. An operator other than a convolution is told
-``nominal``, too, and the zero point, which is then one for all channels.
+all channels, of which only ratios matter. An operator other than a convolution gets ``nominal``
+and a single zero point for all channels.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def quantize(
     values = np.asarray(x, np.float32)
     # A quotient beyond float32 becomes infinite and saturates like any large value.
     with np.errstate(over="ignore"):
-        steps = np.rint(values / _along(np.asarray(scale, np.float32), axis, values.ndim))
-    steps = steps + _along(np.asarray(zero_point, np.float32), axis, values.ndim)
+        steps = np.rint(values / _expand(np.asarray(scale, np.float32), axis, values.ndim))
+    steps = steps + _expand(np.asarray(zero_point, np.float32), axis, values.ndim)
     return np.asarray(np.clip(steps, lowest, 127), np.int8)
 
 
@@ -62,10 +62,10 @@ def dequantize(
     Integers may come as floats. What is between two of them, as a mean is, stays there.
     """
     values = np.asarray(q)
-    zero = _along(np.asarray(zero_point, np.int32), axis, values.ndim)
+    zero = _expand(np.asarray(zero_point, np.int32), axis, values.ndim)
     wide = values if values.dtype.kind == "f" else values.astype(np.int32)
     steps = (wide - zero).astype(np.float32)
-    return np.asarray(steps * _along(np.asarray(scale, np.float32), axis, values.ndim))
+    return np.asarray(steps * _expand(np.asarray(scale, np.float32), axis, values.ndim))
 
 
 def quantize_weights(weight: ArrayLike) -> tuple[NDArray[np.int8], Floats]:
@@ -100,7 +100,7 @@ def finite(values: ArrayLike, name: str) -> Floats:
     """Return values as float32.
 
     Raises:
-        ModelError: one is not finite; the message calls them ``name``.
+        ModelError: a value is not finite; ``name`` is the subject of the message.
     """
     with np.errstate(over="ignore"):
         result = np.asarray(values).astype(np.float32)
@@ -109,7 +109,7 @@ def finite(values: ArrayLike, name: str) -> Floats:
     return result
 
 
-def _along(values: NDArray[Any], axis: int | None, rank: int) -> NDArray[Any]:
+def _expand(values: NDArray[Any], axis: int | None, rank: int) -> NDArray[Any]:
     if axis is None or values.ndim == 0:
         return values
     return values.reshape([-1 if k == axis % rank else 1 for k in range(rank)])
@@ -137,10 +137,10 @@ class Encoding:
         alike = np.all(self.scales == self.nominal) and np.all(self.zeros == self.nominal_zero)
         return bool(alike)
 
-    def equals(self, other: Encoding) -> bool:
-        """Return whether both stand for the same numbers."""
-        pairs = ((self.scales, other.scales), (self.zeros, other.zeros))
-        return self.nominal == other.nominal and all(np.array_equal(a, b) for a, b in pairs)
+    def equals(self, encoding: Encoding) -> bool:
+        """Return whether scales, zero points and nominal scale are equal."""
+        pairs = ((self.scales, encoding.scales), (self.zeros, encoding.zeros))
+        return self.nominal == encoding.nominal and all(np.array_equal(a, b) for a, b in pairs)
 
     def with_stored_zero_point(self) -> Encoding:
         """Return the encoding with its first zero point stored in the file, for all channels."""
@@ -150,7 +150,7 @@ class Encoding:
     def in_integers(self) -> Encoding:
         """Return the encoding that an operator computes with: one scale, one zero point.
 
-        Numbers are those of the model over ``scales / nominal``.
+        Its numbers are the numbers of the model, divided by ``scales / nominal``.
         """
         return Encoding(np.full(1, self.nominal), self.zeros[:1], self.nominal)
 
@@ -166,7 +166,7 @@ class Encoding:
         return quantize(values, *self._arguments())
 
     def dequantize(self, stored: ArrayLike) -> Floats:
-        """Return the numbers that integers stand for."""
+        """Return the real values of stored integers."""
         return dequantize(stored, *self._arguments())
 
     def _arguments(self) -> tuple[Floats, NDArray[np.int32], int | None]:

@@ -29,7 +29,7 @@ def gemmlowp_layer(layer: EncodedLayer, source: Encoding, result: Encoding) -> E
     return replace(layer, weight_scales=near)
 
 
-def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
+def shiftable_layer(  # noqa: PLR0913 - parameters of encode_layer
     layer: EncodedLayer,
     weight: ArrayLike,
     bias: ArrayLike | None,
@@ -50,7 +50,7 @@ def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
     Args:
         layer: result of ``encode_layer`` for the other arguments.
         weight: float [M,C/g,kH,kW].
-        bias: float [M] or None; that of ``RoundedWeights``, if there is one.
+        bias: float [M] or None; the bias of ``RoundedWeights``, if the layer has them.
         source: of the input.
         result: of the output.
         group: of the convolution.

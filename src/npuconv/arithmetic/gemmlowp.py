@@ -3,8 +3,8 @@
 The library gemmlowp defined it, and TFLite's ``MultiplyByQuantizedMultiplier`` still computes it.
 The factor ``x_scale * w_scale / y_scale`` becomes ``multiplier / 2**31 * 2**exponent`` with a
 multiplier of 31 bits. The accumulator times the multiplier is rounded to its high 32 bits, half
-upwards (``SaturatingRoundingDoublingHighMul``); what is left of the shift rounds a second time,
-half away from zero (``RoundingDivideByPOT``). B. Jacob et al., "Quantization and training of
+upwards (``SaturatingRoundingDoublingHighMul``); the remaining shift rounds a second time, half
+away from zero (``RoundingDivideByPOT``). B. Jacob et al., "Quantization and training of
 neural networks for efficient integer-arithmetic-only inference", CVPR 2018, section 2.2.
 """
 

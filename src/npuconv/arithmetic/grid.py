@@ -1,4 +1,4 @@
-"""Channels whose values are whole steps apart, as those of normalized pixels are.
+"""Channels whose values are whole steps apart, such as normalized pixels.
 
 With the step as its scale, int8 holds such a channel without any loss, if it takes no more
 than 256 steps and 0 is one of them.
@@ -37,23 +37,23 @@ def find(values: ArrayLike) -> Grid:
     Args:
         values: finite, [C,P].
     """
-    found = [_of_channel(np.unique(np.asarray(row, np.float64))) for row in np.asarray(values)]
-    return Grid(np.asarray([step for step, _ in found]), np.asarray([off for _, off in found]))
+    grids = [_of_channel(np.unique(np.asarray(row, np.float64))) for row in np.asarray(values)]
+    return Grid(np.asarray([step for step, _ in grids]), np.asarray([off for _, off in grids]))
 
 
-def keep(values: ArrayLike, steps: Doubles, beside: ArrayLike) -> NDArray[np.bool_]:
+def keep(values: ArrayLike, steps: Doubles, fill: ArrayLike) -> NDArray[np.bool_]:
     """Return, for each channel, whether all values are multiples of its step.
 
     Args:
         values: finite, [C,P].
         steps: of every channel [C]; where it is 0, the result is False.
-        beside: a value [C] that may also occur: the one a Pad inserts.
+        fill: a value [C] that may also occur: the value that a Pad inserts.
     """
     rows = np.asarray(values, np.float64)
     safe = np.where(steps > 0, steps, 1.0)[:, None]
-    other = np.asarray(beside, np.float64)[:, None]
+    padding = np.asarray(fill, np.float64)[:, None]
     near = np.abs(rows / safe - np.rint(rows / safe)) <= 2 * _TOLERANCE
-    near |= np.abs(rows - other) <= _TOLERANCE * safe
+    near |= np.abs(rows - padding) <= _TOLERANCE * safe
     return np.asarray((steps > 0) & near.all(axis=1))
 
 

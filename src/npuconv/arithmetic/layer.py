@@ -38,7 +38,7 @@ class RoundedWeights:
 
 @dataclass(frozen=True)
 class EncodedLayer:
-    """Integer weights and bias of a convolution as they are written."""
+    """Integer weights and bias of a convolution, as stored in the model."""
 
     weight: NDArray[np.int8]  # int8 [M,C/g,kH,kW]
     # float32 [M], all alike where the target wants one; the output's scale of each channel is in
@@ -100,9 +100,9 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
         weight: float [M,C/g,kH,kW].
         bias: float [M] or None.
         source: of the input.
-        result: of the output; one without channels has the same scale for all.
+        result: of the output; without channels, all have the same scale.
         group: of the convolution.
-        rounded: weights and bias to use instead of the nearest ones.
+        rounded: weights and bias to use instead of rounding to nearest.
         per_tensor: one weight scale for all channels.
         largest_bias: in integers, that the device can add; 0: any int32.
 
@@ -110,12 +110,14 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
         ModelError: a weight or bias that is not finite or cannot be represented.
     """
     gain = float(result.nominal) / result.scales.astype(np.float64)
-    own = gain if per_tensor else np.ones(1)  # one scale for all cannot hold those of the output
-    values, limits = _weights(folded(weight, source, group), own, rounded)
-    wanted = _bias(len(values), bias if rounded is None else rounded.bias, result, own)
+    # A single weight scale cannot hold the output scales of channels: the weights do.
+    row_gain = gain if per_tensor else np.ones(1)
+    values, limits = _weights(folded(weight, source, group), row_gain, rounded)
+    real_bias = bias if rounded is None else rounded.bias
+    offsets = _bias(len(values), real_bias, result, row_gain)
     reach = int(128 + np.abs(source.zeros).max())
     first = quantize_layer(
-        values, wanted, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach,
+        values, offsets, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach,
         largest_bias=largest_bias,
     )  # fmt: skip
     out = first.weight_scales
@@ -132,12 +134,12 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
 def _weights(
     values: Floats, gain: Doubles, rounded: RoundedWeights | None
 ) -> tuple[Floats, Doubles | None]:
-    """Return the weights to store, and the magnitudes to clip at where those are known."""
-    along = (-1, *[1] * (values.ndim - 1))
+    """Return the weights to store, and the magnitudes to clip at if they are known."""
+    per_row = (-1, *[1] * (values.ndim - 1))
     if rounded is None:
-        return np.asarray(values * gain.reshape(along), np.float32), None
-    made = np.asarray(rounded.weight * rounded.scales.reshape(along), np.float32)
-    return made, rounded.scales.astype(np.float64) * 127
+        return np.asarray(values * gain.reshape(per_row), np.float32), None
+    weights = np.asarray(rounded.weight * rounded.scales.reshape(per_row), np.float32)
+    return weights, rounded.scales.astype(np.float64) * 127
 
 
 def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:
@@ -145,8 +147,8 @@ def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) ->
     offsets = result.scales.astype(np.float64) * (result.zeros - result.nominal_zero)
     if bias is None and not offsets.any():
         return None
-    own = np.zeros(rows) if bias is None else np.asarray(bias, np.float64)
-    return (own + offsets) * gain
+    unshifted = np.zeros(rows) if bias is None else np.asarray(bias, np.float64)
+    return (unshifted + offsets) * gain
 
 
 def _zero_point_sums(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
@@ -195,10 +197,10 @@ def quantize_bias(
         np.abs(values) / (2**31 - 1 - np.asarray(headroom, np.int64)), SMALLEST_SCALE
     )
     raised = bias_scales(input_scale, scales) < smallest
-    wanted = smallest[raised] * _MARGIN / float(input_scale)
-    if np.any(wanted > _LARGEST):
+    raised_scales = smallest[raised] * _MARGIN / float(input_scale)
+    if np.any(raised_scales > _LARGEST):
         raise ModelError("a bias is too large for the scale of the layer's input")
-    scales[raised] = wanted.astype(np.float32)
+    scales[raised] = raised_scales.astype(np.float32)
     steps = np.rint(values / bias_scales(input_scale, scales).astype(np.float64))
     return steps.astype(np.int32), scales, tuple(np.flatnonzero(raised).tolist())
 
@@ -236,13 +238,13 @@ def quantize_layer(
     first = np.broadcast_to(weight_scales(limits if absmax is None else absmax), len(rows))
     if not per_tensor:
         first = _scales_for_bias(rows, offsets / input_scale, first)
-    wanted = first
+    unraised = first
     if largest_bias:
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
         first = np.maximum(first, least).astype(np.float32)
     scales, load = _fit_products(rows, first, reach)
     _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
-    raised = tuple(np.flatnonzero(scales > wanted).tolist())
+    raised = tuple(np.flatnonzero(scales > unraised).tolist())
     if per_tensor:
         scales = np.full(len(rows), scales.max())
     # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
@@ -254,8 +256,8 @@ def quantize_layer(
 def _scales_for_bias(rows: Floats, bias: NDArray[np.float64], scales: Floats) -> Floats:
     """Return scales that give the bias (over input scale) of a channel of zeros 2**15 steps."""
     unused = ~rows.any(axis=1) & (bias != 0)
-    wanted = np.clip(np.abs(bias) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
-    return np.where(unused, wanted, scales).astype(np.float32)
+    bias_steps = np.clip(np.abs(bias) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
+    return np.where(unused, bias_steps, scales).astype(np.float32)
 
 
 def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDArray[np.int64]]:

@@ -12,19 +12,19 @@ from npuconv.errors import ModelError
 Doubles = NDArray[np.float64]
 
 
-def sqnr_db(reference: ArrayLike, other: ArrayLike) -> float | None:
+def sqnr_db(reference: ArrayLike, result: ArrayLike) -> float | None:
     """Return the signal to noise ratio ``10 log10(sum f^2 / sum (f - q)^2)`` in decibels.
 
     Returns:
-        ``math.inf`` if both are equal, ``-math.inf`` if only ``other`` is not finite, None
-        where the ratio means nothing: the reference is all zeros (and ``other`` is not), or
+        ``math.inf`` if both are equal, ``-math.inf`` if only ``result`` is not finite, None
+        where the ratio means nothing: the reference is all zeros (and ``result`` is not), or
         is not finite itself.
 
     Raises:
         ModelError: the sizes differ.
     """
     stats = ErrorStats()
-    stats.observe(reference, other)
+    stats.observe(reference, result)
     return stats.sqnr_db
 
 
@@ -46,14 +46,14 @@ class ErrorStats:
         self._agreed = 0
         self._positions = 0
 
-    def observe(self, reference: ArrayLike, other: ArrayLike) -> None:
+    def observe(self, reference: ArrayLike, result: ArrayLike) -> None:
         """Add one sample: two numeric arrays of the same size; ``reference`` gives the shape.
 
         Raises:
             ModelError: the sizes differ.
         """
         f = np.asarray(reference, np.float64)
-        q = np.asarray(other, np.float64)
+        q = np.asarray(result, np.float64)
         if f.size != q.size:
             raise ModelError(f"tensors of shapes {f.shape} and {q.shape} cannot be compared")
         q = q.reshape(f.shape)
@@ -65,9 +65,9 @@ class ErrorStats:
             self._dot += float(np.sum(f * q))
         f, q = self._classes_last(f), self._classes_last(q)
         if f.ndim and f.size and f.shape[-1] > 1:
-            same = f.argmax(-1) == q.argmax(-1)
-            self._agreed += int(np.sum(same))
-            self._positions += int(np.size(same))
+            agreement = f.argmax(-1) == q.argmax(-1)
+            self._agreed += int(np.sum(agreement))
+            self._positions += int(np.size(agreement))
 
     @property
     def sqnr_db(self) -> float | None:
@@ -82,7 +82,7 @@ class ErrorStats:
 
     @property
     def cosine(self) -> float | None:
-        """Cosine of the angle between both; None if one is all zeros or not finite."""
+        """Cosine of the angle between both; None if a tensor is all zeros or not finite."""
         norm = math.sqrt(self._signal) * math.sqrt(self._power)
         return self._dot / norm if norm > 0 and math.isfinite(norm) else None
 

@@ -1,8 +1,8 @@
 """Requantization of the device: whole numbers to the scale of an int8 tensor, rounded once.
 
-A tensor holds int8 ``q``, which stand for ``(q - zero) * scale``; one scale and zero point for a
-tensor. Devices multiply by float32 factors and round half to even, or by integers and shift right,
-or as TFLite's kernels do (``npuconv.arithmetic.gemmlowp``).
+A tensor holds int8 ``q``, which represent ``(q - zero) * scale``, with one scale and zero point.
+Devices multiply by float32 factors and round half to even, or by integers and shift right, or as
+TFLite's kernels do (``npuconv.arithmetic.gemmlowp``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rescaling:
     def rescaled(self, *terms: tuple[W, ArrayLike]) -> W:
         """Return ``round(sum(whole * factor))``.
 
-        A shift has one place for all terms, that of the largest factor; the numbers of a single
+        All terms have the same shift, given by the largest factor; the numbers of a single
         term have a shift each. Factors out of reach get the nearest multiplier: with the largest
         every whole number but 0 saturates, as with any beyond it, and with 0 a term counts for
         nothing. TFLite's kernels have a single term.
@@ -78,7 +78,7 @@ class Rescaling:
     def places(self, factors: ArrayLike) -> NDArray[np.int64]:
         """Return how far products with integer multipliers for these factors are shifted right.
 
-        Of factors out of reach it is that of the nearest multiplier: none, or as far as there is.
+        A factor out of reach has the shift of the nearest multiplier: 0 or ``max_shift``.
         """
         near = np.clip(np.asarray(factors, np.float64), 2.0**-self.max_shift, 2.0**self.bits - 1)
         return shifts(near, bits=self.bits, max_shift=self.max_shift).shift

@@ -75,7 +75,7 @@ class Statistics:
         return int(self.lows.size)
 
     @property
-    def kept(self) -> Kept:
+    def stored_values(self) -> Kept:
         """Stored values, with the samples they are of."""
         return Kept(self.values, self.numbers, self.widths)
 
@@ -85,7 +85,7 @@ class Statistics:
         return np.maximum(self.squares - self.means**2, 0.0)
 
     def merge(self, following: Statistics) -> Statistics:
-        """Return the statistics of these samples and those that follow them.
+        """Return the statistics of these samples and of the ``following`` samples together.
 
         Raises:
             ValueError: another tensor, or samples that do not follow.
@@ -109,7 +109,7 @@ def join(parts: Sequence[Statistics]) -> Statistics:
     samples = sum(part.samples for part in parts)
     count = sum(part.count for part in parts)
     shares = [part.count / max(count, 1) for part in parts]
-    kept = thin([part.kept for part in parts], samples)
+    thinned = thin([part.stored_values for part in parts], samples)
     return Statistics(
         name=parts[0].name,
         axis=parts[0].axis,
@@ -119,12 +119,12 @@ def join(parts: Sequence[Statistics]) -> Statistics:
         second_highs=_second([p.highs for p in parts], [p.second_highs for p in parts]),
         means=np.asarray(shares) @ [part.means for part in parts],
         squares=np.asarray(shares) @ [part.squares for part in parts],
-        values=kept.values,
+        values=thinned.values,
         samples=samples,
         count=count,
         first=parts[0].first,
-        numbers=kept.numbers,
-        widths=kept.widths,
+        numbers=thinned.numbers,
+        widths=thinned.widths,
     )
 
 
@@ -144,18 +144,20 @@ def quota(channels: int, samples: int) -> int:
 
 
 def thin(blocks: Sequence[Kept], samples: int) -> Kept:
-    """Reduce the values of adjacent samples to those that are kept of so many samples in all."""
+    """Reduce the stored values of adjacent samples to the capacity for ``samples`` samples."""
     values = np.concatenate([block.values for block in blocks], axis=1)
     numbers = np.concatenate([block.numbers for block in blocks])
     widths = np.concatenate([block.widths for block in blocks])
     # Interval of kept samples, a power of two, so that fewer are among more.
     step = 1 << max((-(-samples // capacity(len(values))) - 1).bit_length(), 0)
-    each = quota(len(values), -(-samples // step))
-    left = np.where(numbers % step == 0, np.minimum(widths, each), 0)
-    if np.array_equal(left, widths):
+    per_sample = quota(len(values), -(-samples // step))
+    new_widths = np.where(numbers % step == 0, np.minimum(widths, per_sample), 0)
+    if np.array_equal(new_widths, widths):
         return Kept(values, numbers, widths)
     place = np.arange(values.shape[1]) - np.repeat(np.cumsum(widths) - widths, widths)
-    return Kept(values[:, place < np.repeat(left, widths)], numbers[left > 0], left[left > 0])
+    in_use = new_widths > 0
+    values = values[:, place < np.repeat(new_widths, widths)]
+    return Kept(values, numbers[in_use], new_widths[in_use])
 
 
 @cache

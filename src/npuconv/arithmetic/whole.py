@@ -28,7 +28,7 @@ class Whole(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int | None, ...]:
-        """Extents; None where one is not known."""
+        """Extents; None for an unknown extent."""
 
     @abstractmethod
     def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
@@ -42,13 +42,13 @@ class Whole(ABC):
         """Return known numbers as this class holds them."""
         raise NotImplementedError("numbers of a graph are not known")
 
-    def plus(self, other: Self | ArrayLike) -> Self:
+    def plus(self, operand: Self | ArrayLike) -> Self:
         """Return the sum."""
-        return self.apply("Add", other)
+        return self.apply("Add", operand)
 
-    def times(self, other: Self | ArrayLike) -> Self:
+    def times(self, operand: Self | ArrayLike) -> Self:
         """Return the product."""
-        return self.apply("Mul", other)
+        return self.apply("Mul", operand)
 
     def over(self, divisor: Self | ArrayLike) -> Self:
         """Return the quotient, rounded towards 0."""
@@ -82,13 +82,13 @@ class Whole(ABC):
         """Return this and others behind each other."""
         return self.apply("Concat", *others, axis=axis)
 
-    def product(self, other: Self | ArrayLike, *, reverse: bool = False) -> Self:
-        """Return the matrix product with another; with ``reverse``, of the other with this."""
-        return self.apply("MatMul", other, reverse=reverse)
+    def product(self, matrix: Self | ArrayLike, *, reverse: bool = False) -> Self:
+        """Return ``self @ matrix``; with ``reverse``, ``matrix @ self``."""
+        return self.apply("MatMul", matrix, reverse=reverse)
 
-    def between(self, left: ArrayLike, right: ArrayLike) -> Self:
-        """Return ``left @ self @ right``, of matrices of whole numbers."""
-        return self.product(left, reverse=True).product(right)
+    def between(self, first: ArrayLike, last: ArrayLike) -> Self:
+        """Return ``first @ self @ last``, of matrices of whole numbers."""
+        return self.product(first, reverse=True).product(last)
 
     def windows(self, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> Self:
         """Return the sums of the windows of a pool [N, C, H', W']; padding is 0."""
@@ -101,7 +101,7 @@ class Whole(ABC):
         return moved.plus(-(np.int64(1) << (_ROOM - shift)))
 
     def looked_up(self, table: ArrayLike) -> Self:
-        """Return the entry of each int8 in a table of 256; the first is that of -128."""
+        """Return the entry of each int8 in a table of 256; the first entry is for -128."""
         return self.plus(128).entries(table)
 
 
@@ -112,8 +112,8 @@ class WholeArray(Whole):
     values: Integers  # any shape
 
     @classmethod
-    def of(cls, values: ArrayLike) -> Self:
-        """Return any integers."""
+    def from_array(cls, values: ArrayLike) -> Self:
+        """Return integers of any type as int64."""
         return cls(np.asarray(values).astype(np.int64))
 
     @property
@@ -127,18 +127,18 @@ class WholeArray(Whole):
 
     def like(self, values: ArrayLike) -> Self:
         """Return other numbers."""
-        return self.of(values)
+        return self.from_array(values)
 
     def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
         """Return the result of an operator of ONNX on whole numbers."""
         arrays = [
             x.values if isinstance(x, WholeArray) else np.asarray(x, np.int64) for x in operands
         ]
-        return self.of(_ARRAYS[op](self.values, *arrays, **attributes))
+        return self.from_array(_ARRAYS[op](self.values, *arrays, **attributes))
 
     def shifted(self, places: ArrayLike) -> Self:
         """Return ``self / 2**places``, rounded down."""
-        return self.of(self.values >> np.asarray(places, np.int64))
+        return self.from_array(self.values >> np.asarray(places, np.int64))
 
 
 def window_sums(
@@ -178,7 +178,7 @@ _ARRAYS: dict[str, Callable[..., Any]] = {
     "ReduceSum": lambda x, axes, keepdims: x.sum(axis=axes, keepdims=keepdims),
     "ReduceMax": lambda x, axes, keepdims: x.max(axis=axes, keepdims=keepdims),
     "Concat": lambda *arrays, axis: np.concatenate(arrays, axis),
-    "MatMul": lambda x, other, reverse: other @ x if reverse else x @ other,
+    "MatMul": lambda x, matrix, reverse: matrix @ x if reverse else x @ matrix,
     "AveragePool": window_sums,
 }
 
@@ -208,7 +208,7 @@ def spatial(x: Whole, op: str) -> tuple[int, int]:
     """Return height and width.
 
     Raises:
-        ModelError: one is not known.
+        ModelError: height or width is not known.
     """
     high, wide = x.shape[2:4]
     if high is None or wide is None:

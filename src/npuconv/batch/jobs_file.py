@@ -352,7 +352,7 @@ class _Expansion:
                 self.targets[name] = Target.load(locate(name, self.root))
             except TargetError as error:
                 place: KeyPath = (*at, "target")
-                is_own = self.document.known(place) == place
+                is_own = self.document.existing_path(place) == place
                 self._error(place if is_own else ("defaults", "target"), error.message, error.hint)
         return self.targets[name]
 

@@ -135,11 +135,11 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "sections": {title: rule.section(title) for title in SECTIONS},
         "example": {
             "fires": {"model": example.fires, "target": example.device},
-            "silent": {"model": example.silent, "target": example.other or example.device},
+            "silent": {"model": example.silent, "target": example.silent_device or example.device},
         },
         "message": rule.message,
         "limits": list(rule.limits),
-        "checked": _CHECKED[rule.at],
+        "checked": _CHECKED[rule.stage],
     }
 
 

@@ -117,7 +117,7 @@ def explore(
     limits = [
         name
         for name, limit in (conv.limits.items() if conv else ())
-        if not limit.known and FACTS[name].kind != "str"
+        if not limit.is_documented and FACTS[name].kind != "str"
     ]
     curves = []
     for done, fact in enumerate(limits, 1):

@@ -40,7 +40,7 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
     # A form holds no node better because it stays float.
     rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
-    return engine.lint(rules, at="form")
+    return engine.lint(rules, stage="form")
 
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
@@ -97,7 +97,7 @@ def emit_model(
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
-    broken = engine.lint(copy.rules(), at="lowered")
+    broken = engine.lint(copy.rules(), stage="lowered")
     for finding in broken:
         if finding.code != WEIGHT_SUMS:
             text = f"{finding.node!r}: {finding.message}"

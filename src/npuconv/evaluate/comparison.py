@@ -509,7 +509,7 @@ def accuracy_findings(
     measured = MeasuredError(
         accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, shown, broken
     )
-    return engine.lint(legal.rules(measured=measured), at="measured")
+    return engine.lint(legal.rules(measured=measured), stage="measured")
 
 
 def _shown(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:

@@ -175,7 +175,7 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     in_regions = {number for region in _regions(model, target) for number in region}
     in_parts = int32_sums.internal_tensors(model)
     activations = target.fused_activations
-    fusible = activations.values if activations.known else activations.assume
+    fusible = activations.values if activations.is_documented else activations.assume
     for number, node in enumerate(model.graph.node):
         is_conv, result = node.op_type == _CONVOLUTION, node.output[0]
         fused = (

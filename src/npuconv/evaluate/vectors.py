@@ -234,7 +234,9 @@ def _write_operator(
     operator: Int8Operator, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
-    y = operator.compute([WholeArray.of(x) for x in inputs], rescaling(how)).values.astype(np.int8)
+    y = operator.compute([WholeArray.from_array(x) for x in inputs], rescaling(how)).values.astype(
+        np.int8
+    )
     arrays = {f"x{k}": x for k, x in enumerate(inputs)} | {"y": y}
     data = npz(arrays)
     files.write(file, data)

@@ -41,7 +41,7 @@ class Entry(BaseModel):
 
     @property
     def key(self) -> Key:
-        """Key of the entry among those of the same model and target."""
+        """Key of the entry within its model and target."""
         return (self.code, self.node)
 
     @property
@@ -58,8 +58,8 @@ class Baseline(BaseModel):
     version: Literal[1] = 1
     findings: tuple[Entry, ...] = ()
 
-    def of(self, model: str, target: str) -> dict[Key, int]:
-        """Return the accepted findings of one model on one target, with the number of each."""
+    def accepted_counts(self, model: str, target: str) -> dict[Key, int]:
+        """Return the number of accepted findings by key, for one model on one target."""
         return {e.key: e.count for e in self.findings if e.place == (model, target)}
 
 
@@ -107,18 +107,21 @@ def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
 def updated(
     old: Baseline, findings: Iterable[Entry], checked: Collection[tuple[str, str]], folder: Path
 ) -> Baseline:
-    """Return the baseline after a run, whose findings replace those of the checked models.
+    """Return the baseline after a run; its findings replace the entries of the checked models.
 
-    Entries of models that are no longer in ``folder``, that of the file, are dropped.
+    Entries of other models are dropped if the model is no longer in ``folder``, the folder of
+    the baseline file. A reason (``why``) is preserved if the finding still exists.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}
     others = [e for e in old.findings if e.place not in checked and (folder / e.model).is_file()]
     new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in findings)
     entries: dict[tuple[str, ...], Entry] = {}
     for entry in (*others, *new):
-        same = entries.setdefault((*entry.place, *entry.key), entry)
-        if same is not entry:
-            entries[*entry.place, *entry.key] = same.model_copy(update={"count": same.count + 1})
+        previous = entries.setdefault((*entry.place, *entry.key), entry)
+        if previous is not entry:
+            entries[*entry.place, *entry.key] = previous.model_copy(
+                update={"count": previous.count + 1}
+            )
     return Baseline(findings=tuple(entries[key] for key in sorted(entries)))
 
 

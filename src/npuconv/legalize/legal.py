@@ -103,7 +103,7 @@ class LegalModel:
             model,
             self.target,
             self.blocked,
-            kept=on_host,
+            keep_float=on_host,
             operators=self.operators,
             form=self.options.format,
         )
@@ -258,7 +258,7 @@ def legalize(
         tracker, after = Tracker(malformed), malformed
         source_model = legal.source.with_costs(model, device.target, malformed)
     else:
-        before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
+        before = sorted(engine.lint(rules) + engine.lint(rules, stage="source"), key=sort_key)
         if contradiction and not any(f.severity == Severity.ERROR for f in before):
             _refuse_unless_it_runs(model, contradiction)
         tracker = Tracker(before)
@@ -310,7 +310,7 @@ def legalize(
     merged = explained(tracker.merge(after, log.rewrites), log.refusals)
     findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
-        findings = findings.add(engine.lint(legal.rules(plan=plan), at="planned"))
+        findings = findings.add(engine.lint(legal.rules(plan=plan), stage="planned"))
     return replace(legal, findings=findings)
 
 

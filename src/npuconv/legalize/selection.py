@@ -134,7 +134,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
     """
     if options.baseline is None:
         return {}
-    return baseline.read(options.baseline).of(
+    return baseline.read(options.baseline).accepted_counts(
         baseline.relative_name(options.baseline, str(model)), target
     )
 
@@ -145,7 +145,7 @@ def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[
     ``findings`` are all findings, including findings that the options do not select.
     """
     calibrated = {
-        rule.code for rule in RULES if rule.at not in ("source", "float", "planned", "form")
+        rule.code for rule in RULES if rule.stage not in ("source", "float", "planned", "form")
     }
     open_keys = {_key(f) for f in findings if _is_open(f)}
     unused = [key for key in listed if key not in open_keys and key[0] not in calibrated]

@@ -23,7 +23,7 @@ _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
 
 def is_binary(node: Node) -> bool:
-    """Return whether a node has two inputs, and at least one is variable."""
+    """Return whether a node has two inputs, at least one of them variable."""
     return len(node.inputs) == 2 and len(values_of(node)) > 0
 
 
@@ -47,7 +47,9 @@ def _tflite_kernel(sign: int) -> Kernel:
         twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
         terms = []
         for x, scale in zip(node.values, (a_at, b_at), strict=True):
-            fine = scale.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(1 << _SUM_BITS)
+            fine = scale.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(
+                1 << _SUM_BITS
+            )
             factor = np.float64(np.float32(scale.scale)) / twice
             terms.append(x.looked_up(node.rescaling.rescaled((fine, factor)).values))
         total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])

@@ -25,7 +25,7 @@ def _is_defined(node: Node) -> bool:
 
 
 def _in_tflite(node: Node) -> bool:
-    """Return whether a pool pads nothing, or counts what it pads."""
+    """Return whether a pool has no padding, or counts it in the average."""
     return bool(query.attribute(node, "count_include_pad", 0)) or not any(
         query.attribute(node, "pads", ()) or ()
     )

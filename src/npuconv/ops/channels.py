@@ -32,7 +32,7 @@ Join = Callable[[Iterable[int]], int]
 Follower = Callable[[Join, Node, list[Slots]], list[Slots]]
 
 
-def same(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+def slots_of_first_input(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Return the slots of the first input for every output."""
     del join
     return [inputs[0] for _ in node.outputs]
@@ -48,7 +48,7 @@ def resized(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Keep channels apart if the output has as many."""
     axis = inputs[0].axis
     is_kept = axis is not None and extent(node.outputs[0], axis) == len(inputs[0].numbers)
-    return same(join, node, inputs) if is_kept else mixed(join, node, inputs)
+    return slots_of_first_input(join, node, inputs) if is_kept else mixed(join, node, inputs)
 
 
 def axis_of(node: Node, default: int) -> int | None:

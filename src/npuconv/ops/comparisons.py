@@ -1,4 +1,4 @@
-"""Comparisons and choices; those of two values run on int8 where a model has them so."""
+"""Comparisons and choices; binary operators run on int8 if their inputs in the model are int8."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ import onnx
 
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import pass_reshaped
-from npuconv.tflite.draft import Draft, View, same
+from npuconv.tflite.draft import Draft, View, onnx_order
 
 
 def _identity_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Give a tensor its second name."""
     rank = len(draft.shape(node.input[0]))
-    view = draft.view(node.input[0]) or View(draft.read(node.input[0]), same(rank))
+    view = draft.view(node.input[0]) or View(draft.read(node.input[0]), onnx_order(rank))
     draft.alias(node.output[0], view)
 
 
@@ -31,8 +31,8 @@ def _cast_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a BROADCAST_TO the shape that is known."""
     shape = draft.shape(node.output[0])
-    source = draft.read(node.input[0], same(len(shape)), len(shape))
-    output = draft.store(node.output[0], same(len(shape)))
+    source = draft.read(node.input[0], onnx_order(len(shape)), len(shape))
+    output = draft.store(node.output[0], onnx_order(len(shape)))
     extents = draft.number("shape", np.asarray(shape, np.int32))
     draft.emit("BROADCAST_TO", [source, extents], [output], "BroadcastToOptions")
 

@@ -60,7 +60,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _space_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
+    """Append a SPACE_TO_DEPTH; it orders channels as ONNX does."""
     source = draft.read(node.input[0], CHANNELS_LAST)
     output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
     block = int(attributes_of(node)["blocksize"])

@@ -12,7 +12,7 @@ from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, axis_of, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
-from npuconv.tflite.draft import Draft, same
+from npuconv.tflite.draft import Draft, onnx_order
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -32,7 +32,7 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
-    """Gather the copies of every entry, first those that come first, and add them up."""
+    """Gather the gradients of the copies of every entry, in order, and add them up."""
     shape, index = visit.shape(), tape.value(visit.inputs[1])
     axis = visit.attributes.get("axis", 0) % max(len(shape), 1)
     if index is None or index.ndim != 1 or not index.size:
@@ -56,9 +56,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
     if attrs.get("batch_dims", 0):
         raise ModelError("TFLite has no GatherND with batch_dims")
-    order = (
-        draft.order([name], len(shape)) if rank == len(shape) and not several else same(len(shape))
-    )
+    keeps_order = rank == len(shape) and not several
+    order = draft.order([name], len(shape)) if keeps_order else onnx_order(len(shape))
     source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
     extents = np.asarray(shape[: draft.shape(node.input[1])[-1]] if several else shape[axis])
     indices = draft.constant(node.input[1])
@@ -69,7 +68,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         extents = extents.astype(draft.graph.tensors[signed].dtype)
         inputs = [signed, draft.number("extents", extents)]
         places = draft.step("FLOOR_MOD", inputs, signed, table="FloorModOptions")
-    output = draft.store(result, order if rank == len(shape) and not several else same(rank))
+    output = draft.store(result, order if keeps_order else onnx_order(rank))
     draft.graph.tensors[output].quantization = draft.quantization(source)
     if several:
         draft.emit("GATHER_ND", [source, places], [output], "GatherNdOptions")

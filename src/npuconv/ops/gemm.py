@@ -11,7 +11,7 @@ from npuconv.errors import ModelError
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import Gradients, Tape, Visit
-from npuconv.tflite.draft import Draft, same
+from npuconv.tflite.draft import Draft, onnx_order
 from npuconv.tflite.flatbuffer import enumerator
 
 
@@ -41,7 +41,7 @@ def dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
     source = draft.read(node.input[0])
     weight = draft.number(node.input[1], np.ascontiguousarray(rows, np.float32))
     bias = draft.number(f"{node.name}/bias", np.ascontiguousarray(offsets, np.float32))
-    output = draft.store(node.output[0], same(len(draft.shape(node.output[0]))))
+    output = draft.store(node.output[0], onnx_order(len(draft.shape(node.output[0]))))
     none = enumerator("ActivationFunctionType", "NONE")
     options = {"KeepNumDims": True, "FusedActivationFunction": none}
     inputs = [source, weight, bias]

@@ -21,7 +21,7 @@ def _tflite_kernel(node: Arguments[W]) -> W:
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
     slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
-    wide = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1))).times(128)
+    wide = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(128)
     places = int(slope.exponent)
     ramp = wide
     if places > 0:

@@ -2,7 +2,7 @@
 
 Over the n values that are normalized together, with x less its zero point,
 ``d = n * x - sum(x)`` and ``v = n * sum(x**2) - sum(x)**2 + n**2 * epsilon / sx**2`` are whole
-numbers, up to epsilon, and ``d / sqrt(v)`` is the normalized value, whatever the scale of x.
+numbers, up to epsilon, and ``d / sqrt(v)`` is the normalized value for any scale of x.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Normalization:
     epsilon: float = 1e-5
 
     @classmethod
-    def of(cls, attributes: Mapping[str, Any]) -> Normalization:
-        """Return that of a node, whose attributes have its scale and bias as well."""
+    def from_attributes(cls, attributes: Mapping[str, Any]) -> Normalization:
+        """Return the parameters of a node; scale and bias are among the attributes."""
         axis, epsilon = attributes.get("axis", -1), attributes.get("epsilon", 1e-5)
         return cls(int(axis), attributes["scale"], attributes.get("bias", 0.0), float(epsilon))
 
@@ -61,7 +61,11 @@ def _is_defined(node: Node) -> bool:
 
 def _kernel(node: Arguments[W]) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
-    (x,), (x_at, y_at), parameters = node.values, node.scales, Normalization.of(node.attributes)
+    (x,), (x_at, y_at), parameters = (
+        node.values,
+        node.scales,
+        Normalization.from_attributes(node.attributes),
+    )
     if node.rescaling.kind == "shift":
         return y_at.stored(_by_shift(x, parameters, node.scales, node.rescaling))
     whole = x_at.centred(x).array()
@@ -81,10 +85,10 @@ def _kernel(node: Arguments[W]) -> W:
 def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], how: Rescaling) -> W:
     """Return the result of a device that multiplies by integers, less its zero point.
 
-    v has as many bits behind the point as leave its root a whole part that float64 tells
-    exactly, and is not 0. A normalized value is a multiple of ``2**-12``, halves away from 0.
-    It is multiplied by an integer, all of one shift, that of the largest scale, and the bias is
-    added before that shift.
+    v gets as many fractional bits as let float64 compute the integer part of its root exactly,
+    and is at least 1. A normalized value is rounded to a multiple of ``2**-12``, halves away
+    from 0. It is multiplied by an integer; the largest scale gives the shift of all channels,
+    and the bias is added before that shift.
 
     Args:
         x: the stored integers, with extents that are known along the axes.

@@ -1,4 +1,4 @@
-"""LeakyRelu, and PRelu with one slope or one for each channel."""
+"""LeakyRelu, and PRelu with a single slope or a slope for each channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _rises(node: Node) -> bool:
 
 
 def _has_slopes(node: Node) -> bool:
-    """Return whether a PRelu has one constant slope, or one for each channel (axis 1)."""
+    """Return whether a PRelu has a constant slope, for all channels or for each (axis 1)."""
     slope, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
     if slope is None or rank is None or slope.ndim > rank:
         return False
@@ -60,7 +60,7 @@ def _tflite_leaky(node: Arguments[W]) -> W:
     """Two multipliers: one above the zero point, one below, with a slope that is not negative."""
     x_at, y_at = node.scales
     slope = float(np.asarray(node.attributes.get("alpha", 0.01)).item())
-    whole = x_at.centred(WholeArray.of(range(LOWEST, HIGHEST + 1)))
+    whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
     above = node.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
     below = node.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
@@ -68,7 +68,7 @@ def _tflite_leaky(node: Arguments[W]) -> W:
 
 
 def is_leaky(values: ArrayLike) -> bool:
-    """Return whether slopes of a PRelu are one that a LEAKY_RELU has, which is float there."""
+    """Return whether a PRelu has a single slope that is not negative, as LEAKY_RELU takes it."""
     return np.size(values) == 1 and bool(np.min(values) >= 0)
 
 
@@ -123,7 +123,7 @@ def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
             draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
             return
         slopes, scale = slopes_of(slopes)
-        quantization = TensorScales.of(scale, 0)
+        quantization = TensorScales.from_scale(scale, 0)
     wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
     stored = wide[0] if order[0] == 0 and rank > 1 else wide
     number = draft.number(node.input[1], stored, quantization)

@@ -10,7 +10,7 @@ from npuconv.model.types import Node
 from npuconv.ops.gemm import dense
 from npuconv.ops.operator import Arguments, Operator, W, always, register, values_of
 from npuconv.ops.tape import Gradients, Tape, Visit, unbroadcast
-from npuconv.tflite.draft import Draft, same
+from npuconv.tflite.draft import Draft, onnx_order
 
 
 def _is_defined(node: Node) -> bool:
@@ -46,8 +46,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         dense(draft, node, right.T, np.zeros(right.shape[1], np.float32))
         return
     rank = len(draft.shape(node.output[0]))
-    sources = [draft.read(name, same(rank), rank) for name in node.input]
-    output = draft.store(node.output[0], same(rank))
+    sources = [draft.read(name, onnx_order(rank), rank) for name in node.input]
+    output = draft.store(node.output[0], onnx_order(rank))
     draft.emit("BATCH_MATMUL", sources, [output], "BatchMatMulOptions", AdjX=False, AdjY=False)
 
 

@@ -11,7 +11,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
-from npuconv.ops.channels import Join, Slots, mixed, same
+from npuconv.ops.channels import Join, Slots, mixed, slots_of_first_input
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import PREFIX, Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft
@@ -26,7 +26,7 @@ def _passes(node: Node) -> bool:
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Neighbours along all axes but the first two are compared."""
     is_along_channels = inputs[0].axis in (0, 1, None)
-    return (same if is_along_channels else mixed)(join, node, inputs)
+    return (slots_of_first_input if is_along_channels else mixed)(join, node, inputs)
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

@@ -90,7 +90,7 @@ class Operator:
         """Return the scale of the result in TFLite.
 
         Args:
-            scales: of the inputs, and the one that the model has for the result.
+            scales: of the inputs, and last the scale of the result in the model.
         """
         if self.tflite_scale == "input":
             return scales[0]
@@ -99,7 +99,7 @@ class Operator:
     def compute(self, node: Arguments[W]) -> W:
         """Return the int8 values of the device.
 
-        In TFLite, a QUANTIZE follows where the scale of the result is not that of the model.
+        In TFLite, a QUANTIZE follows if TFLite and the model have different scales of the result.
         """
         kernel, written = self.kernel, node.scales[-1]
         encoding = written

@@ -105,8 +105,8 @@ class IntegerConv:
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a convolution, with the activation behind it if TFLite can fuse it.
 
-    The bias makes up for a zero point of the stored input that is not that of the node: a tensor
-    that the host quantizes has its own.
+    The bias corrects for a stored input whose zero point differs from the zero point of the node,
+    such as a tensor that the host quantizes.
     """
     layer = IntegerConv.read(node, draft.constant)
     if layer is None or layer.weight.ndim != 4:
@@ -129,7 +129,9 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
             result, activation = consumers[0].output[0], fused
             draft.fused.add(result)
     source, code, options = pad_and_describe(draft, node, source, layer.weight, activation)
-    output = draft.store(result, CHANNELS_LAST, TensorScales.of(layer.y_scale.item(), y_zero))
+    output = draft.store(
+        result, CHANNELS_LAST, TensorScales.from_scale(layer.y_scale.item(), y_zero)
+    )
     constants = _add_constants(draft, node, layer, stored.zero - x_zero, code)
     draft.emit(code, [source, *constants], [output], OPTIONS[code], **options)
 

@@ -10,7 +10,7 @@ import onnx
 
 from npuconv.model.proto import attributes_of
 from npuconv.ops.operator import Operator, register
-from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, same
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, onnx_order
 from npuconv.tflite.flatbuffer import Array, TensorScales
 from npuconv.tflite.windows import ends_of, pad
 
@@ -54,16 +54,16 @@ def pads_later(draft: Draft, node: onnx.NodeProto) -> bool:
 def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a QUANTIZE, in the order in which convolutions read the result.
 
-    A scalar zero point stays that of the tensor; the bias of its readers makes up for it.
+    The tensor keeps a scalar zero point; the bias of its consumers corrects for it.
     """
     maker = draft.makers.get(node.input[0])
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     scales, zeros = _parameters(draft, node)
     if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
-        order = CHANNELS_LAST if rank == 4 else same(rank)
+        order = CHANNELS_LAST if rank == 4 else onnx_order(rank)
         source = draft.read(maker.input[0], order)
-        quantization = TensorScales.of(scales.item(), int(zeros.item()))
+        quantization = TensorScales.from_scale(scales.item(), int(zeros.item()))
         stored = draft.graph.tensors[source]
         inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
         draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
@@ -74,12 +74,12 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(name, order)
     device = nominal(draft, result) or (np.float32(scales.max()), 0)
     if scales.size == 1 and scales.item() == device[0]:
-        quantization = TensorScales.of(scales.item(), int(zeros.item()))
+        quantization = TensorScales.from_scale(scales.item(), int(zeros.item()))
     else:
-        quantization = TensorScales.of(device[0], device[1])
+        quantization = TensorScales.from_scale(device[0], device[1])
         ratios = (np.float64(device[0]) / scales).astype(np.float32)
         offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
-        source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))
+        source = _affine(draft, source, _expand(node, ratios, order), _expand(node, offsets, order))
     output = draft.store(result, order, quantization)
     draft.emit("QUANTIZE", [source], [output], "QuantizeOptions")
 
@@ -101,7 +101,13 @@ def _dequantize(draft: Draft, node: onnx.NodeProto) -> None:
     ratios = (scales / np.float64(device.scale)).astype(np.float32)
     offsets = ((device.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
     output = draft.store(result, order)
-    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), output)
+    _affine(
+        draft,
+        plain,
+        _expand(node, ratios, order),
+        _expand(node, offsets, order),
+        output,
+    )
 
 
 def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
@@ -113,12 +119,12 @@ def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
     return scale.reshape(-1).astype(np.float32), zero.reshape(-1).astype(np.int64)
 
 
-def _along(node: onnx.NodeProto, values: Array, order: Order) -> Array:
+def _expand(node: onnx.NodeProto, values: Array, order: Order) -> Array:
     """Return numbers of the channels shaped to meet a stored tensor."""
     if values.size == 1:
         return values.reshape(())
     axis, rank = int(attributes_of(node).get("axis", 1)) % len(order), len(order)
-    place = order.index(axis) if order != same(rank) else axis
+    place = order.index(axis) if order != onnx_order(rank) else axis
     return values.reshape([-1 if k == place else 1 for k in range(rank)])
 
 

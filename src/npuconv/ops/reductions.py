@@ -18,7 +18,7 @@ from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Attributes, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
-from npuconv.tflite.draft import Draft, same
+from npuconv.tflite.draft import Draft, onnx_order
 
 _REDUCTIONS = {
     "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
@@ -114,10 +114,12 @@ def _reduce(
     name, rank = node.input[0], len(draft.shape(node.input[0]))
     order = draft.order([name], rank)
     remaining = [axis for axis in order if axis not in axes]
-    order = order if keep or remaining == sorted(remaining) else same(rank)
+    order = order if keep or remaining == sorted(remaining) else onnx_order(rank)
     source = draft.read(name, order)
     places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
-    output = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
+    output = draft.store(
+        node.output[0], order if keep else onnx_order(len(draft.shape(node.output[0])))
+    )
     draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
 
 

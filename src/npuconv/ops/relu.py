@@ -7,7 +7,7 @@ import onnx
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.ops.channels import same
+from npuconv.ops.channels import slots_of_first_input
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import pass_selected, pointwise
 from npuconv.tflite.draft import Draft, View
@@ -57,7 +57,7 @@ register(
         name="Relu",
         passes=always,
         moves=always,
-        follow=same,
+        follow=slots_of_first_input,
         function=lambda x, **_: np.maximum(x, 0),
         adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
         to_tflite=unary("RELU"),
@@ -67,7 +67,7 @@ register(
         bounds=(1, 2),
         passes=_has_constant_bounds,
         moves=always,
-        follow=same,
+        follow=slots_of_first_input,
         function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
         adjoint=pass_selected,
         to_tflite=_to_tflite,

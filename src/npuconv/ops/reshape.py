@@ -12,7 +12,7 @@ from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import pass_reshaped
-from npuconv.tflite.draft import Draft, View, same
+from npuconv.tflite.draft import Draft, View, onnx_order
 
 Dims = Sequence[int | str | None]
 
@@ -39,10 +39,10 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 
 def _repeated(join: Join, slots: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return slots of the fastest part of channels: over and over, or those of all blocks as one.
+    """Return ``count`` slots: the given slots repeated, or joined with a smaller period.
 
-    So many follow each other, whatever stands behind: axes that became one with the channels,
-    or channels that became several axes.
+    The period is the greatest common divisor. Slots repeat if axes were merged into the channels,
+    and are joined if channels became several axes.
     """
     period = math.gcd(len(slots), count)
     joined = [join(slots[k::period]) for k in range(period)]
@@ -66,9 +66,9 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     result = node.output[0]
     source = draft.flat(node.input[0])
     if draft.graph.tensors[source].shape == draft.shape(result):
-        draft.alias(result, View(source, same(len(draft.shape(result)))))
+        draft.alias(result, View(source, onnx_order(len(draft.shape(result)))))
         return
-    output = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
+    output = draft.store(result, onnx_order(len(draft.shape(result))), draft.quantization(source))
     draft.reshape(source, output)
 
 

@@ -21,7 +21,7 @@ from npuconv.model.types import Node
 from npuconv.ops import channels
 from npuconv.ops.operator import Arguments, Attributes, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit
-from npuconv.tflite.draft import CHANNELS_LAST, Draft, same
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def interpolation(
         length: number of values before.
         count: number of values after.
         mode: ONNX's coordinate_transformation_mode.
-        scale: of the axis; 0: that of the extents.
-        attributes: of the node, as far as it is not plainly linear.
+        scale: of the axis; 0: the ratio of the extents.
+        attributes: of the node, if it is not plainly linear.
 
     Raises:
         ModelError: the mode needs a region.
@@ -178,7 +178,7 @@ def _tflite_weights(before: int, after: int, mode: str) -> Integers:
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
-    """Sum the copies of an enlargement by whole factors; approximate for linear ones."""
+    """Sum the copies of an enlargement by whole factors; approximate for linear interpolation."""
     small, large = visit.shape(), visit.output_shape
     if len(small) != 4 or small[:2] != large[:2] or 0 in (*small, *large):
         return {}
@@ -243,9 +243,9 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
         return
     row_weights, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
     part = draft.add(f"{name}/rows", (*before[:2], after[2], before[3]), draft.dtype(name))
-    output, options = draft.store(result, same(4)), {"AdjX": False, "AdjY": False}
+    output, options = draft.store(result, onnx_order(4)), {"AdjX": False, "AdjY": False}
     for factors, product in (
-        ((row_weights, draft.read(name, same(4))), part),
+        ((row_weights, draft.read(name, onnx_order(4))), part),
         ((part, right), output),
     ):
         draft.emit("BATCH_MATMUL", factors, [product], "BatchMatMulOptions", **options)

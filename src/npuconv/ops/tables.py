@@ -1,8 +1,8 @@
 """Operators with one input and no neighbours, as tables of 256 int8 entries.
 
 Entry ``q + 128`` is ``saturate(round(f((q - zx) * sx) / sy) + zy)``, with f in float64, rounded
-half to even. Any chain of such operators is one table, rounded once. Where f is no number the
-entry is that of 0; where it is infinite, it saturates.
+half to even. Any chain of such operators is one table, rounded once. If f is NaN, the entry
+is the zero point; if f is infinite, the entry saturates.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def evaluate(steps: Sequence[TableStep], values: Doubles) -> Doubles:
 
     Args:
         steps: in their order.
-        values: numbers that ``SOURCE`` stands for [N].
+        values: real values of ``SOURCE`` [N].
 
     Raises:
-        ModelError: an operator that is no function of one value.
+        ModelError: an operator is not a function of one value.
     """
     results = {SOURCE: np.asarray(values, np.float64)}
     with np.errstate(all="ignore"):
@@ -75,7 +75,7 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
         y_at: scale of the result of the last.
 
     Raises:
-        ModelError: an operator that is no table.
+        ModelError: an operator is not a function of one value.
     """
     whole = np.arange(LENGTH, dtype=np.float64) - 128 - x_at.zero
     values = evaluate(steps, whole * float(np.float32(x_at.scale)))
@@ -85,7 +85,7 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
 
 
 def look_up(entries: Stored, x: Stored) -> Stored:
-    """Return the entry of every stored integer; entry 0 is that of -128."""
+    """Return the entry of every stored integer; entry 0 belongs to -128."""
     return np.asarray(entries[np.asarray(x, np.int64) + 128])
 
 

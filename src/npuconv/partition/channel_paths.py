@@ -1,4 +1,4 @@
-"""Paths of channels from the convolution that makes them to those that mix them.
+"""Paths of channels from the convolution that makes them to the convolutions that mix them.
 
 The nodes between keep the channels apart.
 """
@@ -24,14 +24,14 @@ class ChannelPath:
     """Channels of a tensor, up to the convolutions that mix them.
 
     Attributes:
-        tensor: the first that has them.
+        tensor: the first tensor that has them.
         producer: the convolution that makes each of them from all that it reads; None where
             the host does.
         between: passthrough operators and depthwise convolutions, in the order of the model.
         readers: the convolutions that mix them.
         tensors: names of all tensors that have these channels.
-        outputs: those of them that the host reads, or that are outputs of the model; not one
-            that the host has made.
+        outputs: tensors of the path that the host reads, or that are outputs of the model;
+            without ``tensor`` if the host makes it.
     """
 
     tensor: Tensor

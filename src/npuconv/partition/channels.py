@@ -1,13 +1,13 @@
 """Channels of int8 tensors that must share a scale.
 
 A scale per channel passes through operators that treat every channel alike: Relu, MaxPool,
-Concat and the like. Where one mixes channels, or turns them into something else, the
-channels it mixes share one scale. A *slot* is a set of channels with one scale. Some tensors
-have one slot whatever they hold: see ``uniform``.
+Concat and the like. If an operator mixes channels, or turns them into something
+else, the mixed channels share one scale. A *slot* is a set of channels with one scale. Some
+tensors always have one slot: see ``uniform``.
 
 Inputs and outputs of other operators of the device have one scale and one zero point. Their
-channels are *computed* slots: those of one group are joined. Channels of a Concat that come from
-a convolution, beside those of a sum, still have scales of their own.
+channels are *computed* slots: computed slots of one group are joined. Channels of a
+Concat that come from a convolution still have their own scales, beside the channels of a sum.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Channels:
         return lowest
 
     def is_computed(self, slot: int) -> bool:
-        """Return whether an operator that is no convolution and no passthrough has the slot."""
+        """Return whether an operator other than convolutions and passthrough has the slot."""
         return self._sets.find(slot) in self._computed
 
     def new(self, count: int, maker: Hashable = None) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them.
 
         Args:
-            count: of slots.
-            maker: what makes them; those of one maker are one family. None: no other has it.
+            count: number of slots.
+            maker: key of their family, as the layer that makes them; None starts a new family.
         """
         start = len(self._family)
         family = start if maker is None else self._families.setdefault(maker, start)
@@ -168,16 +168,16 @@ def _pass_on(channels: Channels, node: Node) -> None:
 
 
 def upper_bound(node: Node) -> float:
-    """Return the upper bound of a Relu or Clip; infinite where there is none."""
+    """Return the upper bound of a Relu or Clip; infinity if it has no bound."""
     bound = query.scalar_input(node, 2) if node.op == "Clip" else None
     return math.inf if bound is None else bound
 
 
 def uniform(plan: Plan) -> list[str]:
-    """Return tensors that need one scale, because int8 saturation cannot stand for their bounds.
+    """Return tensors that need one scale, because int8 saturation cannot replace their bounds.
 
-    Those of a Clip whose lower bound is not 0, or whose upper bound holds only for a part of
-    what shares its scales; and those of a Pad that does not fill with 0.
+    These are the tensors of a Clip whose lower bound is not 0, or whose upper bound does not hold
+    for all tensors with its scales; and the tensors of a Pad that does not fill with 0.
     """
     names = []
     slots = trace(plan)

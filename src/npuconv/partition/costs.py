@@ -97,15 +97,15 @@ def _recurrent_macs(node: Node) -> int | None:
     steps, samples = dims[1 - batch], dims[batch]
     if not isinstance(steps, int):
         return None
-    each = sum(math.prod(shape or ()) for shape in weights)
-    return steps * (samples if isinstance(samples, int) else 1) * each
+    products_per_step = sum(math.prod(shape or ()) for shape in weights)
+    return steps * (samples if isinstance(samples, int) else 1) * products_per_step
 
 
 def _matmul_macs(node: Node) -> int | None:
-    left, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
-    if not left or out is None:
+    dims, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if not dims or out is None:
         return None
-    depth = left[-2] if node.attrs.get("transA") else left[-1]
+    depth = dims[-2] if node.attrs.get("transA") else dims[-1]
     results = size(out)
     return results * depth if results is not None and isinstance(depth, int) else None
 
@@ -134,14 +134,14 @@ def _einsum_macs(node: Node) -> int | None:
     result_labels |= {
         label for label in extents if "..." in label and (not arrow or "..." in result)
     }
-    total, left = 0, set[str]()
+    total, live_labels = 0, set[str]()
     for number, operand in enumerate(operands):
-        left |= {label for label in operand if counts[label] > 1 or label in result_labels}
-        sizes = [extent for label in left if (extent := extents[label]) is not None]
-        if len(sizes) < len(left):
+        live_labels |= {label for label in operand if counts[label] > 1 or label in result_labels}
+        sizes = [extent for label in live_labels if (extent := extents[label]) is not None]
+        if len(sizes) < len(live_labels):
             return None
         total += math.prod(sizes) if number else 0
-        left &= result_labels.union(*operands[number + 1 :])
+        live_labels &= result_labels.union(*operands[number + 1 :])
     return total
 
 
@@ -206,7 +206,7 @@ def _read(node: Node) -> list[Tensor]:
 
 
 def _bytes(tensor: Tensor) -> tuple[int, int] | None:
-    """Return the bytes of a tensor as it is, and as int8; None where they are not known."""
+    """Return the bytes of a tensor in its type and in int8; None if they are unknown."""
     import numpy as np
 
     dims, dtype = query.shape(tensor), query.dtype_name(tensor)
@@ -233,14 +233,14 @@ class Form:
     moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
     obstacle: str = ""  # why it cannot be taken
     crosses: bool = False  # the host would cut and join its channels
-    chosen: bool = False
+    is_chosen: bool = False
 
     def total(self, target: Target) -> float | None:
         """Return its cost on the target; None where a dimension is not known."""
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        return target.costs.of(*parts, self.moved_bytes)
+        return target.costs.total(*parts, self.moved_bytes)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
@@ -255,9 +255,9 @@ def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[For
     if not candidates:
         return tuple(forms)
     best = min(candidates, key=lambda form: form.total(target) or 0.0)
-    return tuple(replace(form, chosen=form is best) for form in forms)
+    return tuple(replace(form, is_chosen=form is best) for form in forms)
 
 
-def chosen(forms: Sequence[Form]) -> Form | None:
+def chosen_form(forms: Sequence[Form]) -> Form | None:
     """Return the form that is marked; None where none is legal."""
-    return next((form for form in forms if form.chosen), None)
+    return next((form for form in forms if form.is_chosen), None)

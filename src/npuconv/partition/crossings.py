@@ -39,7 +39,7 @@ class Detours:
     """Tensors that cross because the host computes between two nodes of the device."""
 
     tensors: int  # number of them, each once for each direction
-    bytes: int | None  # in one inference; None where those of one are not known
+    bytes: int | None  # in one inference; None if the bytes of a tensor are unknown
     causes: tuple[Node, ...]  # of the host, which read or make them
 
 
@@ -53,7 +53,7 @@ class Subgraph:
 
 
 def crossings(model: Model, plan: Plan) -> Crossings:
-    """Return the tensors that the device is given, and those that it gives back."""
+    """Return the tensors that cross to the device, and the tensors that cross to the host."""
     nodes = [node for node in model.nodes() if plan.placement[id(node)] == "device"]
     return Crossings(*ports(model, nodes))
 
@@ -65,13 +65,13 @@ def transitions(model: Model, plan: Plan) -> int:
 
 
 def traffic(model: Model, plan: Plan) -> int | None:
-    """Return the bytes that cross in one inference; None where those of one are not known."""
+    """Return the bytes that cross in one inference; None if the bytes of a tensor are unknown."""
     tensors = crossings(model, plan)
     return bytes_of((*tensors.to_device, *tensors.to_host))
 
 
 def detours(model: Model, plan: Plan) -> Detours:
-    """Return what crosses between the first and the last nodes of the device."""
+    """Return the tensors that cross between the first and the last nodes of the device."""
     nodes = model.nodes()
     makers = {id(node): [id(maker) for maker in _makers(node)] for node in nodes}
     device = {id(node) for node in nodes if plan.placement[id(node)] == "device"}
@@ -118,9 +118,9 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
 
 
 def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
-    """Return the convolutions of the device by the tensor that they read.
+    """Return the convolutions of the device by the name of their input.
 
-    Or by what that is cut from, with these operators.
+    If operators of ``ops`` cut this input from another tensor, by the name of that tensor.
     """
     convs: dict[str, list[Node]] = {}
     for conv in plan.device:
@@ -129,7 +129,7 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
 
 
 def bytes_of(tensors: Iterable[Port]) -> int | None:
-    """Return the bytes of all ports together; None where those of one are not known."""
+    """Return the bytes of all ports together; None if the bytes of a port are unknown."""
     sizes = [port.bytes for port in tensors]
     return None if None in sizes else sum(number or 0 for number in sizes)
 

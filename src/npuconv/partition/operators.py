@@ -34,15 +34,17 @@ def is_held(node: Node, form: str) -> bool:
     return operator is not None and operator.in_tflite is not None and operator.in_tflite(node)
 
 
-def constants_of(node: Node, *, every: bool = False) -> list[int]:
-    """Return the places of constants that are int8 on the device: those of several values.
+def constants_of(node: Node, *, include_scalars: bool = False) -> list[int]:
+    """Return the indices of the constants that are int8 tensors on the device.
 
-    One value is in a factor, or in a table, unless ``every`` constant is a tensor there.
+    A constant of one value is part of a factor or a table, unless ``include_scalars``.
     """
     if node.op not in ("Add", "Sub", "Mul"):
         return []
     constants = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
-    return [k for k, value in constants if value is not None and (every or value.size > 1)]
+    return [
+        k for k, value in constants if value is not None and (include_scalars or value.size > 1)
+    ]
 
 
 def passes_int8(node: Node, int8: Collection[int]) -> bool:
@@ -61,7 +63,7 @@ def passes_int8(node: Node, int8: Collection[int]) -> bool:
 def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
     """Return whether the device runs this operator in place of a node: fused, or listed."""
     fused = target.fused_activations
-    if after_conv and op in (fused.values if fused.known else fused.assume):
+    if after_conv and op in (fused.values if fused.is_documented else fused.assume):
         return True
     operator = target.operator(op, node.domain or "")
     return operator is not None and not operator.objections(facts.settled(node))
@@ -72,7 +74,7 @@ _MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 
 
 def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
-    """Return the Softmax that alone reads the values of a tensor, moved or as they are."""
+    """Return the Softmax that alone reads a tensor, directly or after Reshape or Transpose."""
     reader = query.sole_consumer(model, tensor)
     while reader is not None and reader.op in _MOVEMENTS:
         reader = query.sole_consumer(model, reader.outputs[0])
@@ -88,7 +90,7 @@ def masked_softmaxes(model: Model) -> Iterator[Node]:
 
 
 def _is_bounded(model: Model, node: Node) -> bool:
-    """Return whether constants are finite, or are a mask: a Softmax ignores what is far below."""
+    """Return whether all constants are finite, or the node masks the input of a Softmax."""
     constants = [
         v for t in node.inputs if (v := query.value(t)) is not None and v.dtype.kind == "f"
     ]
@@ -121,7 +123,7 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
 
 
 def is_defined(node: Node) -> bool:
-    """Return whether int8 semantics are defined for the node, whatever the target lists."""
+    """Return whether int8 semantics are defined for the node; the target need not list it."""
     operator = operator_of(node)
     if operator is None or operator.is_defined is None or len(node.outputs) != 1:
         return False

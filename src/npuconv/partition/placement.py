@@ -93,7 +93,7 @@ class Plan:
         return id(node) in self._device
 
     def is_operator(self, node: Node) -> bool:
-        """Return whether the device computes the node in int8, and it is no convolution."""
+        """Return whether the device computes the node in int8; False for a convolution."""
         return id(node) in self._operators
 
     @property
@@ -120,11 +120,11 @@ class Plan:
         return id(node) in self._passthrough
 
     def is_cut(self, node: Node) -> bool:
-        """Return whether the node is one of ``cuts``."""
+        """Return whether the node is in ``cuts``."""
         return id(node) in self._cuts
 
     def uncut(self, tensor: Tensor, ops: Collection[str] = CUTS) -> Tensor:
-        """Return what the tensor is cut from; itself where it is not."""
+        """Return the tensor that a tensor is cut from; the tensor itself if it is not cut."""
         maker = query.producer(tensor)
         while maker is not None and self.is_cut(maker) and maker.op in ops:
             tensor = maker.inputs[0]
@@ -153,7 +153,7 @@ def make_plan(
     target: Target,
     blocked: Iterable[str] = (),
     apart: Iterable[str] = (),
-    kept: Mapping[str, str] | None = None,
+    keep_float: Mapping[str, str] | None = None,
     operators: Collection[str] | None = None,
     form: str = "",
 ) -> Plan:
@@ -164,14 +164,14 @@ def make_plan(
         target: the device.
         blocked: names of nodes that a finding keeps off the device.
         apart: names of Concat nodes whose inputs are too unlike to share a scale.
-        kept: by name, nodes that the user wants float on the host, and the pattern that says so.
-        operators: names of those that the device computes, as an earlier plan chose them; None
+        keep_float: pattern of ``keep_float`` that matches a node, by the name of the node.
+        operators: names of the operators that the device computes, from an earlier plan; None
             chooses them.
         form: of the written model, which may hold some of these operators in float only.
     """
-    plan, kept = Plan(), kept or {}
-    blocked, apart = set(blocked), {*apart, *kept}
-    off = blocked | kept.keys()
+    plan, keep_float = Plan(), keep_float or {}
+    blocked, apart = set(blocked), {*apart, *keep_float}
+    off = blocked | keep_float.keys()
     int8: set[int] = set()
     operator_ids = _choose_operators(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
@@ -190,8 +190,8 @@ def make_plan(
         place, reason = _place(node, plan, target, form)
         if not (plan.on_device(node) or plan.is_operator(node)) and node.name in off:
             place, reason = "host", "a finding keeps it off the device"
-            if node.name in kept:
-                reason = f"kept float by keep_float {kept[node.name]!r}"
+            if node.name in keep_float:
+                reason = f"kept float by keep_float {keep_float[node.name]!r}"
         plan.placement[id(node)], plan.reason[id(node)] = place, reason
     plan.cuts = _cuts(model, plan)
     plan.groups = _groups(model, plan, form)
@@ -231,8 +231,8 @@ def _choose_operators(
     if not listed or target.unlisted_operators == "error":  # without a host there is no choice
         return {id(node) for node in listed}
     convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    chosen = worth_crossing(model, target, convolutions, listed, off, apart)
-    return {id(node) for node in chosen}
+    device_nodes = worth_crossing(model, target, convolutions, listed, off, apart)
+    return {id(node) for node in device_nodes}
 
 
 def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
@@ -285,10 +285,10 @@ def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement
     if plan.on_device(node) or plan.is_operator(node):
         return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
-    if passes and node.op in (fused.values if fused.known else fused.assume):
+    if passes and node.op in (fused.values if fused.is_documented else fused.assume):
         producer = query.producer(node.inputs[0])
         if producer is not None and plan.on_device(producer):
-            how = "fused" if fused.known else "assumed to be fused"
+            how = "fused" if fused.is_documented else "assumed to be fused"
             return "device", f"{node.op} after a convolution: {how}"
     operator = target.operator(node.op, node.domain or "")
     how = "runs on int8 tensors, exactly" if passes else "runs in float"
@@ -352,7 +352,7 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
-    """Return whether a Relu or Clip with constant bounds reads what a region makes."""
+    """Return whether a Relu or Clip with constant bounds reads the output of a region."""
     if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
         return False
     values = values_of(node)

@@ -2,7 +2,7 @@
 
 Weighed alone, a chain of operators between two of the host crosses less with every operator that
 leaves it, and an operator whose neighbours would follow it does not go. All together they are a
-minimum cut of the graph between device and host: the least sum of what crosses, over all sets of
+minimum cut of the graph between device and host: the least sum of crossing bytes, over all sets of
 operators (H. S. Stone, "Multiprocessor Scheduling with the Aid of Network Flow Algorithms", IEEE
 TSE 1977).
 """
@@ -29,12 +29,12 @@ class Cut:
     """A directed graph whose vertices are divided between device and host.
 
     Attributes:
-        ends: of every edge, the vertex that it leads to; edge ``k ^ 1`` is the way back.
-        room: of every edge, what may still flow.
+        heads: of every edge, the vertex that it leads to; edge ``k ^ 1`` is the way back.
+        room: of every edge, the residual capacity.
         leaving: of every vertex, the edges that leave it.
     """
 
-    ends: list[int] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
     room: list[int] = field(default_factory=list)
     leaving: list[list[int]] = field(default_factory=lambda: [[], []])
 
@@ -44,12 +44,12 @@ class Cut:
         return len(self.leaving) - 1
 
     def edge(self, start: int, end: int, cost: int = _NEVER) -> None:
-        """Add what it costs that the start is on the device and the end is not."""
+        """Add the cost of a start on the device with an end on the host."""
         if start in (end, HOST) or end == DEVICE:
             return
         for tail, head, room in ((start, end, cost), (end, start, 0)):
-            self.leaving[tail].append(len(self.ends))
-            self.ends.append(head)
+            self.leaving[tail].append(len(self.heads))
+            self.heads.append(head)
             self.room.append(room)
 
     def device(self) -> set[int]:
@@ -73,9 +73,9 @@ class Cut:
         levels, reached = {DEVICE: 0}, [DEVICE]
         for vertex in reached:
             for edge in self.leaving[vertex]:
-                if self.room[edge] and self.ends[edge] not in levels:
-                    levels[self.ends[edge]] = levels[vertex] + 1
-                    reached.append(self.ends[edge])
+                if self.room[edge] and self.heads[edge] not in levels:
+                    levels[self.heads[edge]] = levels[vertex] + 1
+                    reached.append(self.heads[edge])
         return levels
 
     def _path(self, levels: dict[int, int], untried: list[list[int]]) -> list[int]:
@@ -86,13 +86,13 @@ class Cut:
             if not untried[vertex]:
                 if not path:
                     return []
-                vertex = self.ends[path.pop() ^ 1]
+                vertex = self.heads[path.pop() ^ 1]
                 untried[vertex].pop()
                 continue
             edge = untried[vertex][-1]
-            if self.room[edge] and levels.get(self.ends[edge]) == levels[vertex] + 1:
+            if self.room[edge] and levels.get(self.heads[edge]) == levels[vertex] + 1:
                 path.append(edge)
-                vertex = self.ends[edge]
+                vertex = self.heads[edge]
             else:
                 untried[vertex].pop()
         return path
@@ -108,8 +108,8 @@ def worth_crossing(
 ) -> list[Node]:
     """Return the operators that the device computes, so that crossings cost least.
 
-    A crossing costs its bytes in int8. Among equals each is as late as possible, but for what the
-    user reads: there the host does the last operator, which saves a rounding.
+    A crossing costs its bytes in int8. Among equal costs a crossing is as late as possible,
+    but before the last operator of an output: the host computes it, which saves a rounding.
 
     Args:
         model: a legalized model.

@@ -1,8 +1,8 @@
 """Relu and Clip that need no operator of the device, because int8 saturates at their bounds.
 
-Where the lowest integer stands for 0, rounding to int8 is the Relu, and where the scale ends at the
-upper bound, the Clip. Where the zero point must be 0, a Clip from 0 is still a Relu. Both follow
-from the graph and the target, so that check, convert and the written file agree on what crosses.
+If the lowest integer represents 0, rounding to int8 is the Relu; if the scale ends at the upper
+bound, it is the Clip. If the zero point must be 0, a Clip from 0 becomes a Relu. Both follow from
+the graph and the target, so that check, convert and the written file agree on the crossings.
 """
 
 from __future__ import annotations

@@ -254,9 +254,9 @@ def calibration_findings(
         plan=graph.plan,
         statistics=calibration.statistics,
         encodings=state.encodings,
-        kept=frozenset(end for group in imported for end in group.outputs),
+        imported_ranges=frozenset(end for group in imported for end in group.outputs),
         samples=len(data.used),
         rounded=state.weights,
         mismatch=mismatch,
     )
-    return engine.lint(graph.rules(evidence=evidence), at="calibrated")
+    return engine.lint(graph.rules(evidence=evidence), stage="calibrated")

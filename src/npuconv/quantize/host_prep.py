@@ -204,7 +204,7 @@ def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
     if producer is None or graph.plan.placement[id(producer)] == "device":
         return producer is not None
     fused = graph.target.fused_activations
-    names = fused.values if fused.known else fused.assume
+    names = fused.values if fused.is_documented else fused.assume
     activation = graph.plan.is_passthrough(producer) and producer.op in names
     return activation and _comes_from_device(graph, producer.inputs[0])
 

@@ -83,7 +83,7 @@ def render_many(
 def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     """Render the summary of a batch.
 
-    ``base`` is the path from the folder of the text to that of the jobs file, for links.
+    ``base`` is the path from the folder of the text to the folder of the jobs file, for links.
 
     Returns:
         Text that ends in one newline.

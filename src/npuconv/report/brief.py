@@ -71,7 +71,7 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
 def render_many(
     reports: Sequence[Report], names: Sequence[str], *, color: bool = False, width: int = 80
 ) -> str:
-    """Render a table of several checked models, then the details of those that fail.
+    """Render a table of several checked models, then the details of the failed models.
 
     Args:
         reports: in the order in which they are shown.

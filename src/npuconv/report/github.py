@@ -2,7 +2,7 @@
 
 One annotation per rule, because GitHub shows only the first ten of a kind in a step; its
 message names the nodes. Findings that the converter removed or that a baseline accepts are
-not annotated; the verdict has the number of accepted ones.
+not annotated; the verdict has the number of accepted findings.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def render(report: Report) -> str:
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """Render one annotation for each unreadable file, and those of all reports."""
+    """Render one annotation for each unreadable file, then the annotations of all reports."""
     errors = [_annotation("error", path, "UNREADABLE", [text]) for path, text in unreadable]
     return "".join([*errors, *map(render, reports)]) or "\n"
 
 
 def render_batch(batch: BatchReport, base: str = "") -> str:
-    """Render one line for the batch, one for each job without a report, and the reports."""
+    """Render a line for the batch, a line for each job without a report, and the reports."""
     del base
     level = "notice" if batch.ok else "error"
     lines = [f"::{level} title=npuconv batch::{_data(batch.summary.headline)}\n"]

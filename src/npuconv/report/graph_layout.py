@@ -39,8 +39,8 @@ Edge = tuple[int, int]
 class Layers:
     """Boxes and passing lines in their layers.
 
-    Slots are numbers: first those of the boxes, then one for every layer that a line
-    passes through.
+    Slots are numbers: first the boxes, then a slot for every layer that a line passes
+    through.
     """
 
     boxes: int  # number of slots that are boxes
@@ -56,7 +56,7 @@ class Layers:
         return BOX if slot < self.boxes else _LINE
 
     def link(self, upper: int, lower: int) -> None:
-        """Lead a line from a slot to one in the next layer."""
+        """Lead a line from a slot to a slot in the next layer."""
         self.below[upper].append(lower)
         self.above[lower].append(upper)
 
@@ -140,10 +140,10 @@ def _crossings(layers: Layers) -> int:
     for row in layers.rows:
         passed: list[float] = []
         for slot in row:
-            ends = [places[lower] for lower in layers.below[slot]]
-            crossings += sum(len(passed) - bisect_right(passed, end) for end in ends)
-            for end in ends:
-                insort(passed, end)
+            consumer_places = [places[lower] for lower in layers.below[slot]]
+            crossings += sum(len(passed) - bisect_right(passed, place) for place in consumer_places)
+            for place in consumer_places:
+                insort(passed, place)
     return crossings
 
 
@@ -245,11 +245,13 @@ class _Columns:
 
     def __init__(self, layers: Layers, cuts: Sequence[int]) -> None:
         self.layers = layers
-        self.column = [at for at, (a, b) in enumerate(pairwise(cuts)) for _ in range(a, b)]
+        self.column = [column for column, (a, b) in enumerate(pairwise(cuts)) for _ in range(a, b)]
         self.first = [cuts[column] for column in self.column]
         # By first layer of a column, the slots that lead to it, each with its lane.
         self.lanes = {
-            cut: {s: at for at, s in enumerate(s for s in layers.rows[cut - 1] if layers.below[s])}
+            cut: {
+                s: lane for lane, s in enumerate(s for s in layers.rows[cut - 1] if layers.below[s])
+            }
             for cut in cuts[1:-1]
         }
         most = max((len(lanes) for lanes in self.lanes.values()), default=0)
@@ -260,8 +262,8 @@ class _Columns:
         right = float(_MARGIN)
         for first, last in pairwise(cuts):
             rows = self.layers.rows[first:last]
-            low = min(self._left(row[0]) for row in rows)
-            high = max(self._left(row[-1]) + self.layers.width(row[-1]) for row in rows)
+            low = min(self._left_edge(row[0]) for row in rows)
+            high = max(self._left_edge(row[-1]) + self.layers.width(row[-1]) for row in rows)
             self.shift.append(right - low)
             right += high - low + _MARGIN
             if last in self.lanes:
@@ -270,7 +272,7 @@ class _Columns:
         self.width = round(right)
         self.height = 2 * self.top + (self.rows - 1) * _PITCH + HEIGHT
 
-    def _left(self, slot: int) -> float:
+    def _left_edge(self, slot: int) -> float:
         return self.layers.x[slot] - self.layers.width(slot) / 2
 
     def drawing(self) -> Drawing:
@@ -294,18 +296,18 @@ class _Columns:
 
     def _path(self, source: int) -> Iterator[str]:
         """Yield the line from a box: down through its slots, with a branch to every reader."""
-        at: int | None = source
-        while at is not None:
-            x, bottom, following = self._x(at), self._y(at) + HEIGHT, None
-            for lower in self.layers.below[at]:
-                yield f"M{x} {bottom}{self._step(at, lower)}"
+        slot: int | None = source
+        while slot is not None:
+            x, bottom, following = self._x(slot), self._y(slot) + HEIGHT, None
+            for lower in self.layers.below[slot]:
+                yield f"M{x} {bottom}{self._step(slot, lower)}"
                 if lower >= self.layers.boxes:
                     yield f"v{HEIGHT}"
                     following = lower
-            at = following
+            slot = following
 
     def _step(self, upper: int, lower: int) -> str:
-        """Return the path from the bottom of a slot to the top of one in the next layer."""
+        """Return the path from the bottom of a slot to the top of a slot in the next layer."""
         x1, y1, x2, y2 = self._line(upper, lower)
         level = self.layers.level[lower]
         if level in self.lanes:  # below the column, up between the two, and down into the next

@@ -64,7 +64,7 @@ def by_rule(findings: Iterable[FindingInfo]) -> tuple[RuleFindings, ...]:
             code, name, severity, status, members,
             label="undocumented" if label == "unknown" else label,
             tally=f"{tally}, was {severity.value}" if status is Status.REWRITTEN else tally,
-            messages=tuple(Message(same, _text(same[0])) for same in alike.values()),
+            messages=tuple(Message(repeats, _text(repeats[0])) for repeats in alike.values()),
             fixes=unique(finding.fix for finding in members),
             sources=unique(finding.source for finding in members),
         )  # fmt: skip
@@ -96,7 +96,7 @@ def anchor(group: RuleFindings | FindingInfo) -> str:
 
 def standing(report: Report) -> tuple[RuleFindings, ...]:
     """Return the findings that are neither removed by the converter nor accepted, by rule."""
-    return by_rule(report.left)
+    return by_rule(report.open_findings)
 
 
 def accepted(report: Report) -> tuple[RuleFindings, ...]:
@@ -153,7 +153,7 @@ def verdict(report: Report) -> str:
 
 
 def verdict_style(report: Report) -> str:
-    """Return the colour of the verdict: yellow for what is converted with warnings."""
+    """Return the colour of the verdict: yellow if the model can be converted, with warnings."""
     if not report.ok or report.summary.exit_code != 0:
         return "red"
     return "yellow" if report.is_doubtful else "green"
@@ -199,15 +199,15 @@ class PlanGroup(NamedTuple):
     choices: tuple[tuple[str, ...], ...]  # ``split (chosen): 1.2 M MACs, 4.6 KiB``, ...
 
 
-def plan(report: Report, *, each: bool = False) -> tuple[PlanGroup, ...]:
+def plan(report: Report, *, by_node: bool = False) -> tuple[PlanGroup, ...]:
     """Group the rewritten source nodes by their form before and after.
 
     Args:
         report: whose plan.
-        each: a group of its own for each node.
+        by_node: a group of its own for each node.
     """
     groups: Iterable[tuple[RewriteRow, ...]] = ((row,) for row in report.plan)
-    if not each:
+    if not by_node:
         groups = group_by(report.plan, lambda row: (row.was, row.becomes)).values()
     return tuple(
         PlanGroup(rows, rows[0].was, rows[0].becomes, _costs(rows), _choices(rows))
@@ -227,24 +227,24 @@ def _costs(rows: tuple[RewriteRow, ...]) -> tuple[str, str] | None:
 def _choices(rows: tuple[RewriteRow, ...]) -> tuple[tuple[str, ...], ...]:
     """Return the forms that were considered, with the costs of all nodes that have them."""
     considered = (choice for row in rows for choice in row.choices if len(choice.alternatives) > 1)
-    same = group_by(considered, lambda choice: (
+    choices_by_form = group_by(considered, lambda choice: (
         choice.pass_name, *((a.form, a.chosen, a.obstacle) for a in choice.alternatives),
     ))  # fmt: skip
     return tuple(
         tuple(map(_form, zip(*(choice.alternatives for choice in choices), strict=True)))
-        for choices in same.values()
+        for choices in choices_by_form.values()
     )
 
 
-def _form(same: tuple[Alternative, ...]) -> str:
-    first, macs = same[0], total(form.macs for form in same)
-    moved = sum(form.moved_bytes for form in same)
+def _form(alternatives: tuple[Alternative, ...]) -> str:
+    first, macs = alternatives[0], total(form.macs for form in alternatives)
+    moved = sum(form.moved_bytes for form in alternatives)
     costs = ["MACs unknown" if macs is None else f"{quantity(macs)} MACs"]
-    costs += [size(sum(form.weight_bytes for form in same))]
+    costs += [size(sum(form.weight_bytes for form in alternatives))]
     costs += [f"{size(moved)} moved"] if moved else []
-    chosen = " (chosen)" if first.chosen else ""
+    choice_note = " (chosen)" if first.chosen else ""
     obstacle = f"; not possible: {first.obstacle}" if first.obstacle else ""
-    return f"{first.form}{chosen}: {', '.join(costs)}{obstacle}"
+    return f"{first.form}{choice_note}: {', '.join(costs)}{obstacle}"
 
 
 def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:

@@ -88,7 +88,7 @@ def _link(job: BatchJob, base: str) -> str:
 
 
 def page(template: str, **values: object) -> str:
-    """Return a page; style and scripts are those of every page."""
+    """Return a page; all pages have the same style and scripts."""
     page = (
         _environment()
         .get_template(template)
@@ -189,7 +189,7 @@ def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool
 
 
 def unproven(report: Report) -> str:
-    """Return why the SQNR says nothing of real inputs; empty if it does."""
+    """Return why the SQNR does not hold for real inputs; empty if it does."""
     if report.quantization is None or not report.quantization.synthetic:
         return ""
     if report.calibration is not None and report.calibration.pictures == "photographs":
@@ -198,14 +198,14 @@ def unproven(report: Report) -> str:
 
 
 def accuracy_of(report: Report) -> str:
-    """Return the SQNR of the report; ``n/a`` where it says nothing of real inputs."""
+    """Return the SQNR of the report; ``n/a`` if it does not hold for real inputs."""
     if report.accuracy is None or unproven(report):
         return "n/a"
     return words.overall(report.accuracy)
 
 
 def some(values: Sequence[str]) -> str:
-    """Return a list of values, a long one by its ends."""
+    """Return a list of values; a long list is shortened to its first and last values."""
     if len(values) <= _MAX_VALUES:
         return ", ".join(values)
     return f"{', '.join(values[: _MAX_VALUES - 2])} ... {values[-1]} ({len(values)} values)"
@@ -223,7 +223,7 @@ class LayerBar(NamedTuple):
 
 
 def layer_bar(layer: LayerQuant, largest_share: float = 1.0) -> LayerBar:
-    """Return the bar of a layer; ``largest_share`` is that of the noise among all layers."""
+    """Return the bar of a layer; ``largest_share`` is the largest noise share of all layers."""
     sqnr, noise = layer.sqnr_db, layer.noise_share
     is_exact = sqnr is None and layer.cosine is not None
     share = 1.0 if is_exact else min(max((sqnr or 0.0) / _FULL_DB, _MIN_LENGTH), 1.0)
@@ -265,7 +265,7 @@ _CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z]+(?:-[a-z]+)*)(?![\w-])")
 
 
 def as_code(text: object) -> Markup:
-    """Escape a text and write what stands in backticks, and every flag, as code.
+    """Escape a text and write flags and text in backticks as code.
 
     Args:
         text: any text, also one from an untrusted model; hidden characters become visible.

@@ -217,8 +217,8 @@ class Picture:
         return {"cards": [card.data for card in self.cards], "edges": self.edges}
 
     @property
-    def gone(self) -> int:
-        """Number of source nodes of which nothing is left."""
+    def removed_nodes(self) -> int:
+        """Number of source nodes that were merged into others or removed."""
         return sum(card.box.place.startswith("gone") for card in self.cards)
 
     @property

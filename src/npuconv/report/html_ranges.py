@@ -19,13 +19,13 @@ _BIN, _HIGH = 10, 60  # pixels of a bin's width and of the highest bin's height
 class Bar:
     """A part of a track, in per cent of its length."""
 
-    left: float
+    start: float
     width: float
 
     @property
     def style(self) -> str:
         """Position and width of the bar as CSS."""
-        return f"left:{self.left:.1f}%;width:{self.width:.1f}%"
+        return f"left:{self.start:.1f}%;width:{self.width:.1f}%"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Histogram:
     @property
     def grid(self) -> str:
         """The edges of the bins, as the path of an SVG: the int8 grid, every eighth level."""
-        return "".join(f"M{_BIN * at} 0v{_HIGH}" for at in range(1, len(self.counts)))
+        return "".join(f"M{_BIN * level} 0v{_HIGH}" for level in range(1, len(self.counts)))
 
     @property
     def text(self) -> str:
@@ -76,10 +76,10 @@ class Histogram:
     def _path(self, bins: Iterable[int]) -> str:
         most = math.log1p(max(self.counts)) or 1.0
         path = ""
-        for at in bins:
-            high = round(_HIGH * math.log1p(self.counts[at]) / most, 1)
+        for level in bins:
+            high = round(_HIGH * math.log1p(self.counts[level]) / most, 1)
             if high:
-                path += f"M{_BIN * at + 1} {_HIGH}v-{high:g}h{_BIN - 2}v{high:g}z"
+                path += f"M{_BIN * level + 1} {_HIGH}v-{high:g}h{_BIN - 2}v{high:g}z"
         return path
 
 
@@ -110,7 +110,7 @@ class RangeBar:
 
 
 def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
-    """Return the ranges of the activations, those that are clipped most first."""
+    """Return the ranges of the activations, the most clipped tensors first."""
     tensors = report.quantization.tensors if report.quantization else ()
     fused = fused_activations(report)
     bars = []
@@ -141,7 +141,7 @@ def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
 
 
 def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
-    """Return the ranges of the weights of every layer, those that are clipped most first."""
+    """Return the ranges of the weights of every layer, the most clipped layers first."""
     layers = report.quantization.layers if report.quantization else ()
     bars = []
     for layer in layers:
@@ -182,7 +182,7 @@ def _range(
         name=name,
         observed=bar_of(*observed, low, high),
         int8=bar_of(*int8, low, high),
-        zero=bar_of(0.0, 0.0, low, high).left,
+        zero=bar_of(0.0, 0.0, low, high).start,
         low=f"{values.minimum:.4g}",
         high=f"{values.maximum:.4g}",
         clipped=values.clip_fraction,

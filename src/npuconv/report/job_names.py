@@ -28,7 +28,9 @@ def shown_names(jobs: Sequence[_NamedJob]) -> dict[str, str]:
     """
     named = {job.name: _name_by_folder(job) for job in jobs}
     times = Counter(named.values())
-    return {name: shown if times[shown] == 1 else name for name, shown in named.items()}
+    return {
+        name: short_name if times[short_name] == 1 else name for name, short_name in named.items()
+    }
 
 
 def _name_by_folder(job: _NamedJob) -> str:

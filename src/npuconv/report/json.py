@@ -19,7 +19,7 @@ _COMMAND = re.compile(r"##(?=\w*\[)")
 
 
 def render(report: Report) -> str:
-    """Render one report; numbers in full, ``null`` for what is not a finite number."""
+    """Render one report; numbers in full, ``null`` for NaN and infinities."""
     return dumps(report.model_dump(mode="json", by_alias=True))
 
 

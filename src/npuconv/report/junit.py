@@ -27,7 +27,7 @@ def render(report: Report) -> str:
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """Render a suite for each report, and one of the unreadable files."""
+    """Render a suite for each report, and a suite for the unreadable files."""
     suites = [_suite(report) for report in reports]
     if unreadable:
         number = str(len(unreadable))
@@ -40,7 +40,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
 
 
 def render_batch(batch: BatchReport, base: str = "") -> str:
-    """Render a suite for each report, and one of the jobs without; those are errors."""
+    """Render a suite for each report, and a suite of errors for the jobs without a report."""
     del base
     suites = [_suite(report) for report in batch.reports]
     if jobs := batch.without_report:

@@ -95,8 +95,8 @@ def _join(blocks: Iterable[str]) -> str:
 
 
 def _document(report: Report) -> list[str]:
-    blocks = [block for section in sections(report, each=False) for block in _section(section)]
-    return [*_verdict(report), *([] if report.left else ["No findings."]), *blocks]
+    blocks = [block for section in sections(report, by_node=False) for block in _section(section)]
+    return [*_verdict(report), *([] if report.open_findings else ["No findings."]), *blocks]
 
 
 def _verdict(report: Report) -> list[str]:

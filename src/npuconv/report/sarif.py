@@ -1,6 +1,6 @@
 """The findings as SARIF 2.1.0, for code scanning.
 
-Findings that the converter removed are left out, and those that a baseline accepts are
+Findings that the converter removed are left out; findings that a baseline accepts are
 suppressed results.
 """
 
@@ -41,7 +41,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
 
 
 def render_batch(batch: BatchReport, base: str = "") -> str:
-    """Render one log: a run for the reports, and one for the jobs without a report."""
+    """Render one log: a run for the reports, and a run for the jobs without a report."""
     del base
     return _log(_runs(batch.reports) + ([_jobs_run(batch)] if batch.without_report else []))
 
@@ -125,7 +125,8 @@ def _run(reports: Sequence[Report]) -> _Json:
         "tool": {"driver": driver},
         "artifacts": [{"location": {"uri": _uri(path)}} for path in models],
         "results": [
-            _result(same, models, codes.index(same[0][1].code), prints) for same in alike.values()
+            _result(occurrences, models, codes.index(occurrences[0][1].code), prints)
+            for occurrences in alike.values()
         ],
         "columnKind": "unicodeCodePoints",
     }

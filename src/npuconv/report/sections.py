@@ -56,17 +56,17 @@ class Section:
     folded: bool = False  # whether a page shows it on a click only
 
 
-def sections(report: Report, *, each: bool) -> list[Section]:
+def sections(report: Report, *, by_node: bool) -> list[Section]:
     """Return the sections behind the verdict that have parts.
 
     Args:
         report: what to show.
-        each: whether nodes that are rewritten alike are listed one by one.
+        by_node: whether nodes that are rewritten alike are listed separately.
     """
     listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
-        _plan(report, each=each),
+        _plan(report, by_node=by_node),
         _rewrites(report),
         Section("Not rewritten", [": ".join(row) for row in refusals(report).rows], folded=True),
         *_placement(report),
@@ -114,9 +114,9 @@ def _accepted(report: Report) -> Section:
     return Section(title, parts, folded=True)
 
 
-def _plan(report: Report, *, each: bool) -> Section:
+def _plan(report: Report, *, by_node: bool) -> Section:
     items = []
-    for group in groups.plan(report, each=each):
+    for group in groups.plan(report, by_node=by_node):
         costs = ["MACs {}, weights {}".format(*group.costs)] if group.costs else []
         forms = [form for choice in group.choices for form in choice]
         texts = [f"{group.was} -> {group.becomes}", *costs, *forms]

@@ -33,7 +33,7 @@ def render(sections: Iterable[Section], *, color: bool = False, width: int = 80)
     """Lay out sections with a blank line between them.
 
     Args:
-        sections: in the order in which they are shown; empty ones are left out.
+        sections: in the order in which they are shown; empty sections are left out.
         color: with ANSI styles.
         width: columns of the terminal; at least 60 are used.
 
@@ -70,18 +70,18 @@ def elide(text: str, width: int) -> str:
     return f"{set_cell_size(text, room - cell_len(end)).rstrip()}...{end}"
 
 
-def hang(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """Escape a text and wrap it behind ``first``, and on later lines behind ``rest``."""
-    room = width - max(cell_len(first), cell_len(rest))
+def hang(text: str, width: int, *, first: str = "", indent: str = "") -> list[str]:
+    """Escape a text and wrap it behind ``first``, and on later lines behind ``indent``."""
+    room = width - max(cell_len(first), cell_len(indent))
     words = " ".join(elide(word, room) for word in plain(text).split())
     lines = [words] if words else []
     if cell_len(words) > room:
         lines = [line.plain.rstrip() for line in Text(words).wrap(_RULER, room)]
-    return [(rest if number else first) + line for number, line in enumerate(lines)]
+    return [(indent if number else first) + line for number, line in enumerate(lines)]
 
 
 def _lines(section: Section, width: int) -> Iterator[RenderableType]:
-    for line in hang(section.title, width, rest="  " if section.label or section.style else ""):
+    for line in hang(section.title, width, indent="  " if section.label or section.style else ""):
         if section.label:
             yield _labelled(line, section.label)
         else:
@@ -95,12 +95,12 @@ def _lines(section: Section, width: int) -> Iterator[RenderableType]:
             yield from _item(part, width)
         elif isinstance(part, Note):
             first = f"  {part.label:{column}} "
-            rest = " " * len(first)
+            indent = " " * len(first)
             for number, text in enumerate(part.texts):
-                for line in hang(text, width, first=rest if number else first, rest=rest):
+                for line in hang(text, width, first=indent if number else first, indent=indent):
                     yield _labelled(line, part.label.rstrip(":"))
         else:
-            yield from hang(part, width, first="  ", rest="    ")
+            yield from hang(part, width, first="  ", indent="    ")
 
 
 def _labelled(line: str, label: str) -> Text:
@@ -116,17 +116,17 @@ def _item(item: Item, width: int) -> Iterator[str]:
     """Yield one text behind its node, several below it; the names of several nodes last."""
     if len(item.names) > 1:
         text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
-        yield from hang(text, width, first="  ", rest="    ")
+        yield from hang(text, width, first="  ", indent="    ")
         yield from (f"    {elide(plain(name), width - 4)}" for name in item.names)
         return
     node = item.names[0] or "the model"
     node += f" ({item.op})" if item.op and item.names[0] else ""
     if len(item.texts) == 1:
-        yield from hang(f"{node}: {item.texts[0]}", width, first="  ", rest="    ")
+        yield from hang(f"{node}: {item.texts[0]}", width, first="  ", indent="    ")
         return
-    yield from hang(f"{node}:", width, first="  ", rest="    ")
+    yield from hang(f"{node}:", width, first="  ", indent="    ")
     for text in item.texts:
-        yield from hang(text, width, first="    ", rest="      ")
+        yield from hang(text, width, first="    ", indent="      ")
 
 
 def _table(table: Table) -> RenderableType:

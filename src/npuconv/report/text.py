@@ -17,7 +17,7 @@ from npuconv.schemas.report import Report
 
 
 def render(report: Report, *, color: bool = False, width: int = 80) -> str:
-    """Render one report: every node, every rewrite and those that were considered but not done.
+    """Render one report: every node, every rewrite, and rewrites that were considered but not done.
 
     Args:
         report: what to show.
@@ -95,7 +95,7 @@ def render_batch(
 
 
 def _document(report: Report) -> list[Section]:
-    """Return what is not judged, the verdict with the warnings, then all sections."""
+    """Return the notes on unjudged parts, the verdict with the warnings, then all sections."""
     summary = report.summary
     verdict = f"{groups.verdict(report)}: {report.model.path} on {report.target.name}"
     return [
@@ -105,5 +105,5 @@ def _document(report: Report) -> list[Section]:
             [Note("warning:", [warning]) for warning in summary.warnings],
             style=groups.verdict_style(report),
         ),
-        *sections(report, each=True),
+        *sections(report, by_node=True),
     ]

@@ -49,8 +49,8 @@ def render(report: VerifyReport) -> str:
 def render_csv(report: VerifyReport) -> str:
     """Render a table with one row for each output, part of an output, and layer.
 
-    Numbers are those of the JSON; names that a spreadsheet would take for a formula get an
-    apostrophe in front.
+    Numbers are as exact as in the JSON; names that a spreadsheet would take for a formula get
+    an apostrophe in front.
     """
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
@@ -61,19 +61,21 @@ def render_csv(report: VerifyReport) -> str:
         for part in output.parts:
             table.writerow(_row("part", part.name, part))
     for layer in report.layers:
-        ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
-        table.writerow(_row("layer", layer.name, layer, layer.tensor, ends, note=layer.note))
+        bounds = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
+        table.writerow(_row("layer", layer.name, layer, layer.tensor, bounds, note=layer.note))
     return file.getvalue()
 
 
 def side_by_side(layer: VerifiedLayer) -> SideBySide:
     """Return both ranges of a layer on a track that holds them and 0."""
     ranges = (layer.float_range, layer.int8_range)
-    ends = [end for both in ranges if both for end in both]
-    low, high = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
-    float_bar, int8_bar = (None if both is None else bar_of(*both, low, high) for both in ranges)
+    bounds = [bound for value_range in ranges if value_range for bound in value_range]
+    low, high = min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0)
+    float_bar, int8_bar = (
+        None if value_range is None else bar_of(*value_range, low, high) for value_range in ranges
+    )
     bar = layer_bar(LayerQuant(name=layer.name, sqnr_db=layer.sqnr_db, cosine=layer.cosine))
-    return SideBySide(layer, bar, float_bar, int8_bar, bar_of(0.0, 0.0, low, high).left)
+    return SideBySide(layer, bar, float_bar, int8_bar, bar_of(0.0, 0.0, low, high).start)
 
 
 def _row(
@@ -81,13 +83,13 @@ def _row(
     name: str,
     errors: Errors,
     tensor: str = "",
-    ends: Iterable[float | None] = (None,) * 4,
+    bounds: Iterable[float | None] = (None,) * 4,
     *,
     shares: Iterable[float | None] = (None,) * 2,
     note: str = "",
 ) -> list[str | float | None]:
     numbers = (errors.sqnr_db, errors.cosine, errors.max_abs_error)
-    return [kind, _plain(name), _plain(tensor), *numbers, *ends, *shares, _plain(note)]
+    return [kind, _plain(name), _plain(tensor), *numbers, *bounds, *shares, _plain(note)]
 
 
 def _plain(text: str) -> str:

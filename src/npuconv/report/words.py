@@ -92,7 +92,7 @@ def part_of(value: float | None, cases: int) -> str:
 
 
 def total_macs(report: Report) -> int | None:
-    """Return all MACs of the model; ``None`` if those of one placement are unknown."""
+    """Return all MACs of the model; ``None`` if the MACs of one placement are unknown."""
     return total(placed.macs for placed in report.summary.placement.values())
 
 
@@ -149,18 +149,18 @@ def sqnr(decibel: float | None, cosine: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return a cosine with enough digits to tell 0.9999 from 1."""
+    """Return a cosine with enough digits to distinguish 0.9999 from 1."""
     return "-" if value is None else f"{value:.5f}"
 
 
-def span(ends: tuple[float, float] | None) -> str:
+def span(bounds: tuple[float, float] | None) -> str:
     """Return a range of values: ``-1.5 to 3``."""
-    return "-" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
+    return "-" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}"
 
 
-def interval(ends: tuple[float, float]) -> str:
+def interval(bounds: tuple[float, float]) -> str:
     """Return lowest and highest SQNR in whole dB, which is as exact as the estimate."""
-    return f"{math.floor(ends[0])} to {math.ceil(ends[1])} dB"
+    return f"{math.floor(bounds[0])} to {math.ceil(bounds[1])} dB"
 
 
 def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
@@ -257,7 +257,7 @@ def extra_macs(budget: Budget) -> str:
 
 
 def kept_scales(scales: KeptScales) -> str:
-    """Return how many scales and weights are those of the quantized model."""
+    """Return how many scales and weights are imported from the quantized model."""
     tensors = f"{scales.tensors} of {count(scales.all_tensors, 'tensor')}"
     layers = f"{scales.layers} of {count(scales.all_layers, 'layer')}"
     return f"scales kept of {tensors}, integer weights kept of {layers}"

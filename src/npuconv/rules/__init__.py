@@ -6,10 +6,10 @@ it changes nothing and knows no pass. The docstring of its module has exactly th
 reference pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
-``context``        what a rule is given: model, target, and cached facts of nodes
+``context``        input of a rule: model, target, and cached facts of nodes
 ``engine``         runs the rules and makes findings of violations
 ``evidence``       results of calibration and of the accuracy measurement
-``normalization``  statistics that tell a wrong normalization of samples
+``normalization``  statistics that reveal a wrong normalization of samples
 ``target_limits``  unknown limits, open extents, written integer convolutions
 """
 
@@ -66,11 +66,11 @@ class Example:
     fires: str = ""
     silent: str = ""
     device: str = ""  # keys of a target file; empty: the built-in target
-    other: str = ""  # those for the second model, where it is the target that differs
+    silent_device: str = ""  # keys for the second model; empty: the same as `device`
 
     def __post_init__(self) -> None:
         """Remove the indentation of the source."""
-        for name in ("fires", "silent", "device", "other"):
+        for name in ("fires", "silent", "device", "silent_device"):
             object.__setattr__(self, name, inspect.cleandoc(getattr(self, name)))
 
 
@@ -85,7 +85,7 @@ class Rule:
     function: Callable[..., Violations]
     ops: frozenset[str] | None  # None: a rule about the whole model
     limits: tuple[str, ...]
-    at: Stage
+    stage: Stage
     malformed: bool
     cacheable: bool
     example: Example
@@ -147,7 +147,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     severity: Severity = Severity.ERROR,
     ops: set[str] | None = None,
     limits: tuple[str, ...] = (),
-    at: Stage = "float",
+    stage: Stage = "float",
     malformed: bool = False,
     cacheable: bool = False,
 ) -> Callable[[Callable[..., Violations]], Rule]:
@@ -156,14 +156,15 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     Args:
         code: letters and three digits, never used again.
         message: text for people; its placeholders are filled from the violation's ``values``.
-        example: models that show what it finds and what it does not.
+        example: a model with a finding of the rule, and a model without.
         severity: errors stop a conversion.
         ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
         limits: facts of the target file that it enforces.
-        at: the graph it looks at.
-        malformed: what it finds has no defined meaning, so nothing may be rewritten.
+        stage: stage of the conversion at which it runs.
+        malformed: a node with a finding has no defined meaning, so nothing may be rewritten.
         cacheable: its violations depend on attributes, shapes, types and limits of the node,
-            and on no name, neighbour or weight: nodes with equal ones have the same.
+            and on no name, neighbour or weight. Nodes in which these are equal have the
+            same violations.
 
     Raises:
         ValueError: a code or name that is taken or malformed, a section that is missing,
@@ -175,7 +176,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         name, doc = function.__name__.replace("_", "-"), described(function)
         operators = None if ops is None else frozenset(ops)
         item = Rule(
-            code, name, severity, message, function, operators, limits, at, malformed, cacheable,
+            code, name, severity, message, function, operators, limits, stage, malformed, cacheable,
             example, doc,
         )  # fmt: skip
         _check(item)
@@ -188,15 +189,17 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
 def _check(item: Rule) -> None:
     missing = [s for s in SECTIONS if f"\n{s}:\n" not in item.doc]
     unknown = [fact for fact in item.limits if fact not in FACTS]
-    taken = any(other.code == item.code for other in RULES.registered())
-    if not _CODE.match(item.code) or missing or unknown or taken:
-        raise ValueError(f"rule {item.name!r}: {item.code!r}, {taken=}, {missing=}, {unknown=}")
+    is_taken = any(registered.code == item.code for registered in RULES.registered())
+    if not _CODE.match(item.code) or missing or unknown or is_taken:
+        raise ValueError(
+            f"rule {item.name!r}: {item.code!r}, taken={is_taken}, {missing=}, {unknown=}"
+        )
 
 
 def limit_rule(module: str, code: str, *limits: str, example: Example) -> None:
     """Register a rule that compares facts of convolutions with limits of the target.
 
-    Its name and its text are those of the module.
+    The rule gets the name and the docstring of the module.
     """
 
     def broken(node: Node, ctx: Any) -> Violations:

@@ -48,7 +48,7 @@ class MeasuredError:
 
 @dataclass(frozen=True)
 class NormalizationMismatch:
-    """Samples that seem normalized otherwise than those of training."""
+    """Samples whose normalization seems to differ from the normalization in training."""
 
     first: Node  # the convolution that reads the input of the model
     claim: str  # the fault, with the normalizations that would fit, if known
@@ -65,7 +65,7 @@ class CalibrationEvidence:
     # Of the float pass: ends of groups, and outputs of convolutions.
     statistics: Mapping[str, Statistics]
     encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
-    kept: frozenset[str] = frozenset()  # tensors with the range of the quantized source
+    imported_ranges: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
     # Weights that were rounded on the samples (GPTQ), by node.
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class RuleContext:
     def _is_fused(self, node: Node) -> bool:
         """Return whether the convolution before an activation applies it, or may."""
         fused = self.target.fused_activations
-        names = fused.values if fused.known else fused.assume
+        names = fused.values if fused.is_documented else fused.assume
         producer = query.producer(node.inputs[0]) if len(node.inputs) else None
         if producer is None or node.op not in names or not query.is_standard(node):
             return False

@@ -24,7 +24,7 @@ def binding(findings: Iterable[Finding]) -> list[Finding]:
 
     They are of nodes without a defined meaning, or of parts that the form cannot hold.
     """
-    codes = {rule.code for rule in RULES if rule.malformed or rule.at == "form"}
+    codes = {rule.code for rule in RULES if rule.malformed or rule.stage == "form"}
     return [finding for finding in findings if finding.code in codes]
 
 
@@ -37,10 +37,10 @@ def lint_malformed(ctx: RuleContext) -> list[Finding]:
         InternalError: a rule failed, which is a bug in it.
     """
     codes = [rule.code for rule in RULES if rule.malformed]
-    return sorted([*lint(ctx, only=codes), *lint(ctx, at="source", only=codes)], key=sort_key)
+    return sorted([*lint(ctx, only=codes), *lint(ctx, stage="source", only=codes)], key=sort_key)
 
 
-def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
+def lint(ctx: RuleContext, *, stage: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
     """Return the findings of the rules of one stage, worst first.
 
     All rules of the stage run where ``only`` names none.
@@ -49,7 +49,7 @@ def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> 
         InternalError: a rule failed, which is a bug in it.
     """
     codes = set(only)
-    rules = [r for r in all_rules() if r.at == at and (not codes or r.code in codes)]
+    rules = [r for r in all_rules() if r.stage == stage and (not codes or r.code in codes)]
     return sorted((finding for rule in rules for finding in run_rule(rule, ctx)), key=sort_key)
 
 
@@ -73,10 +73,10 @@ def marks(findings: Iterable[Finding]) -> set[Mark]:
 
 
 def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
-    """Return the marks of these findings that are left; other findings are not looked for.
+    """Return the marks of these findings that remain; new findings are not searched for.
 
-    The same as the marks of a new ``lint``, as far as these findings are concerned: a rule
-    only checks nodes that stand for a source node of one of its findings.
+    The result equals the marks of a new ``lint``, restricted to these findings. A rule checks
+    only nodes whose origin is a source node of its findings.
 
     Raises:
         InternalError: a rule failed, which is a bug in it.

@@ -1,4 +1,4 @@
-"""Limits of the target against what is not known, and against the written int8 model.
+"""Limits of the target that are unknown, or that need unknown extents or the int8 model.
 
 Values that a model needs of unknown limits, extents that the model leaves open, and facts of
 integer convolutions.
@@ -71,7 +71,7 @@ def needs(ctx: RuleContext) -> list[Need]:
                 value = lookup(facts, fact)
                 if value is None and fact in facts and fact in EXTENTS:
                     value = ANY
-                if not limit.known and value is not None and fact not in DECIDED_LATER:
+                if not limit.is_documented and value is not None and fact not in DECIDED_LATER:
                     limits[f"{node.op}.{fact}"] = limit
                     shared[id(facts)].append((f"{node.op}.{fact}", value))
         for name, value in shared[id(facts)]:
@@ -108,7 +108,7 @@ def missing_axis(node: Node, ctx: RuleContext) -> int | None:
 def advice_on_shape(model: Model, node: Node) -> str:
     """Return the --input-shape flags for the missing extents; '' if no input is dynamic.
 
-    Of several dynamic inputs only those that the node depends on are named.
+    Of several dynamic inputs, only the inputs that the node depends on are named.
     """
     shapes = [(tensor, query.shape(tensor) or ()) for tensor in model.graph.inputs]
     dynamic = [(t, dims) for t, dims in shapes if any(not isinstance(d, int) for d in dims)]

@@ -67,7 +67,14 @@ class BatchJob(ReportPart):
 
     def file(self, suffix: str) -> str:
         """Return the path of its first file with that suffix; empty if there is none."""
-        return next((one.path for one in self.files if one.path.endswith(suffix)), "")
+        return next(
+            (
+                written_file.path
+                for written_file in self.files
+                if written_file.path.endswith(suffix)
+            ),
+            "",
+        )
 
 
 class BatchSummary(ReportPart):

@@ -108,7 +108,7 @@ class FindingInfo(ReportPart):
 
 
 class RuleInfo(ReportPart):
-    """A rule that has findings in the report; ``npuconv explain CODE`` tells more."""
+    """A rule that has findings in the report; ``npuconv explain CODE`` shows more."""
 
     code: str
     name: str
@@ -139,7 +139,7 @@ class FormChoice(ReportPart):
 
 
 class Rewrite(ReportPart):
-    """One change to the graph, measured against what it replaced."""
+    """One change to the graph, measured against the nodes that it replaced."""
 
     pass_name: str = Field(alias="pass")
     node: str
@@ -329,11 +329,11 @@ class Report(ReportPart):
     @property
     def is_doubtful(self) -> bool:
         """True if it can be converted, but with warnings; undocumented limits are none."""
-        warned = (f.severity == "warning" and f.status != "unknown" for f in self.left)
+        warned = (f.severity == "warning" and f.status != "unknown" for f in self.open_findings)
         return self.ok and (bool(self.summary.warnings) or any(warned))
 
     @property
-    def left(self) -> tuple[FindingInfo, ...]:
+    def open_findings(self) -> tuple[FindingInfo, ...]:
         """Findings that no rewrite has removed, and no baseline accepts."""
         return tuple(f for f in self.findings if f.status != "rewritten" and not f.accepted)
 
@@ -355,7 +355,7 @@ class Report(ReportPart):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
         html: str = _renderer("notebook").render(self)
         return html
 

@@ -99,7 +99,7 @@ class PackedFile(ManifestRecord):
 
 
 class Manifest(ManifestRecord):
-    """Parts of an int8 model, and what is handed on between them."""
+    """Parts of an int8 model, and the tensors that are passed between them."""
 
     schema_version: Literal[1] = 1
     tool: SplitTool

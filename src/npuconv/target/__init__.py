@@ -66,7 +66,7 @@ class Target(Description):
         raise_together(semantic_problems(target, document), TargetError)
         target._document = document
         for path, part in target.cited():
-            line = document.mark(path)[0] if document.known(path) == path else 0
+            line = document.mark(path)[0] if document.existing_path(path) == path else 0
             part.locate(FilePosition(document.name, dotted(path), line))
         return target
 
@@ -100,7 +100,7 @@ class Target(Description):
     def _open_limits(self, name: str, answer: str) -> list[tuple[KeyPath, Limit]]:
         """Return the undocumented limits of a name; raise UsageError if there are none."""
         operator, _, fact = name.rpartition(".")
-        limits = [(path, limit) for path, limit in self.limits() if not limit.known]
+        limits = [(path, limit) for path, limit in self.limits() if not limit.is_documented]
         matches = [
             (path, limit)
             for path, limit in limits
@@ -158,8 +158,8 @@ def listed_operators(name: str) -> frozenset[str]:
 
     In a file of ours every operator begins a line, indented by two.
     """
-    _, _, rest = _text_of(name).partition("\noperators:\n")
-    section = re.split(r"^(?=\w)", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    _, _, operators_text = _text_of(name).partition("\noperators:\n")
+    section = re.split(r"^(?=\w)", operators_text, maxsplit=1, flags=re.MULTILINE)[0]
     return frozenset(re.findall(r"^  (\w+):", section, re.MULTILINE))
 
 
@@ -185,7 +185,11 @@ def _text_of(name: str) -> str:
 
 
 def _parse_answer(fact: str, value: str, answer: str) -> dict[str, Any]:
-    """Return the limit that the value of an answer stands for, as in a file."""
+    """Return the value of an answer as a limit of a target file.
+
+    Raises:
+        UsageError: the value does not have the type of the fact.
+    """
     kind = FACTS[fact].kind if fact in FACTS else "int" if fact == "zero_point" else "str"
     if kind == "bool" and value in ("true", "false"):
         return {"equals": value == "true"}

@@ -2,7 +2,7 @@
 
 Every limit of a chip lives in its target file, with its source; the code has no branch for a
 particular chip. See ``targets/npu-int8.yaml`` for a real one and
-``configs/targets/my_chip.yaml`` for one that uses everything.
+``configs/targets/my_chip.yaml`` for a file that uses every field.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Requantize(TargetPart):
 
     ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
     multiplies by an integer and shifts the product right, each output channel with its own.
-    ``gemmlowp`` is what the reference kernels of TFLite do: a multiplier of 31 bits, and two
-    roundings.
+    ``gemmlowp`` is the arithmetic of TFLite's reference kernels: a multiplier of 31 bits, and
+    two roundings.
     """
 
     kind: Literal["float", "shift", "gemmlowp"] = Field(
@@ -86,8 +86,8 @@ def _kind(value: Any) -> Any:
 
 def _or_short(schema: dict[str, Any]) -> None:
     """Let the published schema take the short form, too."""
-    known = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
-    schema["anyOf"] = [*known, {"enum": ["float", "shift", "gemmlowp"]}]
+    references = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
+    schema["anyOf"] = [*references, {"enum": ["float", "shift", "gemmlowp"]}]
 
 
 class Activations(Block):
@@ -147,14 +147,14 @@ class Bias(Block):
     assume: Dtype = Field("int32", description="with '?': the type that is used until known")
 
     @property
-    def known(self) -> bool:
+    def is_documented(self) -> bool:
         """Return whether the element type is documented."""
         return self.dtype != "?"
 
     @property
     def used(self) -> str:
         """The type to write: ``dtype``, or the assumed one if that is unknown."""
-        return str(self.dtype) if self.known else self.assume
+        return str(self.dtype) if self.is_documented else self.assume
 
 
 COST_WEIGHTS = ("mac", "weight_byte", "convolution", "moved_byte")
@@ -172,7 +172,7 @@ class Costs(Cited):
     convolution: float = Field(0.0, ge=0, description="starting one convolution")
     moved_byte: float = Field(0.0, ge=0, description="one byte sliced, concatenated or reordered")
 
-    def of(self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int) -> float:
+    def total(self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int) -> float:
         """Return the cost of one form."""
         return (
             self.mac * macs
@@ -191,7 +191,7 @@ def canonical_domain(domain: str) -> str:
 
 
 class Demands(TargetPart):
-    """Limits and relations: what the device demands of every operator that is listed."""
+    """Limits and relations: demands of the device on every listed operator."""
 
     limits: dict[str, LimitField] = Field(
         default_factory=dict, description="fact -> limit", json_schema_extra=_FACT_KEYS
@@ -210,7 +210,7 @@ class ListedOperator(Demands):
         False, description="Concat: whether its inputs may have scales of their own"
     )
 
-    def beside(self, common: Demands) -> ListedOperator:
+    def with_common(self, common: Demands) -> ListedOperator:
         """Return this operator with the common demands added; its own limits take precedence."""
         limits = {**common.limits, **self.limits}
         return self.model_copy(
@@ -284,7 +284,7 @@ class Description(TargetPart):
             return None
         whole = self._whole  # once: pydantic looks long for what is private
         if op_type not in whole:
-            whole[op_type] = operator.beside(self.all_operators)
+            whole[op_type] = operator.with_common(self.all_operators)
         return whole[op_type]
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
@@ -293,7 +293,7 @@ class Description(TargetPart):
 
     def unknown_limits(self) -> list[tuple[str, Limit]]:
         """Return path and limit of everything marked ``?``."""
-        return [(dotted(path), limit) for path, limit in self.limits() if not limit.known]
+        return [(dotted(path), limit) for path, limit in self.limits() if not limit.is_documented]
 
     def assumptions(self) -> list[tuple[str, str]]:
         """Return path and value of all that is assumed, though no document states it."""
@@ -302,7 +302,7 @@ class Description(TargetPart):
             for block, part in self.blocks()
             for key in part.assumed
         ]
-        if not self.bias.known:
+        if not self.bias.is_documented:
             assumptions.append(("bias.dtype", self.bias.assume))
         unknown = self.unknown_limits()
         return assumptions + [(path, limit.assumed) for path, limit in unknown if limit.assume]

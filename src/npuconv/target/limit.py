@@ -83,7 +83,7 @@ class Cited(TargetPart):
 
 
 class Limit(Cited):
-    """Allowed values of one fact. The name of a fact stands for the value of that fact."""
+    """Allowed values of one fact. The name of a fact is replaced by its value."""
 
     equals: Value | None = Field(None, description="exactly this")
     one_of: tuple[Value, ...] | None = Field(None, description="one of these")
@@ -102,12 +102,12 @@ class Limit(Cited):
             raise ValueError(
                 f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(names) or 'none'}"
             )
-        if self.assume and self.known:
+        if self.assume and self.is_documented:
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
         return self
 
     @property
-    def known(self) -> bool:
+    def is_documented(self) -> bool:
         """Return whether the limit is documented."""
         return self.limit is None
 
@@ -125,21 +125,23 @@ class Limit(Cited):
     @property
     def assumed(self) -> str:
         """Values assumed to be allowed while the limit is unknown, as text; or empty."""
-        return ", ".join(_shown(value, {}) for value in self.assume)
+        return ", ".join(_value_text(value, {}) for value in self.assume)
 
     def allows(self, value: FactValue | None, facts: Facts) -> bool | None:
         """Return whether the limit allows ``value`` on a node with these facts.
 
         Returns:
-            None if that cannot be said: the limit is unknown, or a fact it needs is.
+            None if the limit, or a fact that it needs, is unknown.
         """
-        if value is None or not self.known:
+        if value is None or not self.is_documented:
             return None
         bounds = [resolve(bound, facts) for bound in self.values]
         if self.predicate in ("equals", "one_of"):
             # True == 1 in Python, but a bias that is present is not the number one
-            same = (value == b and isinstance(value, bool) == isinstance(b, bool) for b in bounds)
-            return True if any(same) else None if None in bounds else False
+            matches = (
+                value == b and isinstance(value, bool) == isinstance(b, bool) for b in bounds
+            )
+            return True if any(matches) else None if None in bounds else False
         number = int(value)
         if self.predicate == "power_of_two":
             return number > 0 and number & (number - 1) == 0
@@ -149,7 +151,7 @@ class Limit(Cited):
 
     def text(self, facts: Facts | None = None) -> str:
         """Return the limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
-        words = [_shown(value, facts or {}) for value in self.values]
+        words = [_value_text(value, facts or {}) for value in self.values]
         if self.predicate != "one_of":
             return _FORMS.get(self.predicate, "{}").format(*words)
         return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "nothing"
@@ -189,12 +191,12 @@ def resolve(value: FactValue, facts: Facts) -> FactValue | None:
     return lookup(facts, value) if isinstance(value, str) and value in FACTS else value
 
 
-def _shown(value: FactValue, facts: Facts) -> str:
+def _value_text(value: FactValue, facts: Facts) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    known = resolve(value, facts)
+    fact_value = resolve(value, facts)
     is_fact = isinstance(value, str) and value in FACTS
-    return f"{value} (={known})" if is_fact and known is not None else str(value)
+    return f"{value} (={fact_value})" if is_fact and fact_value is not None else str(value)
 
 
 # what the CEL engine knows besides its operators; `frob(x)` compiles and fails only when run
@@ -219,7 +221,7 @@ class Relation(Cited):
         """Return whether a node with these facts satisfies the relation.
 
         Returns:
-            None if that cannot be said: a fact it needs is not known, or it divides by zero.
+            None if a fact that it needs is unknown, or if it divides by zero.
         """
         applies = _run(compile_cel(self.if_), facts) if self.if_ else True
         if applies is False:
@@ -230,8 +232,10 @@ class Relation(Cited):
     def text(self, facts: Facts | None = None) -> str:
         """Return the text: ``stride_h == 1 when dilation_h > 1 (dilation_h=2, stride_h=2)``."""
         sentence = f"{self.then} when {self.if_}" if self.if_ else self.then
-        known = {name: lookup(facts or {}, name) for name in self.facts}
-        values = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
+        values_by_fact = {name: lookup(facts or {}, name) for name in self.facts}
+        values = ", ".join(
+            f"{name}={value}" for name, value in values_by_fact.items() if value is not None
+        )
         return f"{sentence} ({values})" if values else sentence
 
     @property
@@ -286,10 +290,10 @@ def check_cel(source: str) -> None:
     ]
     functions = [name for name in program.functions() if name.isidentifier() and name[0] != "_"]
     names += [("function", name, _FUNCTIONS) for name in functions]
-    for kind, name, known in names:
-        if name not in known and name not in _FUNCTIONS:
+    for kind, name, vocabulary in names:
+        if name not in vocabulary and name not in _FUNCTIONS:
             place = re.search(rf"\b{re.escape(name)}\b", source)
-            hint = suggest(name, sorted(known))
+            hint = suggest(name, sorted(vocabulary))
             raise CelError(f"unknown {kind} {name!r}", place.start() if place else 0, hint)
     samples = {"int": 1, "str": "", "bool": True}
     facts = {name: (*fact.choices, samples[fact.kind])[0] for name, fact in FACTS.items()}

@@ -94,7 +94,7 @@ def _operator_problems(target: Description) -> Iterator[Problem]:
 
 
 def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
-    if not limit.known:
+    if not limit.is_documented:
         return
     where = (*path, limit.predicate)
     if path == ("activations", "zero_point"):
@@ -127,8 +127,8 @@ def _mismatch(value: Any, fact: Fact) -> str:
         kind = FACTS[value].kind
         return "" if kind == fact.kind else f"{fact.name!r} cannot be compared with {value!r}"
     if fact.kind == "str" and isinstance(value, str):
-        known = not fact.choices or value in fact.choices
-        return "" if known else f"{value!r} is not a value of {fact.name}, nor a fact"
+        is_allowed = not fact.choices or value in fact.choices
+        return "" if is_allowed else f"{value!r} is not a value of {fact.name}, nor a fact"
     if isinstance(value, str):
         return f"unknown fact {value!r}"
     if fact.kind == ("bool" if isinstance(value, bool) else "int"):
@@ -163,10 +163,12 @@ def _relation_problems(
 
 def _fused_problems(target: Description) -> Iterator[Problem]:
     limit, where = target.fused_activations, "fused_activations"
-    if limit.known and limit.predicate not in ("equals", "one_of"):
+    if limit.is_documented and limit.predicate not in ("equals", "one_of"):
         yield Problem((where,), f"{where}: only equals, one_of or '?'", "", 0)
         return
-    key, names = (limit.predicate, limit.values) if limit.known else ("assume", limit.assume)
+    key, names = (
+        (limit.predicate, limit.values) if limit.is_documented else ("assume", limit.assume)
+    )
     for i, name in enumerate(names):
         if name not in table()[""]:
             message = f"{where}: {name!r} is not an operator of ONNX"
@@ -185,7 +187,7 @@ def lint(document: yamlio.Document) -> list[LocatedError]:
 def _salvage(document: yamlio.Document) -> Description | None:
     """Return the target without its invalid limits and relations; None if that is invalid."""
     data = copy.deepcopy(document.data)
-    paths = {document.known(loc) for loc in _faults(data)}
+    paths = {document.existing_path(loc) for loc in _faults(data)}
     if any(len(path) < 4 or path[0] != "operators" for path in paths):
         return None  # the rest would only show faults that follow from this one
     for path in sorted({path[:4] for path in paths}, key=str, reverse=True):

@@ -82,7 +82,7 @@ def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
     for key in type(block).model_fields:
         if key in ("source", "why", "assumed"):
             continue
-        if key == "assume" and isinstance(block, Bias) and block.known:
+        if key == "assume" and isinstance(block, Bias) and block.is_documented:
             continue
         assumed = "assumed" if key in block.assumed else ""
         yield key, value_text(getattr(block, key)), assumed
@@ -101,9 +101,9 @@ def _operator_rows(operator: Demands) -> Iterator[tuple[str, ...]]:
         yield "require", relation.text(), *_origin(relation)
 
 
-def _limit_rows(limits: dict[str, Limit], of: str = "") -> Iterator[tuple[str, ...]]:
+def _limit_rows(limits: dict[str, Limit], suffix: str = "") -> Iterator[tuple[str, ...]]:
     for fact, limit in limits.items():
-        yield fact + of, with_assumed(limit), *_origin(limit)
+        yield fact + suffix, with_assumed(limit), *_origin(limit)
 
 
 def with_assumed(limit: Limit) -> str:
@@ -125,7 +125,7 @@ def _rows(rows: Iterator[tuple[str, ...]]) -> list[str]:
     # one long relation must not push every source off the screen
     limits = (MAX_NAME_WIDTH, MAX_VALUE_WIDTH)
     columns = enumerate(zip(*table, strict=True))
-    widths = [min(max(map(len, column)), limits[at > 0]) for at, column in columns]
+    widths = [min(max(map(len, column)), limits[number > 0]) for number, column in columns]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
 
 

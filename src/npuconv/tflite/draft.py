@@ -1,7 +1,7 @@
 """A TFLite graph being made of an ONNX graph, whose tensors may be stored in other orders.
 
 ONNX has the channels of an image second, TFLite last. A *view* is a stored tensor with its
-*order*: axis k of what is stored is axis ``order[k]`` of the ONNX tensor. A Transpose of ONNX is
+*order*: axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor. A Transpose of ONNX is
 no operator here but another view of the same tensor; where an operator needs an order that is
 not there, a TRANSPOSE makes it, or a RESHAPE where only axes of one element change places.
 """
@@ -34,7 +34,7 @@ class View:
     order: Order
 
 
-def same(rank: int) -> Order:
+def onnx_order(rank: int) -> Order:
     """Return the order of ONNX."""
     return tuple(range(rank))
 
@@ -85,7 +85,7 @@ class Draft:
         """Return the extents of an ONNX tensor.
 
         Raises:
-            ModelError: one is not known before the model runs.
+            ModelError: an extent is not known before the model runs.
         """
         if name in self._constants:
             return tuple(int(n) for n in self._constants[name].shape)
@@ -122,11 +122,11 @@ class Draft:
         return self._views.get(name, [None])[0]
 
     def order(self, names: Sequence[str], rank: int) -> Order:
-        """Return an order for an operator: that of its first input of this rank."""
+        """Return the order of the first input of this rank, or the order of ONNX."""
         for view in map(self.view, names):
             if view is not None and len(view.order) == rank:
                 return view.order
-        return same(rank)
+        return onnx_order(rank)
 
     def add(
         self,
@@ -176,7 +176,7 @@ class Draft:
         return sibling
 
     def alias(self, name: str, view: View) -> None:
-        """Let an ONNX tensor be one that is stored already."""
+        """Add a view of a stored tensor to an ONNX tensor."""
         self._views.setdefault(name, []).append(view)
 
     def quantization(self, index: int) -> TensorScales | None:
@@ -230,15 +230,15 @@ class Draft:
 
         Args:
             name: an ONNX tensor.
-            order: of the result; by default that of ONNX.
-            rank: as many axes, ones in front where the tensor has fewer.
+            order: of the result; by default the order of ONNX.
+            rank: number of axes; a tensor with fewer gets axes of extent 1 in front.
 
         Raises:
             ModelError: the order is of another number of axes.
         """
         shape = self.shape(name)
         rank = max(len(shape), rank or 0)
-        order = same(rank) if order is None else order
+        order = onnx_order(rank) if order is None else order
         if len(order) != rank:
             raise ModelError(
                 f"{name!r}: what reads it takes {len(order) - 2} spatial axes in TFLite; "
@@ -252,7 +252,8 @@ class Draft:
             return self.number(name, stored, self.scales.get(name))
         if rank > len(shape):
             plain = View(
-                self._like(self.flat(name), (1,) * (rank - len(shape)) + shape), same(rank)
+                self._like(self.flat(name), (1,) * (rank - len(shape)) + shape),
+                onnx_order(rank),
             )
             self.reshape(self.flat(name), plain.index)
             return plain.index if order == plain.order else self._reordered(plain, order)
@@ -269,11 +270,11 @@ class Draft:
         """Return the first form of every tensor that is stored, by its ONNX name."""
         return {name: views[0] for name, views in self._views.items()}
 
-    def as_output(self, name: str, order: Order, taken: Sequence[int]) -> int:
-        """Return the number of a tensor of that name, which is none of those taken."""
+    def as_output(self, name: str, order: Order, used: Sequence[int]) -> int:
+        """Return the number of a tensor with that name if possible, not in ``used``."""
         index = self.read(name, order)
         stored = self.graph.tensors[index]
-        if index in taken or stored.values is not None:
+        if index in used or stored.values is not None:
             copy = self.add(name, stored.shape, stored.dtype, quantization=stored.quantization)
             self.reshape(index, copy)
             return copy

@@ -23,7 +23,7 @@ class TensorScales:
     axis: int = 0  # that the scales run along
 
     @classmethod
-    def of(cls, scale: float | np.float32, zero: int) -> TensorScales:
+    def from_scale(cls, scale: float | np.float32, zero: int) -> TensorScales:
         """Return one scale and zero point for a tensor."""
         return cls(np.full(1, scale, np.float32), np.full(1, zero, np.int64))
 
@@ -37,9 +37,9 @@ class TensorScales:
         """The zero point of a tensor that has one."""
         return int(self.zeros[0])
 
-    def equals(self, other: TensorScales) -> bool:
+    def equals(self, scales: TensorScales) -> bool:
         """Return whether tensors of one scale each have the same."""
-        return self.scale == other.scale and self.zero == other.zero
+        return self.scale == scales.scale and self.zero == scales.zero
 
 
 @dataclass

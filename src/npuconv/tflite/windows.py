@@ -15,8 +15,8 @@ from npuconv.tflite.flatbuffer import Array, enumerator
 
 def pads_of(attrs: Mapping[str, Any]) -> tuple[int, int, int, int]:
     """Return the explicit pads of a node: top, left, bottom, right."""
-    top, left, bottom, right = attrs.get("pads", (0, 0, 0, 0))
-    return int(top), int(left), int(bottom), int(right)
+    y_begin, x_begin, y_end, x_end = attrs.get("pads", (0, 0, 0, 0))
+    return int(y_begin), int(x_begin), int(y_end), int(x_end)
 
 
 def named_padding(
@@ -69,8 +69,8 @@ def padded(
     named = named_padding(stored.shape[1:3], window, strides, pads)
     if named and not explicit:
         return source, enumerator("Padding", named)
-    top, left, bottom, right = pads
-    amounts = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
+    y_begin, x_begin, y_end, x_end = pads
+    amounts = np.asarray([[0, 0], [y_begin, y_end], [x_begin, x_end], [0, 0]], np.int32)
     shape = [n + int(amounts[k].sum()) for k, n in enumerate(stored.shape)]
     output = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
     pad(draft, source, output, amounts, fill)

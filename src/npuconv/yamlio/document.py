@@ -72,17 +72,17 @@ class Document:
         """Return line and column, from 1, of a key, or of its value if ``key`` is false.
 
         Items of a list have one place. Parts of ``path`` that the file does not have are
-        skipped, so the place of what is missing is that of its parent.
+        skipped: a missing key or item has the place of its parent.
         """
-        return self.places[self.known(path)][0 if key else 1]
+        return self.places[self.existing_path(path)][0 if key else 1]
 
-    def known(self, path: KeyPath) -> KeyPath:
+    def existing_path(self, path: KeyPath) -> KeyPath:
         """Return ``path`` without the parts that the file does not have."""
-        known: KeyPath = ()
+        existing: KeyPath = ()
         for part in path:
-            if (*known, part) in self.places:
-                known = (*known, part)
-        return known
+            if (*existing, part) in self.places:
+                existing = (*existing, part)
+        return existing
 
     def error(
         self,
@@ -98,10 +98,10 @@ class Document:
 
         Args:
             kind: class of the error.
-            path: path of the value; for a missing part the place is that of its parent.
-            message: what is wrong.
-            hint: what to do about it.
-            key: whether the place is that of the key.
+            path: path of the value; a missing part has the place of its parent.
+            message: description of the fault.
+            hint: remedy.
+            key: whether to locate the key, not the value.
             offset: number of characters of the value before the fault.
         """
         line, column = self.mark(path, key)
@@ -237,14 +237,14 @@ def problems(
         similar = [bad for bad in misspelt if bad[:-1] == loc[:-1] and nearest(bad[-1], loc[-1:])]
         if (kind == "too_short" and loc in parents) or (kind == "missing" and similar):
             continue
-        where = dotted(document.known(loc) + (loc[-1:] if kind == "missing" else ()))
+        where = dotted(document.existing_path(loc) + (loc[-1:] if kind == "missing" else ()))
         message = f"{where}: {explain(fault)}" if where else explain(fault)
         errors.append(document.error(error, loc, message, hint_of(fault, model), key=True))
     return errors
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's composer, refusing what has no place in a configuration file."""
+    """PyYAML's composer without aliases, anchors, tags and deep nesting."""
 
     depth = 0
 
@@ -319,8 +319,8 @@ def _scalar(node: yaml.ScalarNode) -> Scalar:
     return value
 
 
-def _fault(message: str, at: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=message, problem_mark=getattr(at, "start_mark", None))
+def _fault(message: str, source: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=getattr(source, "start_mark", None))
 
 
 def _describe(cause: yaml.YAMLError, text: str) -> tuple[str, Place]:

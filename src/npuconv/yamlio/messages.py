@@ -1,4 +1,4 @@
-"""Messages on invalid values, and suggestions of what was probably meant.
+"""Messages on invalid values, and suggestions of similar names.
 
 Reads pydantic's errors and models by their shape only, so that reading YAML does not
 need pydantic to be imported.

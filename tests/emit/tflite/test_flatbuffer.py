@@ -11,7 +11,7 @@ from support.tflite_files import read
 def doubled(dtype: str = "float32") -> Graph:
     """Return a graph that adds a constant twice."""
     kind = np.dtype(dtype)
-    own = TensorScales.of(0.5, 3) if dtype == "int8" else None
+    own = TensorScales.from_scale(0.5, 3) if dtype == "int8" else None
     ones = np.ones((2, 3), kind)
     tensors = [
         Tensor("x", (2, 3), kind, None, own),

@@ -24,7 +24,7 @@ def test_the_graph_computes_what_arrays_do(name):
     case = CASES[name]
     model, feeds = case.model(), case.feeds()
     one = int8_operators(model).by_result["y"]
-    values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
+    values = [WholeArray.from_array({**feeds, **one.constants}[source]) for source in one.sources]
     wanted = one.compute(values, Rescaling("gemmlowp")).values
     found = Session(as_float(model)).run(feeds)["y"]
     assert found.dtype == np.int8
@@ -84,7 +84,7 @@ def test_a_device_that_shifts(name, rounding):
     case = SHIFTING[name]
     model, feeds = case.model(f"shift 12 40 {rounding}"), case.feeds()
     one = int8_operators(model).by_result["y"]
-    values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
+    values = [WholeArray.from_array({**feeds, **one.constants}[source]) for source in one.sources]
     how = Rescaling("shift", 12, 40, rounding)
     wanted = one.compute(values, how).values
     made = as_float(model)

@@ -131,7 +131,7 @@ def test_zero_insertion_on_request():
     proto = transposed(strides=[2, 2]).model()
     model, record = rewritten(proto, prefer=("zero-insertion",))
     assert ops(model)[:3] == ["Pad", "DepthToSpace", "Conv"]
-    assert [(f.name, f.chosen) for f in record.forms] == [
+    assert [(f.name, f.is_chosen) for f in record.forms] == [
         ("sub-pixel", False),
         ("zero-insertion", True),
     ]
@@ -143,14 +143,14 @@ def test_the_target_decides_by_cost():
     costs = {"costs": {"mac": 0, "weight_byte": 0, "moved_byte": 1}}
     proto = transposed((4, 30, 3, 3), strides=[2, 2]).model()
     _, record = rewritten(proto, chip(rank={"equals": 4}, also=costs))
-    assert [f.name for f in record.forms if f.chosen] == ["zero-insertion"]
+    assert [f.name for f in record.forms if f.is_chosen] == ["zero-insertion"]
 
 
 def test_the_target_decides_by_limits():
     """A form that known limits forbid costs what it takes to keep them."""
     proto = transposed((4, 3, 4, 4), strides=[2, 2]).model()
     _, record = rewritten(proto, chip(out_c={"max": 8}, also={"costs": {"convolution": 1e6}}))
-    assert [f.name for f in record.forms if f.chosen] == ["zero-insertion"]
+    assert [f.name for f in record.forms if f.is_chosen] == ["zero-insertion"]
     assert [f.cost.convolutions for f in record.forms] == [2, 1]
 
 

@@ -65,7 +65,7 @@ def test_split_where_the_device_divides_channels():
     assert [n.op for n in model.nodes()] == ["Split", "Conv", "Conv", "Concat"]
     assert record.cost_before == record.cost_after.__class__(4 * 27 * 36, 4 * 27, 1)
     assert (record.cost_after.macs, record.cost_after.weight_bytes) == (4 * 27 * 36, 4 * 27)
-    assert [(f.name, f.cost.macs, f.chosen) for f in record.forms] == [
+    assert [(f.name, f.cost.macs, f.is_chosen) for f in record.forms] == [
         ("split", 3888, True),
         ("dense", 7776, False),
     ]
@@ -124,7 +124,7 @@ def test_groups_that_another_limit_refuses():
     target = chip(weight_c={"min": 4})
     model, record = rewritten(grouped().model(), target)
     assert [n.op for n in model.nodes()] == ["Conv"]
-    assert record.forms[1].chosen
+    assert record.forms[1].is_chosen
     also = {"operators": {"Conv": {"limits": {"weight_c": {"min": 4}}}, "Split": {}, "Concat": {}}}
     ctx = Passes(chip("", also=also), Options())
     assert run_pass(NAME, read(grouped().model()), ctx) == 0  # for fit-convolution

@@ -48,7 +48,7 @@ def quantize_activations(
             fired += conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
         fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
-        for place in constants_of(node, every=device.options.format == "tflite"):
+        for place in constants_of(node, include_scalars=device.options.format == "tflite"):
             fired += _quantize_constant(model, device, node, place, reaches[id(node)])
     return fired, replace(emission, stored=conversions.stored)
 

@@ -21,7 +21,7 @@ from npuconv.errors import ModelError
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.quantize_linear import nominal
 from npuconv.rules.context import FormObstacle
-from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, onnx_order
 from npuconv.tflite.flatbuffer import Graph, Tensor, TensorScales, to_bytes
 from npuconv.version import __version__
 
@@ -90,7 +90,7 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
     nodes = [node for node in model.graph.node if not log.attempt(fold, node, supported)]
     for operator in int8.by_result.values():
         for name, scale in zip((*operator.sources, operator.result), operator.scales, strict=True):
-            draft.scales[name] = TensorScales.of(scale.scale, scale.zero)
+            draft.scales[name] = TensorScales.from_scale(scale.scale, scale.zero)
     graph, inputs, outputs = draft.graph, list[tuple[str, View]](), list[tuple[str, View]]()
     for info in _inputs(model):
         with log.errors_of("", [info.name]):
@@ -140,7 +140,7 @@ class _Log:
             self.failed.update(filter(None, outputs))
             for result in [tensor for tensor in self.failed if self.draft.knows(tensor)]:
                 with contextlib.suppress(ModelError):  # of its type
-                    self.draft.store(result, same(len(self.draft.shape(result))))
+                    self.draft.store(result, onnx_order(len(self.draft.shape(result))))
                     self.failed.discard(result)
 
 
@@ -189,9 +189,9 @@ def _add_input(draft: Draft, name: str) -> View:
     """Add an input: images with their channels last, unless the model has them so already."""
     rank = len(draft.shape(name))
     turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
-    order = CHANNELS_LAST if rank == 4 and not turned else same(rank)
+    order = CHANNELS_LAST if rank == 4 and not turned else onnx_order(rank)
     encoding = nominal(draft, name)
-    quantization = None if encoding is None else TensorScales.of(*encoding)
+    quantization = None if encoding is None else TensorScales.from_scale(*encoding)
     return View(draft.store(name, order, quantization), order)
 
 
@@ -200,7 +200,7 @@ def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
     rank = len(draft.shape(name))
     view = draft.view(name)
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
-    order = CHANNELS_LAST if last else same(rank)
+    order = CHANNELS_LAST if last else onnx_order(rank)
     return View(draft.as_output(name, order, numbers), order)
 
 
@@ -209,7 +209,9 @@ def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
     result, operator = int8.result, int8.operator
     encoding = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
     if encoding != int8.scales[-1]:
-        result = draft.sibling(result, "own", TensorScales.of(encoding.scale, encoding.zero))
+        result = draft.sibling(
+            result, "own", TensorScales.from_scale(encoding.scale, encoding.zero)
+        )
     node = helper.make_node(int8.op, int8.inputs, [result], int8.name)
     node.attribute.extend(int8.node.attribute)
     return node

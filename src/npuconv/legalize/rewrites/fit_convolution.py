@@ -122,7 +122,7 @@ def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
     forms: dict[str, Form] = {}
     for alternative in search.alternatives:
         name, price = " + ".join(alternative.names), alternative.price
-        forms.setdefault(name, Form(name, price.cost, price.moved, chosen=alternative is plan))
+        forms.setdefault(name, Form(name, price.cost, price.moved, is_chosen=alternative is plan))
     return tuple(forms.values())[:_SHOWN]
 
 

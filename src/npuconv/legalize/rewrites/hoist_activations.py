@@ -37,7 +37,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     fused = device.target.fused_activations
-    if node.op not in (fused.values if fused.known else fused.assume):
+    if node.op not in (fused.values if fused.is_documented else fused.assume):
         return 0
     waiting, fired = [node], 0
     while waiting:

@@ -26,7 +26,7 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Form, choose, chosen
+from npuconv.partition.costs import Form, choose, chosen_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +134,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
         plan, obstacles = device.fitted(conv), objections(device, conv)
         costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
     forms = choose(device.target, device.options, costed)
-    best = chosen(forms)
+    best = chosen_form(forms)
     if best is None:
         log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0

@@ -26,7 +26,7 @@ def rewrite_hard_sigmoid_as_clip(
     import numpy as np
 
     fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
-    clips = "Clip" in (fused.values if fused.known else fused.assume)
+    clips = "Clip" in (fused.values if fused.is_documented else fused.assume)
     if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):
         return 0, annotations
     if not consumers or any(device.target.operator(n.op) is None for n in consumers):

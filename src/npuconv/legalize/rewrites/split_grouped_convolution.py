@@ -33,7 +33,7 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Window, block_diagonal, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition.costs import choose, chosen
+from npuconv.partition.costs import choose, chosen_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ def split_grouped_convolution(model: Model, device: TargetDevice, log: Log, node
         log.refuse(model, node, reason)
         return 0
     forms = choose(device.target, device.options, group_forms(device, win))
-    best = chosen(forms)
+    best = chosen_form(forms)
     if best is None:
         log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0

@@ -125,7 +125,7 @@ class Demand:
     def most(self, fact: str) -> int | None:
         """Return the largest value that a limit on a fact allows; None where it sets none."""
         limit = self.operator.limits.get(fact)
-        if limit is None or not limit.known:
+        if limit is None or not limit.is_documented:
             return None
         if limit.predicate in ("max", "range", "equals", "one_of"):
             numbers = [v for v in limit.values if type(v) is int]
@@ -155,7 +155,7 @@ class Demand:
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:
             limits = self.operator.limits_for(mode).items()
-            checks = [_of_limit(name, limit) for name, limit in limits if limit.known]
+            checks = [_of_limit(name, limit) for name, limit in limits if limit.is_documented]
             self._checks[mode] = (*checks, *map(_of_relation, self.operator.require))
         return self._checks[mode]
 

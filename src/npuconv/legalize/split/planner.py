@@ -297,7 +297,7 @@ class Planner:
     def total(self, price: Price) -> float:
         """The cost that is compared."""
         costs, settings = self.target.costs, self.settings
-        stated = costs.of(price.macs, price.weight_bytes, price.convolutions, price.moved)
+        stated = costs.total(price.macs, price.weight_bytes, price.convolutions, price.moved)
         overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
         return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 

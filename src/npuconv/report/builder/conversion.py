@@ -1,4 +1,4 @@
-"""What a report says of a conversion: quantization, accuracy, warnings."""
+"""Report of a conversion: quantization, accuracy, warnings."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def describe_integers(
     """
     data, padded, budget = quantization.data, quantization.padded, quantization.budget
     graph, state, options = padded.graph, padded.state, padded.graph.options
-    same, held_out = notices.sameness(data.samples), data.held_out is not None
-    doubt = notices.doubt_db(same, held_out, data.chosen, emitted.legal.findings.selected)
+    similarity, held_out = notices.sameness(data.samples), data.held_out is not None
+    doubt = notices.doubt_db(similarity, held_out, data.chosen, emitted.legal.findings.selected)
     measured, samples = comparison.measured, data.measured_on()
     accuracy = summed_up(measured, held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
@@ -78,14 +78,14 @@ def describe_integers(
         layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
         budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
         host_padding=padding_report(
-            HostTraffic.of(unpadded.graph, unpadded.state, unpadded.sensitivity),
-            HostTraffic.of(graph, state, padded.sensitivity),
+            HostTraffic.from_graph(unpadded.graph, unpadded.state, unpadded.sensitivity),
+            HostTraffic.from_graph(graph, state, padded.sensitivity),
         ),
         partial_sums=partial_sums(graph, padded.sensitivity),
         source_scales=source_scales(graph, state),
     )
     warnings = notices.nothing_left(legal.plan) or notices.about_samples(
-        data.samples, data.assumed, accuracy, held_out, data.chosen, same
+        data.samples, data.assumed, accuracy, held_out, data.chosen, similarity
     )
     if options.min_sqnr is not None and measured.is_of_indices:
         warnings = (*warnings, ONLY_INDICES)

@@ -42,20 +42,20 @@ def about_samples(
     assumed: str,
     accuracy: quality.Accuracy,
     held_out: bool,
-    chosen: BuiltinData | None = None,
-    same: str = "",
+    builtin: BuiltinData | None = None,
+    similarity: str = "",
 ) -> tuple[str, ...]:
     """Return warnings about all that makes the measured numbers less reliable."""
     warnings = []
-    if chosen is not None and chosen.warning:
-        warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
+    if builtin is not None and builtin.warning:
+        warnings.append(f"{builtin.warning}; give --calibration with a handful of real inputs")
     if assumed:
         warnings.append(assumed)
     if accuracy.uncompared < accuracy.samples and accuracy.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append(TOO_FEW)
-    return (*warnings, *filter(None, [same]), *samples.notes)
+    return (*warnings, *filter(None, [similarity]), *samples.notes)
 
 
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 
 
 def doubt_db(
-    same: str, held_out: bool, chosen: BuiltinData | None, findings: Iterable[Finding] = ()
+    similarity: str, held_out: bool, builtin: BuiltinData | None, findings: Iterable[Finding] = ()
 ) -> float:
     """Return by how much new samples may be worse for reasons that these do not show."""
     kinds = {
@@ -81,9 +81,9 @@ def doubt_db(
     }
     if any(finding.code == _UNLIKE for finding in findings):
         return INTERVAL.made_up_db
-    if chosen is not None:
-        return kinds[chosen.certainty]
-    alike = INTERVAL.alike_db if same else 0.0
+    if builtin is not None:
+        return kinds[builtin.certainty]
+    alike = INTERVAL.alike_db if similarity else 0.0
     return alike + (0.0 if held_out else INTERVAL.calibrated_db)
 
 
@@ -169,7 +169,7 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
         severity = Severity.ERROR if is_goal else rule.severity
         finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")
         counted = (
-            select_findings([finding], options) if rule.at in ("calibrated", "measured") else []
+            select_findings([finding], options) if rule.stage in ("calibrated", "measured") else []
         )
         if fails(counted, options) or any(map(is_blocking, counted)):
             codes.append(rule.code)
@@ -206,7 +206,10 @@ def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
 
 
 def samples_not_judged(samples: Samples) -> tuple[str, ...]:
-    """Name the samples that check only counts: of built-in ones convert leaves out some."""
+    """Return a notice on the samples after the first, which check counts but does not run.
+
+    There is no notice for built-in samples: convert leaves some of them out.
+    """
     if samples.builtin or len(samples) < 2:
         return ()
     return (f"{LATER} of {len(samples)}: only convert runs them",)

@@ -92,17 +92,17 @@ def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
 
 def _kept_float(legal: LegalModel) -> schema.KeptFloat:
     """Compare with the plan in which no node is kept float."""
-    kept = legal.device.keep_float  # pattern by node
+    patterns = legal.device.keep_float  # pattern by node
     device = replace(legal.device, keep_float={})
     free = replace(legal, device=device, operators=None).make_plan()
     crossing = partition.crossings(legal.model, free)
-    pattern_of = keep_float.names(legal.model, kept)
+    pattern_of = keep_float.names(legal.model, patterns)
     rows = []
-    for pattern in dict.fromkeys(kept.values()):
+    for pattern in dict.fromkeys(patterns.values()):
         macs = [
             partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
         ]
-        nodes = sum(kept_by == pattern for kept_by in kept.values())
+        nodes = sum(kept_by == pattern for kept_by in patterns.values())
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
@@ -160,7 +160,7 @@ def _row(
     was, becomes = legal.source.forms[label], graph.describe(label)
     nodes = graph.nodes.get(label, [])
     before, after = legal.source.costs[label], cost(nodes)
-    is_idle = all(each.macs == 0 and not each.convolutions for each in (before, after))
+    is_idle = all(costs.macs == 0 and not costs.convolutions for costs in (before, after))
     if is_idle and legal.source.ops[label] <= operators(nodes):
         return None  # moved, or given a Squeeze of a neighbour that has a row
     of_node = [record for record in records if record.node == label]
@@ -191,7 +191,7 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
             moved_bytes=form.moved_bytes,
             cost=form.total(legal.target),
             obstacle=form.obstacle,
-            chosen=form.chosen,
+            chosen=form.is_chosen,
         )
         for form in record.forms
     )

@@ -30,7 +30,7 @@ from npuconv.schemas import quality
 def tensor_rows(
     plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
 ) -> tuple[quality.TensorQuant, ...]:
-    """Return the rows of the int8 tensors, those of one scale with the same observed range."""
+    """Return the rows of the int8 tensors; tensors with a shared scale have one observed range."""
     rows = []
     for group in plan.groups:
         outputs = [stats[name] for name in group.outputs]
@@ -116,7 +116,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def _decimal(value: np.float32) -> float:
-    """The shortest decimal that stands for the same float32."""
+    """Return the shortest decimal that rounds to the same float32; infinities are clipped."""
     return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
 
 
@@ -278,7 +278,9 @@ class HostTraffic:
     power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
-    def of(cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None) -> HostTraffic:
+    def from_graph(
+        cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None
+    ) -> HostTraffic:
         """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
@@ -286,9 +288,9 @@ class HostTraffic:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
-    """Return the extra MACs that were spent, by the names of the source model.
+    """Return the extra MACs of repeated layers and channels, with names of the source model.
 
-    ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
+    ``biasless`` is the number of convolutions to which the device adds no bias.
     """
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0

@@ -53,13 +53,13 @@ def build_report(
     """Build the report of a check or a conversion.
 
     ``failed`` is whether the run fails: an accepted error fails a conversion, but no check.
-    ``timings`` are seconds of each stage; without them the report says none.
+    ``timings`` are seconds of each stage; without them the report has no timings.
     """
     model, source, target = legal.model, legal.source, legal.target
     findings = legal.findings.selected
-    left = [finding for finding in findings if finding.status != Status.REWRITTEN]
+    remaining = [finding for finding in findings if finding.status != Status.REWRITTEN]
     warnings += stale(legal.findings.accepted, legal.findings.all_findings)
-    kinds = Counter(kind(finding) for finding in left if not finding.accepted)
+    kinds = Counter(kind(finding) for finding in remaining if not finding.accepted)
     kinds["warning"] += len(warnings)
     statuses, codes = Counter(finding.status for finding in findings), {f.code for f in findings}
     removed = {node.name for node in source.nodes} - {node.name for node in rows.nodes}
@@ -98,14 +98,14 @@ def build_report(
         target=schema.TargetInfo(name=target.name, version=target.version, sha256=target.sha256),
         summary=schema.Summary(
             verdict=verdict,
-            headline=headline(legal.options, rows.nodes, verdict, left, warnings),
+            headline=headline(legal.options, rows.nodes, verdict, remaining, warnings),
             activations="int8" if emit.get(legal.options.format).calibrates else "float",
             warnings=warnings,
             not_judged=outcome.not_judged,
             exit_code=int(failed),
             by_severity={severity: kinds[severity.value] for severity in Severity},
             by_status={status: statuses[status] for status in Status},
-            accepted=sum(finding.accepted for finding in left),
+            accepted=sum(finding.accepted for finding in remaining),
             placement=placement,
             transitions=rows.device.to_device.tensors + rows.device.to_host.tensors,
         ),
@@ -169,18 +169,18 @@ def headline(
     options: Options,
     nodes: Iterable[NodeInfo],
     verdict: Verdict,
-    left: list[Finding],
+    remaining: list[Finding],
     warnings: tuple[str, ...],
 ) -> str:
     """Return the verdict in one sentence."""
     if verdict == "refused":
-        return _objection(options, left)
+        return _objection(options, remaining)
     convolutions = sum(node.placement == "device" and node.op == "Conv" for node in nodes)
     text = f"{count(convolutions, 'convolution')} on the device"
-    unknown = sum(map(_is_limit, left))
+    unknown = sum(map(_is_limit, remaining))
     text += f", {count(unknown, 'undocumented limit')}" if unknown else ""
     costly = {crossings_dominate.code: "between its layers", host_dominates.code: "on it"}
-    text += "".join(f", {f.value} {costly[f.code]}" for f in left if f.code in costly)
+    text += "".join(f", {f.value} {costly[f.code]}" for f in remaining if f.code in costly)
     return f"{text}; {warnings[0].partition(': ')[0]}" if warnings else text
 
 
@@ -189,16 +189,16 @@ def _is_limit(finding: Finding) -> bool:
     return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
 
 
-def _objection(options: Options, left: list[Finding]) -> str:
+def _objection(options: Options, remaining: list[Finding]) -> str:
     """Return the reason against a conversion; accepted errors only if there is no other.
 
     Without errors that count it is the findings that ``--fail-on`` refuses.
     """
-    errors = [finding for finding in left if finding.severity == Severity.ERROR]
+    errors = [finding for finding in remaining if finding.severity == Severity.ERROR]
     new = [finding for finding in errors if not finding.accepted]
-    if not errors or (not new and fails(left, options)):
+    if not errors or (not new and fails(remaining, options)):
         level = options.fail_on
-        counted = [f for f in left if not f.accepted and failing(f, level)]
+        counted = [f for f in remaining if not f.accepted and failing(f, level)]
         unknown = sum(map(_is_limit, counted))
         numbers = {"undocumented limit": unknown, "warning": len(counted) - unknown}
         counts = [count(number, noun) for noun, number in numbers.items() if number]

@@ -1,1 +1,1 @@
-"""The rules: one a module, named after the fault that it finds."""
+"""The rules: each in a module that is named after the fault."""

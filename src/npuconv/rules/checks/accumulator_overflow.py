@@ -24,7 +24,7 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     "QNT002",
     ops=INTEGER_CONVOLUTIONS,
     limits=("weight_abs_sum_max",),
-    at="lowered",
+    stage="lowered",
     message="the weights of one channel sum to {value}; the device takes {limit}",
     example=Example(
         fires=integer_conv(100),

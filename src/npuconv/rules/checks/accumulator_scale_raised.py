@@ -7,7 +7,7 @@ What it checks:
 Why it matters:
     A raised scale means fewer steps for the weights. The cause is a bias that is very
     large beside weights and input. A constant channel does no harm; many of them are a
-    sign of samples that are not like those of training.
+    sign of samples that differ from the training data.
 
 How to fix:
     Look at the normalization of the calibration samples (CAL001), and at the bias of
@@ -26,7 +26,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "QNT005",
     severity=Severity.NOTE,
-    at="calibrated",
+    stage="calibrated",
     message="the weight scale of {count} of {channels} channels is raised: with the scale of "
     "the input, sum and bias would overflow int32",
     example=Example(

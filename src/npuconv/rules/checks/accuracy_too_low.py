@@ -3,8 +3,8 @@
 What it checks:
     The SQNR of all outputs together, measured on samples that were kept from
     calibration where there are enough of them. Below what `--min-sqnr` asks for it is
-    an error. Where nothing is asked for, below 15 dB is a warning, and so is an output
-    that is infinite or no number, where that of the float model is finite.
+    an error. Where nothing is asked for, below 15 dB is a warning. An output that is
+    infinite or NaN is a warning too if the same output of the float model is finite.
 
 Why it matters:
     At 15 dB the noise has 3 % of the power of the signal: classes change, and boxes
@@ -30,7 +30,7 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
     "CAL005",
     message="{measured} SQNR against the float model, on {samples} samples; {wanted}",
     severity=Severity.WARNING,
-    at="measured",
+    stage="measured",
     example=Example(
         fires="""
             input x: float[N,1,8,8]

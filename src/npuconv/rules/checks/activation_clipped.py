@@ -2,15 +2,15 @@
 
 What it checks:
     The share of the values seen in calibration that lie beyond the smallest and largest
-    number that the tensor's scale and zero point can store: at most one in a hundred.
+    number that the tensor's scale and zero point can store: at most 1 %.
 
 Why it matters:
     The method that chooses ranges gives rare large values up, so that all others
     have finer steps. Where they are not rare, an object that makes them may be lost.
 
 How to fix:
-    Take `--method minmax` if such values matter, or calibrate on more samples. A range that a
-    quantized model brought along stays as it is with both: `--requantize` chooses it anew.
+    Take `--method minmax` if such values matter, or calibrate on more samples. Neither
+    changes a range that is imported from a quantized model: add `--requantize` for that.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KEPT = (
 @rule(
     "CAL002",
     severity=Severity.WARNING,
-    at="calibrated",
+    stage="calibrated",
     message="{share} of the values of {tensor!r} are clipped: they lie in "
     "[{low}, {high}], and int8 holds [{least}, {most}]",
     example=varied(
@@ -78,7 +78,7 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
             "most": f"{most.max():.4g}",
         }
         limit = f"at most {100 * MAX_CLIPPED:.0f} % clipped"
-        fix = _KEPT if name in evidence.kept else ""
+        fix = _KEPT if name in evidence.imported_ranges else ""
         yield Violation(
             values, value=values["share"], limit=limit, fix=fix, node=producers.get(name)
         )

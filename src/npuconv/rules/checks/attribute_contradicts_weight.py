@@ -3,14 +3,14 @@
 What it checks:
     `kernel_shape` against the weights, `group` against channels of weights and input,
     lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
-    their signs, the length of the bias, the name `auto_pad` has, and that the kernel
-    is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
-    positive value for each spatial axis, and that `pads` leave some output. Of pools,
-    what applies to them.
+    their signs, the length of the bias, the value of `auto_pad`, and that the kernel
+    fits into the padded input. Of a ConvTranspose, that `output_shape` has a
+    positive value for each spatial axis, and that `pads` leave some output. Pools are
+    checked in the same way, without weights and bias.
 
 Why it matters:
-    Such a node has no defined result; tools that read only one of the two sides go on
-    with a wrong one.
+    Such a node has no defined result; tools that read only one of the two sides compute
+    a wrong result.
 
 How to fix:
     Repair the model: the message names both sides.

@@ -8,7 +8,7 @@ Why it matters:
     be known, and a guess would be a silently wrong model. So no option ignores it.
 
 How to fix:
-    Remove one of the two attributes in the exporter.
+    Remove `auto_pad` or `pads` in the exporter.
 """
 
 from __future__ import annotations

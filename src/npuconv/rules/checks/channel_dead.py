@@ -6,7 +6,7 @@ What it checks:
 
 Why it matters:
     Such channels cost time and carry no information. Training may have switched them
-    off. If they are many, the samples are probably not like those of training: they are
+    off. If they are many, the samples probably differ from the training data: they are
     normalized in another way, or too similar. Then their ranges are wrong.
 
 How to fix:
@@ -29,7 +29,7 @@ NOTE_SHARE = 0.1  # share of channels; fewer are common
 @rule(
     "CAL003",
     severity=Severity.WARNING,
-    at="calibrated",
+    stage="calibrated",
     message="{count} of {channels} channels ({share}) have one and the same value in all "
     "{samples} samples",
     example=varied(

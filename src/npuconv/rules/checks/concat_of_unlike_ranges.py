@@ -6,13 +6,13 @@ What it checks:
     that the smaller has 32 levels or more.
 
 Why it matters:
-    What is stored in one scale has the steps of the widest range. Boxes and scores of
+    Tensors in one scale have the steps of the widest range. Boxes and scores of
     a detector are often joined: boxes reach hundreds and scores 1, so that scores are
     left with a step or two.
 
 How to fix:
     Join them behind the model: make the inputs of the Concat outputs instead. Or
-    bring the ranges closer, for example by a Sigmoid before the Concat.
+    make the ranges similar, for example by a Sigmoid before the Concat.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Range(NamedTuple):
     "CAL004",
     ops={"Concat"},
     severity=Severity.WARNING,
-    at="calibrated",
+    stage="calibrated",
     message="{wide!r} reaches {reach} and {narrow!r} only {small}, {ratio} times less: {left}",
     example=varied(
         """

@@ -9,8 +9,8 @@ Why it matters:
     host silently, where it would dominate the run time.
 
 How to fix:
-    A ConvTranspose is rewritten where its weights are constant and the target takes
-    what it becomes; the message names the obstacle. --ignore OPS004 leaves the
+    A ConvTranspose is rewritten if its weights are constant and the target takes the
+    rewritten convolutions; the message names the obstacle. --ignore OPS004 leaves the
     node to the host, in float.
 """
 

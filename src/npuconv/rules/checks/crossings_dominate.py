@@ -1,8 +1,8 @@
-"""Most of what crosses between device and host does so in the middle of the model.
+"""Most bytes that cross between device and host do so in the middle of the model.
 
 What it checks:
-    The tensors that cross because operators of the host stand between those of the device:
-    ten at least, and more than half of all bytes that cross.
+    The tensors that cross because operators of the host are between operators of the
+    device: ten at least, and more than half of all bytes that cross.
 
 Why it matters:
     For each of them the device stops, hands over, and is started again. That can take
@@ -30,7 +30,7 @@ _SHARE = 0.5  # share of the bytes that cross, or of tensors if bytes are not kn
 @rule(
     "OPS009",
     severity=Severity.WARNING,
-    at="planned",
+    stage="planned",
     message="{amount} are between layers of the device: {reasons}{size}",
     example=Example(
         fires="""

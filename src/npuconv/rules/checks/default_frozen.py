@@ -2,8 +2,8 @@
 
 What it checks:
     That no input of the model is an initializer as well, which since IR version 4 is a
-    default that a caller may override. Parameters of layers do not count, nor does a file
-    that lists all its initializers among the inputs, as old exporters do.
+    default that a caller may override. Parameters of layers do not count. Files of old
+    exporters, which list all initializers among the inputs, do not count either.
 
 Why it matters:
     The int8 model is calibrated and measured with the default, so the value is folded and

@@ -1,7 +1,7 @@
 """The convolution computes in a type that cannot be quantized.
 
 What it checks:
-    The element type of input and weights: float32, or one that can be widened to it.
+    The element type of input and weights: float32, or a type that can be widened to it.
 
 Why it matters:
     Scales are found from real values. An integer convolution has its own already.

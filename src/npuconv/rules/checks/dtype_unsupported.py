@@ -25,7 +25,7 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
     "DTY001",
     ops=INTEGER_CONVOLUTIONS,
     limits=LIMITS,
-    at="lowered",
+    stage="lowered",
     message="{fact} is {value}; the device takes {limit}",
     example=Example(
         fires=integer_conv(zero="uint8[] = 0"),

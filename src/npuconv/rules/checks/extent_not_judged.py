@@ -46,7 +46,7 @@ def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
         facts, limits = ctx.facts(node), ctx.limits(node)
         for name in EXTENTS if facts else ():
             limit = limits.get(name)
-            if limit is not None and limit.known and lookup(facts, name) is None:
+            if limit is not None and limit.is_documented and lookup(facts, name) is None:
                 open_limits.setdefault(name, (limit, []))[1].append(node)
     for name, (limit, nodes) in open_limits.items():
         yield Violation(

@@ -23,7 +23,7 @@ from npuconv.rules.context import RuleContext
 
 @rule(
     "OPS010",
-    at="form",
+    stage="form",
     message="--format {form} cannot hold {part}: {problem}",
     example=varied(
         """

@@ -5,12 +5,12 @@ What it checks:
     multiplier of a depthwise convolution.
 
 Why it matters:
-    Hardware has a path for plain convolutions and one for depthwise ones; what lies
-    between, 1 < group < C, is neither.
+    Hardware has a path for plain convolutions and a path for depthwise convolutions; a
+    grouped convolution, 1 < group < C, fits neither.
 
 How to fix:
     Train with group 1 or group = input channels. Or write the convolution with zeros
-    between the groups, or as one per group over slices of the channels.
+    between the groups, or as one convolution per group over slices of the channels.
 """
 
 from __future__ import annotations

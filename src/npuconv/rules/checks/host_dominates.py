@@ -28,7 +28,7 @@ _FEWEST_NODES = 20  # fewer cost little beside the convolutions
 @rule(
     "OPS011",
     severity=Severity.WARNING,
-    at="planned",
+    stage="planned",
     message="{amount} run on the device: {reasons}",
     example=Example(
         fires="""

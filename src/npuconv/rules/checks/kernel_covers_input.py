@@ -3,11 +3,11 @@
 What it checks:
     Depthwise convolutions whose kernel is as large as their input and larger than all
     other kernels of the model, where the target marks the limit of the kernel `?`. A
-    GlobalAveragePool becomes one.
+    GlobalAveragePool becomes such a convolution.
 
 Why it matters:
-    Such a kernel is much larger than those of other layers, and so are its weights.
-    Its MACs count as the device's, but no document says that the device takes it.
+    Such a kernel and its weights are much larger than in other layers. Its MACs are
+    counted on the device, but the limit of the device is not documented.
 
 How to fix:
     Ask the vendor for the limit of the kernel, and write it into the target file; beyond
@@ -40,7 +40,7 @@ _KERNEL = ("kernel_h", "kernel_w")
 )
 def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     facts, limits = ctx.facts(node), ctx.limits(node)
-    unknown = [name for name in _KERNEL if name in limits and not limits[name].known]
+    unknown = [name for name in _KERNEL if name in limits and not limits[name].is_documented]
     if not unknown or not _covers(facts):
         return
     others = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]

@@ -8,7 +8,7 @@ Why it matters:
     The multiply-accumulate array and the line buffer have fixed sizes.
 
 How to fix:
-    Replace the kernel by two smaller ones in sequence (two 3x3 cover a 5x5), or
+    Replace the kernel by two smaller kernels in sequence (two 3x3 cover a 5x5), or
     retrain.
 """
 

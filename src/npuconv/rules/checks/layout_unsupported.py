@@ -1,14 +1,14 @@
-"""The convolution's tensors are laid out in an order the device does not take.
+"""The convolution's tensors have a layout that the device does not take.
 
 What it checks:
     The layout in which the convolution is written, NCHW or NHWC, against the target's.
-    That is --layout, whatever the layout of the model.
+    That is the layout of --layout; the layout of the model does not matter.
 
 Why it matters:
     The same bytes read in another order are another image.
 
 How to fix:
-    Choose the device's layout with --layout. The model need not be exported anew.
+    Choose the device's layout with --layout. The model need not be exported again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIMITS = ("layout",)
         fires=CONV,
         silent=CONV,
         device="operators: {Conv: {limits: {layout: {equals: nhwc}}}}",
-        other="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
+        silent_device="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
     ),
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:

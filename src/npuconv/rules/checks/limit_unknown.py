@@ -31,7 +31,7 @@ from npuconv.rules.target_limits import needs
         fires=CONV,
         silent=CONV,
         device='operators: {Conv: {limits: {kernel_h: "?"}}}',
-        other="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
+        silent_device="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
     ),
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:

@@ -3,13 +3,13 @@
 What it checks:
     Operators that only a quantized model has: QuantizeLinear, QLinearConv,
     ConvInteger and their like. Most of them become float operators, whose scales,
-    zero points and integer weights are kept (or dropped, with --requantize); the
-    finding stands for those that are left, and says why. A QuantizeLinear that makes
-    an output of the model, with a constant scale, stays.
+    zero points and integer weights are kept (or dropped, with --requantize). The
+    finding names an operator that did not become a float operator, and the reason. A
+    QuantizeLinear that makes an output of the model, with a constant scale, stays.
 
 Why it matters:
-    What is left computes integers that no float operator stands for, so no scale can
-    be found for it.
+    Such an operator computes integers that no float operator can represent, so no scale
+    can be found for it.
 
 How to fix:
     Mend the scale or zero point it names, export as pairs of QuantizeLinear and

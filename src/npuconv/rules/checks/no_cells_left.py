@@ -62,8 +62,8 @@ def _window_faults(node: Node) -> Iterator[Fault]:
         pads = win.pads[axis] if win.auto_pad == "NOTSET" else (0, 0)
         if extent is not None and pool_output(extent, kernel, stride, dilation, pads, ceil=up) < 1:
             reach = effective_kernel(kernel, dilation)
-            beside = f", with pads of {sum(pads)}" if any(pads) else ""
-            yield axis + 2, extent, f"the kernel reaches over {reach}{beside}"
+            pad_note = f", with pads of {sum(pads)}" if any(pads) else ""
+            yield axis + 2, extent, f"the kernel reaches over {reach}{pad_note}"
 
 
 def _resize_faults(node: Node) -> Iterator[Fault]:
@@ -73,6 +73,9 @@ def _resize_faults(node: Node) -> Iterator[Fault]:
     if dims is None or factor is None or factor.size != len(dims):
         return  # scales that are not known, or only of some axes
     name = "size" if factor is sizes else "scale"
-    for axis, (extent, by) in enumerate(zip(dims, factor.reshape(-1).tolist(), strict=True)):
-        if isinstance(extent, int) and (by if factor is sizes else math.floor(extent * by)) < 1:
-            yield axis, extent, f"the {name} is {by:g}"
+    for axis, (extent, amount) in enumerate(zip(dims, factor.reshape(-1).tolist(), strict=True)):
+        if (
+            isinstance(extent, int)
+            and (amount if factor is sizes else math.floor(extent * amount)) < 1
+        ):
+            yield axis, extent, f"the {name} is {amount:g}"

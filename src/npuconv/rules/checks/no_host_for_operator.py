@@ -1,14 +1,14 @@
-"""An operator beyond what the device takes, where there is no host to run it.
+"""An operator beyond the limits of the device, without a host to run it.
 
 What it checks:
-    As operator-beyond-limits, where the target says `unlisted_operators: error`.
+    As operator-beyond-limits, if the target has `unlisted_operators: error`.
 
 Why it matters:
     Such a device has no host beside it: an operator that it cannot run cannot be run at all.
 
 How to fix:
-    Change what is named, cut the model before the node, or say `unlisted_operators:
-    host` in the target file if there is a host after all.
+    Change the named attribute, cut the model before the node, or write
+    `unlisted_operators: host` in the target file if there is a host after all.
 """
 
 from __future__ import annotations

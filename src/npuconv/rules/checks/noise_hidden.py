@@ -2,15 +2,15 @@
 
 What it checks:
     The SQNR of every output, and of every tensor that a Concat puts an output together
-    from, as boxes and scores of a detector. Below 15 dB, and 10 dB or more below that
-    of all outputs together, is a warning.
+    from, as boxes and scores of a detector. An SQNR below 15 dB that is 10 dB or
+    more below the SQNR of all outputs together is a warning.
 
 Why it matters:
     Boxes in pixels are a thousand times as large as scores. All together may have 38 dB
     while the scores have 11: the model finds the right boxes and scores them wrongly.
 
 How to fix:
-    Give samples that show what the model detects; without it all scores are near 0. Else
+    Give samples with objects to detect; without objects all scores are near 0. Else
     add `--max-extra-macs 10`, or `--keep-float NODE` for layers before this tensor that
     have the largest share of the noise.
 """
@@ -30,7 +30,7 @@ _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its nois
     "CAL006",
     message="{what} has {measured} SQNR, which larger numbers hide: all outputs have {whole}",
     severity=Severity.WARNING,
-    at="measured",
+    stage="measured",
     example=Example(
         fires="""
             input x: float[N,1,8,8]

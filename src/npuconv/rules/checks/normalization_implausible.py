@@ -1,16 +1,16 @@
-"""The calibration samples are not normalized like those of training.
+"""The calibration samples are not normalized as in training.
 
 What it checks:
     Where a BatchNormalization follows the first convolution, the means and standard
-    deviations of its channels against those of training, which it holds. For
+    deviations of its channels against the statistics of training, which it holds. For
     images also a few samples in the other usual normalizations: these must not fit the
     model markedly better. A normalization fits better if channels take both signs more
     often, their means are nearer to 0, and the first layer's biases are about as large
     as its output.
 
 Why it matters:
-    Ranges measured on such samples are wrong, and so are the int8 model's results: a
-    wrong mean or standard deviation costs as much accuracy as no calibration data.
+    Ranges measured on such samples are wrong, which makes the int8 model's results wrong:
+    a wrong mean or standard deviation costs as much accuracy as no calibration data.
 
 How to fix:
     Feed the samples as in training: for images give `--preprocess` or `--mean` and
@@ -29,7 +29,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "CAL001",
     severity=Severity.WARNING,
-    at="calibrated",
+    stage="calibrated",
     message="{claim}: {evidence}",
     example=Example(
         fires="""

@@ -24,7 +24,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "MDL005",
     severity=Severity.WARNING,
-    at="planned",
+    stage="planned",
     message="nothing of this model runs on {target}: all {count} nodes stay float, on the host",
     example=Example(
         fires="""

@@ -1,8 +1,8 @@
-"""The target stores numbers in a way that npuconv does not make.
+"""The target stores numbers in a format that npuconv does not write.
 
 What it checks:
     Types of activations, weights and bias, zero point and range of the target file
-    against what is written: int8 activations with zero point 0, int8 weights in
+    against the format of the int8 model: int8 activations with zero point 0, int8 weights in
     -127..127, int32 bias.
 
 Why it matters:
@@ -10,8 +10,8 @@ Why it matters:
     wrong.
 
 How to fix:
-    If the device also takes int8 with zero point 0, say so in the target file. If it
-    does not, it cannot be converted for yet.
+    If the device also takes int8 with zero point 0, write that into the target file.
+    Otherwise npuconv cannot convert for the device yet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from npuconv.rules.context import RuleContext
         fires=CONV,
         silent=CONV,
         device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
-        other="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
+        silent_device="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
     ),
 )
 def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
@@ -43,7 +43,9 @@ def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
         ("weights in", f"{low}..{high}", "-127..127", low <= -127 and high >= 127),
         ("a bias of type", bias.used, "int32", bias.used == "int32"),
     )  # fmt: skip
-    for kind, text, made, fits in formats:
+    for kind, text, written, fits in formats:
         if not fits:
-            values = {"what": kind, "wanted": text, "made": made}
-            yield Violation(values, value=made, limit=str(text), source=f"{target.name}: numbers")
+            values = {"what": kind, "wanted": text, "made": written}
+            yield Violation(
+                values, value=written, limit=str(text), source=f"{target.name}: numbers"
+            )

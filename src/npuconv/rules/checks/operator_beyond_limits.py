@@ -1,4 +1,4 @@
-"""An operator that the device has, beyond what it takes.
+"""An operator that the device has, beyond its limits.
 
 What it checks:
     Pools, Pad, Add and every other operator that the target lists and that is no
@@ -9,7 +9,7 @@ Why it matters:
     costs time, not correctness.
 
 How to fix:
-    Nothing, if the crossing can be afforded. Otherwise change what is named: a smaller
+    Nothing, if the crossing can be afforded. Otherwise change the named fact: a smaller
     kernel, fewer channels, another mode.
 """
 

@@ -1,8 +1,8 @@
 """An operator that neither onnxruntime nor the model defines.
 
 What it checks:
-    The domain of every operator: ONNX's own, those onnxruntime brings along, or one
-    for which the model carries a function of its own.
+    The domain of every operator: ONNX's own, a domain of onnxruntime, or a
+    domain for which the model contains a function.
 
 Why it matters:
     A model that cannot be run cannot be calibrated or compared, so the accuracy of the

@@ -1,7 +1,7 @@
 """The target forbids operators it does not list.
 
 What it checks:
-    Every node whose operator the target does not list, where the target says
+    Every node whose operator the target does not list, if the target has
     `unlisted_operators: error`.
 
 Why it matters:

@@ -1,8 +1,8 @@
 """The written model is of another opset than asked for.
 
 What it checks:
-    That every operator could be converted to the opset of `--opset`, by default that of
-    the target, else 21, once it is known where every node runs.
+    That every operator could be converted to the opset of `--opset` (default: the opset of
+    the target, else 21), once it is known where every node runs.
 
 Why it matters:
     A runtime that reads opsets up to a number refuses a newer file. An older one may be
@@ -24,7 +24,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "MDL006",
     severity=Severity.WARNING,
-    at="planned",
+    stage="planned",
     message="the model is written in opset {opset}, not {wanted}{obstacle}",
     example=Example(
         fires="""

@@ -23,7 +23,7 @@ from npuconv.rules.context import RuleContext
 @rule(
     "SHP018",
     ops={"ConvTranspose"},
-    at="source",  # an output_shape that is resolved may append more
+    stage="source",  # an output_shape that is resolved may append more
     malformed=True,
     cacheable=True,
     message="output_padding is {extra}; each value must be less than stride or dilation, {below}",

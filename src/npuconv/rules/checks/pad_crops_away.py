@@ -5,8 +5,8 @@ What it checks:
     are known.
 
 Why it matters:
-    An axis of no cells has no values to calibrate, and onnxruntime ends the whole
-    process on one of fewer than none.
+    An empty axis has no values to calibrate, and onnxruntime ends the whole process on
+    an axis of negative extent.
 
 How to fix:
     Repair the amounts, or give the input's real shape with --input-shape.

@@ -26,7 +26,7 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     "QNT001",
     ops=INTEGER_CONVOLUTIONS,
     limits=("pad_value",),
-    at="lowered",
+    stage="lowered",
     message="it pads, and its input has zero point {value}; the device fills with {limit}",
     example=Example(
         fires=integer_conv(zero="int8[] = -7", attributes="pads = [1, 1, 1, 1]"),

@@ -12,7 +12,7 @@ Why it matters:
 How to fix:
     Use a model whose layers are 2D, or whose third axis has kernel 1, or kernel and
     extent that leave one cell. A 1D convolution is rewritten; if it is still here, the
-    report says under "not rewritten" why.
+    report has the reason under "not rewritten".
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 What it checks:
     The `require` relations of the target, such as "if the dilation is above 1 the
-    stride must be 1". One that needs an unknown fact is not judged.
+    stride must be 1". A relation that needs an unknown fact is not judged.
 
 Why it matters:
     Chips limit combinations, not only single numbers; a table of single limits accepts
-    what the compiler refuses.
+    combinations that the compiler refuses.
 
 How to fix:
-    Change one of the attributes named, or the target file if the chip can do it.
+    Change one of the named attributes, or the target file if the chip can do it.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ What it checks:
     has one scale for it.
 
 Why it matters:
-    A scale is made from the largest weight. Beside one that is far larger than the
-    rest, the rest is rounded to a handful of numbers, and the channel is noise.
+    A scale is computed from the largest weight. If it is far larger than the other
+    weights, these are rounded to a handful of numbers, and the channel is noise.
 
 How to fix:
     Fold batch normalization before export, fine-tune with weight decay, or clip
