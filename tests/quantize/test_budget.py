@@ -127,7 +127,7 @@ def test_few_multiplications_buy_the_loud_channel(between: str):
     # What was simulated is what the changed graph does.
     made = found.oversampled
     points = quant_points(made.graph, made.state)
-    assert FakeQuantError(proto, own.feeds).of(points, made.graph.proto()) == found.after
+    assert FakeQuantError(proto, own.feeds).measure(points, made.graph.proto()) == found.after
 
 
 @pytest.mark.parametrize(("goal", "checks"), [(None, 1), (60.0, BUDGET.tries)])
@@ -187,7 +187,7 @@ def test_more_is_bought_where_an_estimate_was_too_good(monkeypatch):
     """A goal that is missed is aimed at again, from further away."""
     tried, repeatss = [1.0, 0.9, 0.5], []
     found = iter([Error((power,), (10.0,)) for power in tried])
-    monkeypatch.setattr(FakeQuantError, "of", lambda *_: next(found))
+    monkeypatch.setattr(FakeQuantError, "measure", lambda *_: next(found))
     buy = Allocator.allocate
     monkeypatch.setattr(
         Allocator, "allocate", lambda *given: repeatss.append(buy(*given)) or repeatss[-1]
@@ -218,7 +218,7 @@ def test_what_does_harm_is_not_bought(monkeypatch):
     kept = []
     for noise in ((2.0, 2.0, 2.0), (0.1, 0.1, 10.0), (0.9, 1.4, 0.9), (0.9, 0.9, 0.9)):
         found = iter([Error((1.0, 1.0, 1.0), (9.0,) * 3), Error(noise, (9.0,) * 3)])
-        monkeypatch.setattr(FakeQuantError, "of", lambda *_, found=found: next(found))
+        monkeypatch.setattr(FakeQuantError, "measure", lambda *_, found=found: next(found))
         kept.append(bool(spend(of_loud("Relu", max_extra_macs=20)).repeats))
     assert kept == [False, False, False, True]
 

@@ -101,7 +101,7 @@ def test_a_model_that_the_runtime_refuses(monkeypatch):
     def refuse(*_: object) -> None:
         raise RuntimeRefusedError("too many axes")
 
-    monkeypatch.setattr("npuconv.quantize.clipping.OutputError", refuse)
+    monkeypatch.setattr("npuconv.quantize.clipping.FakeQuantError", refuse)
     before, after = states(graph(0.0))
     assert after is before
 

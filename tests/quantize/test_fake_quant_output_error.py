@@ -29,8 +29,8 @@ def rounded(made: Net) -> tuple[onnx.ModelProto, list[QuantPoint], Feeds]:
 def test_it_is_what_int8_does():
     """A layer of eight bits; nothing is rounded, nothing is lost."""
     proto, points, feeds = rounded(net())
-    assert 30 < FakeQuantError(proto, feeds).of(points).sqnr_db < 50
-    assert FakeQuantError(proto, feeds).of([]).noise == (0.0,) * len(feeds)
+    assert 30 < FakeQuantError(proto, feeds).measure(points).sqnr_db < 50
+    assert FakeQuantError(proto, feeds).measure([]).noise == (0.0,) * len(feeds)
 
 
 def test_no_noise_is_no_number():
@@ -55,7 +55,7 @@ def test_what_is_no_number_is_left_out():
     made = net()
     made.op("Div", "t0", made.constant(np.zeros(1, np.float32)), to="infinite").output("infinite")
     proto, points, feeds = rounded(made)
-    found = FakeQuantError(proto, feeds).of(points)
+    found = FakeQuantError(proto, feeds).measure(points)
     assert np.isfinite([found.noise, found.signal]).all()
 
 
@@ -67,7 +67,7 @@ def test_outputs_of_another_size_are_left_out():
     zeros = QuantPoint("conv", "weights", "c0", constants={1: np.zeros((1, 1, 1, 1), np.float32)})
     feeds = [{"x": np.ones((1, 1, 8, 8), np.float32)}]
     weight = float(onnx.numpy_helper.to_array(model.graph.initializer[0]).item())
-    found = FakeQuantError(model, feeds).of([zeros])
+    found = FakeQuantError(model, feeds).measure([zeros])
     assert found.noise == found.signal == pytest.approx((64 * weight**2,))
 
 
@@ -76,9 +76,9 @@ def test_exact_outputs_are_worked_out_once(monkeypatch):
     proto, points, feeds = rounded(net())
     error, loaded, session = FakeQuantError(proto, feeds), [], executor.Session
     monkeypatch.setattr(executor, "Session", lambda *a, **k: loaded.append(1) or session(*a, **k))
-    assert error.of(points) == error.of(points)
+    assert error.measure(points) == error.measure(points)
     assert len(loaded) == 2
-    assert sum(error.of(points[:1]).noise) < sum(error.of(points).noise)
+    assert sum(error.measure(points[:1]).noise) < sum(error.measure(points).noise)
 
 
 def test_points_of_an_equal_model():
@@ -86,7 +86,7 @@ def test_points_of_an_equal_model():
     proto, points, feeds = rounded(net())
     error, other = FakeQuantError(proto, feeds), onnx.ModelProto()
     other.CopyFrom(proto)
-    assert error.of(points, other) == error.of(points)
+    assert error.measure(points, other) == error.measure(points)
     assert error.is_of_outputs(other)
     other.graph.output[0].name = "elsewhere"
     assert not error.is_of_outputs(other)

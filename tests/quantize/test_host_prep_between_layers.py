@@ -104,8 +104,8 @@ def test_not_where_outputs_are_good_enough():
     points = quant_points(graph, state)
     error = FakeQuantError(graph.proto(), feeds)
     own = [point for point in points if point.tensor == "made"]
-    assert error.of(points).sqnr_db > HOST_PADDING.sufficient_db
-    assert sum(error.of(own).noise) > 0.3 * sum(error.of(points).noise)
+    assert error.measure(points).sqnr_db > HOST_PADDING.sufficient_db
+    assert sum(error.measure(own).noise) > 0.3 * sum(error.measure(points).noise)
 
 
 def test_not_where_all_that_cross_bring_too_little(monkeypatch):

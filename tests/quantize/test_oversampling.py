@@ -44,7 +44,7 @@ class Case:
         """Return the noise of all roundings."""
         graph, state = (made.graph, made.state) if made else (self.graph, self.state)
         error = FakeQuantError(self.proto, self.feeds)
-        return sum(error.of(quant_points(graph, state), graph.proto()).noise)
+        return sum(error.measure(quant_points(graph, state), graph.proto()).noise)
 
 
 def case(proto: onnx.ModelProto, encodings: dict[str, Encoding] | None = None) -> Case:

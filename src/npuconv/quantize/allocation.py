@@ -39,10 +39,10 @@ class NoiseTerm:
         """Return the remaining share of the error if layers run that often."""
         if not self.maker:
             return self._read(counts)
-        own = counts.get(self.maker, 1)
+        copies = counts.get(self.maker, 1)
         if not self.is_output:
-            return float(own**_INPUT)
-        return 1.0 if own == 1 else float(own**_OUTPUT + self._read(counts))
+            return float(copies**_INPUT)
+        return 1.0 if copies == 1 else float(copies**_OUTPUT + self._read(counts))
 
     def _read(self, counts: Mapping[str, int]) -> float:
         if not self.readers:
@@ -82,7 +82,7 @@ class Allocator:
 
     def __post_init__(self) -> None:
         """Start without repeats."""
-        self._times = [np.ones(one.count, np.int64) for one in self.sets]
+        self._times = [np.ones(channel_set.count, np.int64) for channel_set in self.sets]
         self._channels = [term.channels.copy() for term in self.terms]
         self._costs = {name: float(size) for name, size in self.macs.items()}
         self._rows, self._columns = Counter[str](), Counter[str]()
@@ -96,19 +96,23 @@ class Allocator:
 
     def _candidates(self) -> dict[Candidate, list[int]]:
         """Return every candidate, and the numbers of the terms that it reduces."""
-        of: dict[str, list[int]] = {}
+        terms_of_layer: dict[str, list[int]] = {}
         for number, term in enumerate(self.terms):
             for name in {term.maker, *term.readers}:
-                of.setdefault(name, []).append(number)
+                terms_of_layer.setdefault(name, []).append(number)
         joint = {(t.maker, *t.readers) for t in self.terms if t.is_output and t.readers}
-        both = sorted(tuple(dict.fromkeys(candidate)) for candidate in joint)
+        joint_layers = sorted(tuple(dict.fromkeys(candidate)) for candidate in joint)
         singles = [(name,) for name in self.macs]
-        layers = [s for s in (*singles, *both) if all(name in self.macs for name in s)]
-        found: dict[Candidate, list[int]] = {
-            candidate: sorted({number for name in candidate for number in of.get(name, ())})
+        layers = [s for s in (*singles, *joint_layers) if all(name in self.macs for name in s)]
+        terms_of: dict[Candidate, list[int]] = {
+            candidate: sorted(
+                {number for name in candidate for number in terms_of_layer.get(name, ())}
+            )
             for candidate in (layers if self.repeats_layers else ())
         }
-        return found | {place: list(one.terms) for place, one in enumerate(self.sets)}
+        return terms_of | {
+            place: list(channel_set.terms) for place, channel_set in enumerate(self.sets)
+        }
 
     def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
         """Take the best candidate for each multiplication until the limit or goal is reached."""
@@ -123,8 +127,11 @@ class Allocator:
                 break
             self._take(best[1])
         index = {
-            one.tensor: (*range(one.count), *np.repeat(np.arange(one.count), times - 1).tolist())
-            for one, times in zip(self.sets, self._times, strict=True)
+            channel_set.tensor: (
+                *range(channel_set.count),
+                *np.repeat(np.arange(channel_set.count), times - 1).tolist(),
+            )
+            for channel_set, times in zip(self.sets, self._times, strict=True)
             if (times > 1).any()
         }
         return Repeats(dict(self._counts), index)
@@ -141,20 +148,23 @@ class Allocator:
             after = self._counts | {name: self._counts.get(name, 1) + 1 for name in candidate}
             parts = ((self.terms[k], self._channels[k].sum()) for k in self._terms_of[candidate])
             return sum(
-                float(own) * (t.share_left(self._counts) - t.share_left(after)) for t, own in parts
+                float(power) * (t.share_left(self._counts) - t.share_left(after))
+                for t, power in parts
             ), 0
         times = self._times[candidate].astype(np.float64)
         less = np.where(times < BUDGET.most_copies, 1 - (times / (times + 1)) ** 2, 0.0)
         parts = ((self.terms[k], self._channels[k]) for k in self._terms_of[candidate])
-        gains = less * sum(own * term.share_left(self._counts) for term, own in parts)
+        gains = less * sum(power * term.share_left(self._counts) for term, power in parts)
         best = int(np.argmax(gains))
         return float(gains[best]), best
 
     def _mac_cost(self, candidate: Candidate) -> float:
         if isinstance(candidate, tuple):
             return sum(self._costs[name] / self._counts.get(name, 1) for name in candidate) or 1e-9
-        there = int(self._times[candidate].sum())
-        return sum(self._costs[name] for name in self.sets[candidate].layers) / there or 1e-9
+        channel_count = int(self._times[candidate].sum())
+        return (
+            sum(self._costs[name] for name in self.sets[candidate].layers) / channel_count or 1e-9
+        )
 
     def _fits(self, candidate: Candidate, limit: float) -> bool:
         if self.spent + self._mac_cost(candidate) > limit:
@@ -177,17 +187,17 @@ class Allocator:
                 self._costs[name] *= (times + 1) / times
         else:
             self._duplicate(candidate, channel)
-        for other in {o for number in self._terms_of[candidate] for o in self._touching[number]}:
-            self._gains[other] = self._gain(other)
+        for touched in {o for number in self._terms_of[candidate] for o in self._touching[number]}:
+            self._gains[touched] = self._gain(touched)
 
     def _duplicate(self, place: int, channel: int) -> None:
-        one, times = self.sets[place], self._times[place]
+        channel_set, times = self.sets[place], self._times[place]
         more = (int(times.sum()) + 1) / int(times.sum())
         share = float((times[channel] / (times[channel] + 1)) ** 2)
         times[channel] += 1
-        for number in one.terms:
+        for number in channel_set.terms:
             self._channels[number][channel] *= share
-        for name in one.layers:
+        for name in channel_set.layers:
             self._costs[name] *= more
-        self._rows.update(one.rows)
-        self._columns.update(one.columns)
+        self._rows.update(channel_set.rows)
+        self._columns.update(channel_set.columns)

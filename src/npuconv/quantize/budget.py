@@ -60,9 +60,9 @@ def spend_budget(
 ) -> BudgetResult:
     """Repeat layers for ``max_extra_macs`` percent of multiplications, or until ``min_sqnr``.
 
-    Sensitivity is measured on the samples ``used``, the choice is checked on those of
-    ``evaluation``. ``step`` is called after each probe
-    of the sensitivity and after each check, which counts as many.
+    Sensitivity is measured on the samples ``used``, the choice is checked on ``evaluation``.
+    ``step`` is called after each probe of the sensitivity and after each check, which counts as
+    many.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -75,7 +75,7 @@ def spend_budget(
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = FakeQuantError(unsaturated if goal is None else proto, evaluation)
-    before = error.of(points)
+    before = error.measure(points)
     terms = list[NoiseTerm]()
     if not graph.biasless:  # copies differ by a part of a step, which their biases add
         powers = sensitivity.measure(
@@ -100,14 +100,14 @@ def spend_budget(
         simulated = oversample(graph, state, hessians, candidate, used)
         model = simulated.graph.proto()
         compared = model if error.is_of_outputs(model) else logits(model)
-        simulated_error = error.of(quant_points(simulated.graph, simulated.state), compared)
+        simulated_error = error.measure(quant_points(simulated.graph, simulated.state), compared)
         step(BUDGET.probes * (1 + number), parts)
         if simulated_error.ratio(after) < 1 and sum(simulated_error.noise) < sum(after.noise):
             repeats, oversampled, after = candidate, simulated, simulated_error
-        left = sum(simulated_error.noise) / max(noise, 1e-30)
-        if goal is None or left <= allowed:
+        noise_left = sum(simulated_error.noise) / max(noise, 1e-30)
+        if goal is None or noise_left <= allowed:
             break
-        share *= BUDGET.caution * allowed / left  # the estimate was optimistic
+        share *= BUDGET.caution * allowed / noise_left  # the estimate was optimistic
     return BudgetResult(
         oversampled, repeats, *_extra_macs(free, sets, repeats), {s.tensor: s for s in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),
@@ -144,13 +144,13 @@ def channel_sets(
     graph: LegalModel, points: Sequence[QuantPoint], layers: Iterable[str]
 ) -> list[ChannelSet]:
     """Return the channels that may be computed several times."""
-    at = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
+    point_index = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
     model, is_int8, free = graph.model.graph, graph.options.io == "int8", set(layers)
     fixed = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()
     sets = []
     for path in channel_paths(graph.model, graph.plan):
         rows, columns = (tuple(c.name for c in convs) for convs in (path.row_layers, path.readers))
-        numbers = tuple(at[name] for name in path.tensors if name in at)
+        numbers = tuple(point_index[name] for name in path.tensors if name in point_index)
         is_fixed = fixed & {path.tensor.name, *(tensor.name for tensor in path.outputs)}
         inside = path.producer is not None and not path.outputs
         allowed = (inside or graph.has_host) and not is_fixed and free.issuperset(rows + columns)

@@ -153,8 +153,8 @@ def without_refused(graph: LegalModel, proto: onnx.ModelProto, samples: Samples)
         return samples
     if not accepted:
         raise refused
-    left = len(samples) - len(accepted)
-    note = f"{left} of {len(samples)} built-in samples are left out, which the model does not take"
+    count = len(samples) - len(accepted)
+    note = f"{count} of {len(samples)} built-in samples are left out, which the model does not take"
     return replace(samples, indices=tuple(accepted), notes=(*samples.notes, note))
 
 
@@ -188,18 +188,18 @@ def _watched_names(graph: LegalModel) -> Collection[str]:
     plan, first = graph.plan, first_convolution(graph.model)
     names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
     for conv in plan.device:
-        made = conv.outputs[0].name
-        compared = conv is first or made in graph.expected
+        output = conv.outputs[0].name
+        compared = conv is first or output in graph.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
-            names[made] = None
+            names[output] = None
     return names
 
 
 def _with_floors(graph: LegalModel, proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the inputs of Softmax cut off far below the largest of each row.
 
-    That leaves its outputs as they are. A mask of -1e9 would take all steps of the scores, and
-    none of -inf can be calibrated.
+    Outputs do not change. Without the floor a mask of -1e9 would take all steps of the scores,
+    and a mask of -inf could not be calibrated.
     """
     observed = {name for group in graph.plan.groups for name in group.outputs}
     softmaxes = {node.inputs[0].name: node for node in masked_softmaxes(graph.model)}

@@ -3,10 +3,10 @@
 Such a tensor has one scale, and a few large values of one channel make the step of all. Each range
 is tried at several shares of its largest value. The error of each, rounding and clipping together,
 goes through the Jacobian of the outputs: see ``sensitivity``. So a large value that the outputs
-hang on stays, and one that they do not may saturate.
+depend on stays, and any other large value may saturate.
 
-Errors of clipping have a sign, and those of several tensors add up. So a choice for all tensors is
-checked with everything rounded.
+Errors of clipping have a sign, and the errors of several tensors add up. So a choice for all
+tensors is checked with everything rounded.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def clip_ranges(
         step: called after each random vector.
 
     Returns:
-        The state with other encodings; as it is for another method than ``auto``, and where the
-        graph cannot be differentiated.
+        The state with other encodings; the same state for another method than ``auto``, and if
+        the graph cannot be differentiated.
     """
     names = {tensor.name for tensor in graph.plan.operator_tensors}
     if not names or graph.options.method != "auto" or "clipping" in graph.options.without:
@@ -63,7 +63,7 @@ def clip_ranges(
     choice = RangeChoice(graph, calibration, grids, groups)
 
     def clipped(shares: Shares) -> QuantState:
-        clipped_state = choice.at(shares)
+        clipped_state = choice.encode(shares)
         return replace(
             state,
             encodings={**state.encodings, **clipped_state.encodings},
@@ -88,8 +88,8 @@ def _choices(
     Returns:
         None that is empty, and none twice, in the order of ``CLIPPING.errors_left``.
     """
-    ends = {name: number for number, group in enumerate(groups) for name in group.tensors}
-    points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in ends]
+    group_of = {name: number for number, group in enumerate(groups) for name in group.tensors}
+    points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in group_of]
     states = [clipped(dict.fromkeys((g.name for g in groups), share)) for share in CLIPPING.shares]
     rows = (
         replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
@@ -99,12 +99,12 @@ def _choices(
     if sensitivity is None:
         return []
     errors = np.zeros((len(states) + 1, len(groups)))  # without clipping, then at each share
-    places = [ends[point.tensor] for point in points]
+    places = [group_of[point.tensor] for point in points]
     np.add.at(errors.T, places, sensitivity.powers.reshape(len(errors), -1).T)
     best, least = errors.argmin(axis=0), errors.min(axis=0)
     choices: list[Shares] = []
-    for left in CLIPPING.errors_left:
-        better = np.flatnonzero((best > 0) & (least < left * errors[0])).tolist()
+    for error_left in CLIPPING.errors_left:
+        better = np.flatnonzero((best > 0) & (least < error_left * errors[0])).tolist()
         shares = {groups[k].name: CLIPPING.shares[best[k] - 1] for k in better}
         if shares and shares not in choices:
             choices.append(shares)
@@ -118,10 +118,10 @@ def _checked(
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     try:
         error = FakeQuantError(logits(graph.proto(), before_decisions=True), feeds)
-        before = error.of(quant_points(graph, state))
-        for one in choices:
-            if error.of(quant_points(graph, one)).ratio(before) < CLIPPING.sufficient:
-                return one
+        before = error.measure(quant_points(graph, state))
+        for candidate in choices:
+            if error.measure(quant_points(graph, candidate)).ratio(before) < CLIPPING.sufficient:
+                return candidate
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state
     return state

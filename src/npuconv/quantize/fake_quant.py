@@ -46,17 +46,17 @@ class QuantPoint:
 def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
     """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
 
-    Those of convolutions come first, then those of the other operators of the device.
+    Roundings of convolutions come first, then roundings of the other operators of the device.
     """
     plan, model = graph.plan, graph.model
     int8 = {t.name for n in plan.int8_nodes for t in n.outputs}
     owner = store.Store() if model.store is not None else None
     points: list[QuantPoint] = []
-    seen: set[str] = set()
+    host_inputs: set[str] = set()
     for conv in plan.device:
         source = conv.inputs[0].name
-        if source not in int8 and source not in seen:
-            seen.add(source)
+        if source not in int8 and source not in host_inputs:
+            host_inputs.add(source)
             points.append(QuantPoint(conv.name, "input", source, state.encodings[source]))
         weights = quantized_constants(conv, state.encodings[source], state.weights.get(conv.name))
         if weights:
@@ -67,8 +67,8 @@ def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
         result = stored_output(model, plan, conv)
         points.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
     for node in plan.operators:
-        inputs = dict.fromkeys(t.name for t in values_of(node)).keys() - int8 - seen
-        seen |= inputs
+        inputs = dict.fromkeys(t.name for t in values_of(node)).keys() - int8 - host_inputs
+        host_inputs |= inputs
         points += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(inputs)]
         result = stored_output(model, plan, node)
         if result not in plan.fused:
@@ -77,7 +77,7 @@ def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
 
 
 def stored_output(model: Model, plan: Plan, conv: Node) -> str:
-    """Return the tensor that is stored: that behind the Relu or Clip of the layer."""
+    """Return the tensor that is stored: the output of the layer, after its Relu or Clip."""
     tensor = conv.outputs[0]
     reader = query.sole_consumer(model, tensor)
     if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
@@ -158,12 +158,12 @@ def rounding_nodes(
     ``result`` is the name of the rounded tensor, ``stem`` the beginning of all other names.
     """
     single, zeros = encoding.axis is None, encoding.zeros.astype(np.int8)
-    both = [f"{stem}/scale", f"{stem}/zero"]
-    add_constant(graph, both[0], encoding.scales[0] if single else encoding.scales)
-    add_constant(graph, both[1], zeros[0] if single else zeros)
+    parameters = [f"{stem}/scale", f"{stem}/zero"]
+    add_constant(graph, parameters[0], encoding.scales[0] if single else encoding.scales)
+    add_constant(graph, parameters[1], zeros[0] if single else zeros)
     attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
-    yield helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs)
-    yield helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [result], **attrs)
+    yield helper.make_node("QuantizeLinear", [source, *parameters], [f"{stem}/q"], **attrs)
+    yield helper.make_node("DequantizeLinear", [f"{stem}/q", *parameters], [result], **attrs)
 
 
 def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic]) -> None:
@@ -203,7 +203,7 @@ class Error:
         return 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
 
     def ratio(self, before: Error) -> float:
-        """Return what is left of an earlier error, as the geometric mean over samples.
+        """Return the ratio to an earlier error, as the geometric mean over samples.
 
         A single sample whose class changes would dominate the sum.
         """
@@ -224,10 +224,10 @@ class FakeQuantError:
         names = [o.name for o in self.model.graph.output]
         return names == [o.name for o in model.graph.output]
 
-    def of(self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None) -> Error:
+    def measure(self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None) -> Error:
         """Return the error of all these roundings together.
 
-        With ``model`` of one with these points, which need not be the float model.
+        The points are points of ``model``; without it, of the float model.
         """
         rounded = fake_quantized(self.model if model is None else model, points)
         noises, signals = [], []
@@ -260,7 +260,7 @@ def logits(model: onnx.ModelProto, *, before_decisions: bool = False) -> onnx.Mo
     """Return the model with its outputs taken before a final Softmax, Sigmoid or the like.
 
     A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise
-    changes the answer: on few samples the error of probabilities is that of a single sample.
+    changes the answer: among few samples a single sample dominates the error of probabilities.
     With ``before_decisions`` also before an ArgMax, a comparison or another choice of indices.
     """
     copy = onnx.ModelProto()
@@ -268,11 +268,11 @@ def logits(model: onnx.ModelProto, *, before_decisions: bool = False) -> onnx.Mo
     makers = {name: node for node in copy.graph.node for name in node.output if name}
     inputs = {info.name for info in copy.graph.input}
     through = {**_MOVING, **_DECIDING} if before_decisions else _MOVING
-    ends = [e for output in copy.graph.output for e in leaves(output.name, makers, through)]
-    producers = [makers.get(end) for end in ends]
+    leaf_names = [e for output in copy.graph.output for e in leaves(output.name, makers, through)]
+    producers = [makers.get(end) for end in leaf_names]
     tensors = [
         end if node is None or node.op_type not in SATURATING else node.input[0]
-        for end, node in zip(ends, producers, strict=True)
+        for end, node in zip(leaf_names, producers, strict=True)
     ]
     names = dict.fromkeys(name for name in tensors if name not in inputs)
     infos = {output.name: output for output in model.graph.output}
@@ -291,18 +291,18 @@ def leaves(
 
     ``through`` are the operators that are followed, with the number of their inputs that count.
     """
-    waiting, seen = [name], set[str]()
+    waiting, visited = [name], set[str]()
     while waiting:
         current = waiting.pop()
-        if current in seen:
+        if current in visited:
             continue
-        seen.add(current)
+        visited.add(current)
         node = makers.get(current)
         if node is None or node.op_type not in through or _is_top_value(current, node):
             yield current
             continue
-        given = node.input[: through[node.op_type]]
-        waiting.extend(reversed([one for one in given if one in makers]))
+        operands = node.input[: through[node.op_type]]
+        waiting.extend(reversed([operand for operand in operands if operand in makers]))
 
 
 def _is_top_value(tensor: str, node: onnx.NodeProto) -> bool:
@@ -318,10 +318,10 @@ def index_outputs(model: onnx.ModelProto) -> frozenset[str]:
     makers = {name: node for node in model.graph.node for name in node.output if name}
     indices = set()
     for output in model.graph.output:
-        ends = [(end, makers.get(end)) for end in leaves(output.name, makers)]
+        leaf_producers = [(end, makers.get(end)) for end in leaves(output.name, makers)]
         is_decided = all(
             node is not None and node.op_type in _DECIDING and not _is_top_value(end, node)
-            for end, node in ends
+            for end, node in leaf_producers
         )
         kind = onnx.TensorProto.DataType.Name(output.type.tensor_type.elem_type)
         if kind in _WIDE or is_decided:

@@ -30,7 +30,7 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """Factor that passes the error of one weight on to those that are rounded after it."""
+    """Factor that passes the error of one weight on to the weights that are rounded after it."""
 
     order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
     upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
@@ -75,32 +75,32 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
             extra = np.maximum(10 * np.abs(extra), np.where(more > 0, more, _UNCERTAINTY))
 
 
-def gptq(weight: Doubles, scales: Doubles, by: Factor) -> tuple[Doubles, Doubles]:
+def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Doubles, Doubles]:
     """Round weights to integers -127..127, each error passed on to the weights that follow.
 
     Args:
         weight: [G,M,K], M outputs of each of G groups.
         scales: [G,M], the size of a step.
-        by: of the inputs.
+        factor: factor of the inputs.
 
     Returns:
-        [G,M,K], whole numbers; and [G,M], the mean squared error of each output, with what was
-        added to the products.
+        [G,M,K], whole numbers; and [G,M], the mean squared error of each output, under the
+        damped products.
     """
-    order = by.order[:, :, None]
-    laid = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
-    rows = np.take_along_axis(laid, order, axis=1)
+    order = factor.order[:, :, None]
+    transposed = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
+    rows = np.take_along_axis(transposed, order, axis=1)
     steps, lost = np.empty_like(rows), np.zeros(scales.shape)
     for start in range(0, rows.shape[1], ROUNDING.panel):
         stop = min(start + ROUNDING.panel, rows.shape[1])
-        lost += _panel(rows, steps, by.upper, start, stop)
+        lost += _panel(rows, steps, factor.upper, start, stop)
     result = np.empty_like(steps)
     np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=1)
     return result.transpose(0, 2, 1), lost * np.square(scales)
 
 
 def _panel(rows: Doubles, steps: Doubles, upper: Doubles, start: int, stop: int) -> Doubles:
-    """Round the inputs [G,K,M] of a panel one by one, then update the rest at once.
+    """Round the inputs [G,K,M] of a panel in sequence, then update the rest at once.
 
     Returns:
         [G,M], squares of the errors that were not compensated, in steps.
@@ -117,7 +117,7 @@ def _panel(rows: Doubles, steps: Doubles, upper: Doubles, start: int, stop: int)
 
 
 def gptq_with_best_steps(
-    weight: Doubles, smallest: Doubles, blocks: Sequence[slice], by: Sequence[Factor]
+    weight: Doubles, smallest: Doubles, blocks: Sequence[slice], factors: Sequence[Factor]
 ) -> tuple[Doubles, Doubles]:
     """Round weights with the step size, for every row, that gives the least error.
 
@@ -129,7 +129,7 @@ def gptq_with_best_steps(
         weight: [G,M,K], M outputs of each of G groups.
         smallest: [G,M], the size of a step that reaches the largest weight.
         blocks: ranges of the K inputs within which products are known.
-        by: of the inputs of each block.
+        factors: factor of the inputs of each block.
 
     Returns:
         Scales [G,M], and whole numbers -127..127 [G,M,K].
@@ -143,27 +143,27 @@ def gptq_with_best_steps(
     count = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
     for start in range(0, len(sizes), count):
         candidates = smallest[None] * sizes[start : start + count, None, None]
-        found, lost = _gptq_with(weight, candidates, blocks, by)
+        integers, lost = _gptq_with(weight, candidates, blocks, factors)
         best = lost.argmin(axis=0)[None]
         wins = np.take_along_axis(lost, best, axis=0)[0] < lowest
         scales = np.where(wins, np.take_along_axis(candidates, best, axis=0)[0], scales)
-        chosen = np.take_along_axis(found, best[..., None], axis=0)[0]
-        steps = np.where(wins[..., None], chosen, steps)
+        best_integers = np.take_along_axis(integers, best[..., None], axis=0)[0]
+        steps = np.where(wins[..., None], best_integers, steps)
         lowest = np.minimum(lost.min(axis=0), lowest)
     return scales, steps
 
 
 def _gptq_with(
-    weight: Doubles, scales: Doubles, blocks: Sequence[slice], by: Sequence[Factor]
+    weight: Doubles, scales: Doubles, blocks: Sequence[slice], factors: Sequence[Factor]
 ) -> tuple[Doubles, Doubles]:
     """Return integers [F,G,M,K] and errors [F,G,M] for F step sizes [F,G,M]."""
     tries, groups, outputs = scales.shape
-    laid = scales.transpose(1, 0, 2).reshape(groups, -1)  # as if there were F times M outputs
+    step_sizes = scales.transpose(1, 0, 2).reshape(groups, -1)  # as if there were F times M outputs
     parts = [
-        gptq(np.tile(weight[:, :, block], (1, tries, 1)), laid, one)
-        for block, one in zip(blocks, by, strict=True)
+        gptq(np.tile(weight[:, :, block], (1, tries, 1)), step_sizes, factor)
+        for block, factor in zip(blocks, factors, strict=True)
     ]
-    steps = np.concatenate([found for found, _ in parts], axis=2)
+    steps = np.concatenate([integers for integers, _ in parts], axis=2)
     lost = np.sum([lost for _, lost in parts], axis=0)
     return (
         steps.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3),

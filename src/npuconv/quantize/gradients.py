@@ -21,23 +21,22 @@ _SHAPE_ONLY = frozenset({"Shape", "Size"})  # no value flows through them
 def backward(
     tape: Tape,
     outputs: Sequence[str],
-    wanted: Iterable[str],
+    tensors: Iterable[str],
     floats: Collection[str],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Append the gradients of ``sum(seed * end)`` over all ends.
 
-    Ends are the outputs, and inputs of operators that no gradient passes.
-
-    Only float32 tensors, ``floats``, are ends.
+    Ends are the outputs, and inputs of operators that no gradient passes. Only float32 tensors,
+    ``floats``, are ends.
 
     Returns:
-        By wanted tensor the name of its gradient, without those that no end depends on; and
-        by end the name of its seed, a tensor of the same shape that nothing makes yet.
+        The name of the gradient by tensor of ``tensors``, if any end depends on it; and the name
+        of the seed by end, a tensor of the same shape that nothing makes yet.
     """
-    found = _Backward(tape, set(wanted), floats)
-    found.run(outputs)
-    gradients = {name: found.summed(name) for name in sorted(found.wanted)}
-    return {name: gradient for name, gradient in gradients.items() if gradient}, found.seeds
+    walk = _Backward(tape, set(tensors), floats)
+    walk.run(outputs)
+    gradients = {name: walk.summed(name) for name in sorted(walk.tensors)}
+    return {name: gradient for name, gradient in gradients.items() if gradient}, walk.seeds
 
 
 class _Backward:
@@ -46,20 +45,20 @@ class _Backward:
     def __init__(
         self,
         tape: Tape,
-        wanted: set[str],
+        tensors: set[str],
         floats: Collection[str],
     ) -> None:
-        self.tape, self.wanted, self.floats = tape, wanted, floats
+        self.tape, self.tensors, self.floats = tape, tensors, floats
         self.nodes = list(tape.graph.node)
         self.seeds: dict[str, str] = {}
         self._gradients: dict[str, list[str]] = {}
-        self._needed = set(wanted)
+        self._needed = set(tensors)
         for node in self.nodes:
             if not self._needed.isdisjoint(reads(node)):
                 self._needed.update(node.output)
 
     def run(self, outputs: Sequence[str]) -> None:
-        """Walk from the outputs back to the tensors that are wanted."""
+        """Walk from the outputs back to the tensors whose gradients are asked for."""
         reached = set(outputs)
         for name in outputs:
             self._end(name)
@@ -92,7 +91,7 @@ class _Backward:
             self._gradients.setdefault(name, []).append(self.seeds[name])
 
     def _differentiate(self, node: onnx.NodeProto) -> dict[int, str]:
-        """Return the gradients of the inputs by index, without those that cannot be told."""
+        """Return the gradients of the inputs by index, if the node can be differentiated."""
         arrived = [self.summed(name) for name in node.output]
         operator = None if node.domain not in ("", "ai.onnx") else OPERATORS.get(node.op_type)
         adjoint = None if operator is None else operator.adjoint

@@ -78,7 +78,7 @@ class Hessian:
             total += part @ part.transpose(0, 2, 1)
 
     def _fit(self, windows: Floats) -> None:
-        """Choose the unit by the first windows, and a larger one where later ones need it."""
+        """Choose the unit by the first windows, and enlarge it if later windows need that."""
         largest = max(float(windows.max(initial=0.0)), -float(windows.min(initial=0.0)))
         if not self._unit:
             self._unit = 1.0 if 1e-6 < largest < _LARGEST or not largest else largest
@@ -92,8 +92,8 @@ class Hessian:
         index, selection = list(groups), Hessian(len(groups), self.length)
         selection.count, selection._unit = self.count, self._unit
         selection._sums = self._sums[index]
-        selection._products = [each[index] for each in self._products]
-        selection._held_out = [each[index] for each in self._held_out]
+        selection._products = [products[index] for products in self._products]
+        selection._held_out = [windows[index] for windows in self._held_out]
         return selection
 
     @property
@@ -142,7 +142,7 @@ def windows_of(conv: Node) -> Windows | None:
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
     extents = (query.shape(conv.outputs[0]) or (None,) * len(weight.shape))[2:]
-    known = tuple(n for n in extents if isinstance(n, int))
+    spatial_extents = tuple(n for n in extents if isinstance(n, int))
     return Windows(
         name=conv.name,
         tensor=conv.inputs[0].name,
@@ -152,7 +152,9 @@ def windows_of(conv: Node) -> Windows | None:
         strides=tuple(query.attribute(conv, "strides", None) or ones),
         dilations=tuple(query.attribute(conv, "dilations", None) or ones),
         pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
-        output=known if len(known) == len(kernel) else None,  # the batch may be open
+        output=spatial_extents
+        if len(spatial_extents) == len(kernel)
+        else None,  # the batch may be open
     )
 
 
@@ -241,7 +243,7 @@ def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
         return (3,) * len(layer.kernel)
     count, steps = _window_count(layer, samples), [1] * len(layer.kernel)
     while True:
-        left = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
-        if math.prod(left) <= 1.5 * count:
+        counts = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
+        if math.prod(counts) <= 1.5 * count:
             return tuple(steps)
-        steps[left.index(max(left))] += 2
+        steps[counts.index(max(counts))] += 2

@@ -1,4 +1,4 @@
-"""Host preparation: what the host does to tensors before the device gets them.
+"""Host preparation: pads and offsets of tensors before the device reads them.
 
 The host pads the tensors it makes, so that the device need not fill with its stored 0 and any
 zero point will do; and it offsets inputs that lie on a grid, as pixels do, so that int8 holds
@@ -6,8 +6,8 @@ them exactly. ``prepare_host`` decides that once, before calibration, on a few s
 
 ``pad_between_layers`` does the same for tensors of the device, where the outputs gain enough for
 the crossing: a padded convolution reads its input with zero point 0, and behind a Relu that
-leaves half of the levels unused. Half the step is a quarter of the error, and what the error of
-each tensor does to the outputs is measured by gradients.
+leaves half of the levels unused. Half the step is a quarter of the error. Gradients measure the
+effect of the error of each tensor on the outputs.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def prepare_host(
 ) -> tuple[LegalModel, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
-    ``step`` is called after each sample. ``has_grids`` tells whether samples may lie on a grid,
-    which made-up samples show and do not have.
+    ``step`` is called after each sample. ``has_grids``: whether a grid of the samples counts;
+    a grid of made-up samples does not.
 
     Returns:
         The graph with host padding and offsets, and the grids of tensors that the device reads.
@@ -77,7 +77,7 @@ def prepare_host(
         == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
-    moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
+    moved = {n: values for n, values in offsets.items() if not grids[free[n][0].name].is_aligned}
     if moved:
         graph, _ = graph.rewritten(align_input, offsets=moved)
     layers = {conv.name: conv for conv in graph.plan.device}
@@ -120,7 +120,7 @@ def _choose_inputs(
     }
     int8 = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
     ranges = _probe(graph.proto(), candidates, feeds, step) if candidates else {}
-    chosen = {}
+    tensors = {}
     for name, (lows, highs, shape) in ranges.items():
         convs = candidates[name]
         source = convs[0].inputs[0].name
@@ -136,8 +136,8 @@ def _choose_inputs(
             or not off_centre.isdisjoint((name, source))
         )
         if gains and growth(shape, pads(convs[0])) <= HOST_PADDING.largest_growth:
-            chosen[name] = convs
-    return chosen
+            tensors[name] = convs
+    return tensors
 
 
 def _has_one_zero(graph: LegalModel, tensor: str) -> bool:
@@ -157,7 +157,7 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    With ``internal`` those that the device makes and that would have to cross.
+    With ``internal`` tensors that the device makes and that would have to cross.
     """
     tensors = {}
     for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
@@ -185,11 +185,11 @@ def _may_cross(graph: LegalModel, padded: Sequence[Node], readers: Sequence[Node
 
 def _may_pad(graph: LegalModel, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
-    chosen = graph.options.padding
+    padding = graph.options.padding
     if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
         # Integers that the user gives are not the host's.
-        return chosen != "never" and graph.options.io != "int8"
-    return chosen in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
+        return padding != "never" and graph.options.io != "int8"
+    return padding in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
 
 
 def _is_internal(graph: LegalModel, reader: Node) -> bool:
@@ -233,25 +233,28 @@ def _probe(
     Returns:
         By tensor; nothing where the model cannot be run, which calibration reports.
     """
-    given = {value.name for value in proto.graph.input}
-    inner = [name for name in names if name not in given]
+    input_names = {value.name for value in proto.graph.input}
+    inner = [name for name in names if name not in input_names]
     session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
-    found: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
+    extremes: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
     for number, feed in enumerate(feeds, 1):
         try:
-            made = {**feed, **(session.run(feed, inner) if session else {})}
+            arrays = {**feed, **(session.run(feed, inner) if session else {})}
         except executor.RuntimeRefusedError:
             return {}
         for name in names:
-            values = made[name]
+            values = arrays[name]
             axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
             lows = values.min(axes, initial=0).astype(np.float64)
             highs = values.max(axes, initial=0).astype(np.float64)
-            if name in found:
-                lows, highs = np.minimum(lows, found[name][0]), np.maximum(highs, found[name][1])
-            found[name] = lows, highs, values.shape
+            if name in extremes:
+                lows, highs = (
+                    np.minimum(lows, extremes[name][0]),
+                    np.maximum(highs, extremes[name][1]),
+                )
+            extremes[name] = lows, highs, values.shape
         step(number, len(feeds))
-    return found
+    return extremes
 
 
 def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
@@ -271,9 +274,9 @@ def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
             stride = max(1, values.shape[1] // PROBE.channel_values)
             rows.append(values[:, ::stride].astype(np.float64))
         else:
-            found = grid.find(np.concatenate(rows, axis=1)) if rows else None
-            if found is not None and found.steps.any():
-                grids |= {conv.name: found for conv in convs}
+            tensor_grid = grid.find(np.concatenate(rows, axis=1)) if rows else None
+            if tensor_grid is not None and tensor_grid.steps.any():
+                grids |= {conv.name: tensor_grid for conv in convs}
     return grids
 
 
@@ -288,13 +291,13 @@ def pad_between_layers(
     ``sensitivity`` has contributions to the error of the outputs, if known.
 
     Returns:
-        The graph with host padding, state and sensitivity with those of the padded tensors.
+        The graph with host padding; state and sensitivity with encodings of the padded tensors.
     """
-    chosen = set[str]()
+    names = set[str]()
     if "host-padding" not in graph.options.without:
-        chosen = _choose_crossings(graph, calibration, state, sensitivity)
-    candidates = padded_tensors(graph, internal=True) if chosen else {}
-    graph, freed = _pad(graph, {name: candidates[name] for name in sorted(chosen)})
+        names = _choose_crossings(graph, calibration, state, sensitivity)
+    candidates = padded_tensors(graph, internal=True) if names else {}
+    graph, freed = _pad(graph, {name: candidates[name] for name in sorted(names)})
     if not freed:
         return graph, state, sensitivity
     padded = {conv.inputs[0].name for conv in freed}
@@ -326,20 +329,20 @@ def _choose_crossings(
     shares = {name: powers.get(name, 0.0) / total for name in sizes}
     if not pads_all:
         sizes = {n: s for n, s in sizes.items() if shares[n] >= HOST_PADDING.smallest_share}
-    chosen, percent = set(sizes), graph.options.max_extra_bytes
+    names, percent = set(sizes), graph.options.max_extra_bytes
     if percent is not None:  # the largest error for each byte comes first
-        left = (traffic(graph.model, graph.plan) or 0) * percent / 100
+        budget = (traffic(graph.model, graph.plan) or 0) * percent / 100
         costs = {name: size for name, size in sizes.items() if size is not None}
-        chosen = set()
+        names = set()
         for name in sorted(costs, key=lambda name: (-shares[name] / max(costs[name], 1), name)):
-            if costs[name] <= left:
-                left -= costs[name]
-                chosen.add(name)
+            if costs[name] <= budget:
+                budget -= costs[name]
+                names.add(name)
     if pads_all or percent is not None:  # a budget of bytes may be spent for any gain
-        return chosen
-    remaining = 1 - 0.75 * sum(shares[n] for n in chosen)  # half the step: a quarter of the error
+        return names
+    remaining = 1 - 0.75 * sum(shares[n] for n in names)  # half the step: a quarter of the error
     enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
-    return chosen if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
+    return names if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
 
 
 def _crossing_sizes(

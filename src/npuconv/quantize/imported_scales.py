@@ -33,13 +33,13 @@ Doubles = NDArray[np.float64]
 def adapt_encoding(
     encoding: Encoding, *, centred: bool, cut: bool, cap: float
 ) -> tuple[Encoding, str]:
-    """Return the encoding that the device can use for the one of the source.
+    """Return an encoding that the device can use, close to the encoding of the source.
 
     Args:
         encoding: scale and zero point of the source.
         centred: whether a convolution pads the tensor with the stored integer 0.
         cut: whether a Relu or Clip at 0 is in the group, which saturation replaces only where
-            the lowest integer stands for 0.
+            the lowest integer represents 0.
         cap: upper bound of such a Clip.
 
     Returns:
@@ -73,14 +73,16 @@ def import_weights(
     """
     weights, notes = dict[str, RoundedWeights](), dict[str, str]()
     for conv in convs:
-        own, values = source.weights_of(model, conv), query.constant_input(conv, 1)
-        if own is None or values is None or not values.size:
+        stored_weights, values = source.weights_of(model, conv), query.constant_input(conv, 1)
+        if stored_weights is None or values is None or not values.size:
             continue
-        found = _integers(np.asarray(values, np.float64), own.scales.astype(np.float64), per_tensor)
-        if isinstance(found, str):
-            notes[conv.name] = found
+        result = _integers(
+            np.asarray(values, np.float64), stored_weights.scales.astype(np.float64), per_tensor
+        )
+        if isinstance(result, str):
+            notes[conv.name] = result
             continue
-        steps, scales, lost = found
+        steps, scales, lost = result
         folded = scales * _ratios(conv, encodings, values.shape)
         bias = query.constant_input(conv, 2)
         own_bias = np.zeros(len(values)) if bias is None else bias
@@ -94,13 +96,13 @@ def import_weights(
 def _ratios(
     conv: Node, encodings: Mapping[str, Encoding], shape: tuple[int, ...]
 ) -> float | Doubles:
-    """Return what the scales of a depthwise layer's input channels multiply its weights by."""
+    """Return the ratios of a depthwise layer's input scales, factors of its weight scales."""
     source = encodings.get(conv.inputs[0].name)
     if source is None or source.axis is None:
         return 1.0
     ratios = source.scales.astype(np.float64) / float(source.nominal)
-    along = per_weight(ratios, shape, int(query.attribute(conv, "group", 1)))
-    return along.reshape(-1)
+    row_ratios = per_weight(ratios, shape, int(query.attribute(conv, "group", 1)))
+    return row_ratios.reshape(-1)
 
 
 def _integers(
@@ -117,7 +119,7 @@ def _integers(
             fitting.append(sizes)
     if not fitting:
         return "not kept: a rewrite has changed these weights"
-    sizes = min(fitting, key=lambda one: np.abs(rows / one[:, None]).max(initial=0.0))
+    sizes = min(fitting, key=lambda candidate: np.abs(rows / candidate[:, None]).max(initial=0.0))
     steps = np.rint(rows / sizes[:, None])
     wide = np.abs(steps).max(axis=1, initial=0.0) > HIGHEST
     if not wide.any():

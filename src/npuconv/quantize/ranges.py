@@ -3,7 +3,7 @@
 ``auto`` and ``minmax`` take the extremes of calibration, with a margin, and ``auto`` the grid of
 values that lie on one, as pixels do; ``percentile``, ``entropy`` and ``mse`` clip. Each slot has
 its own range. Widening some channels for the sake of weights (cross-layer equalization, M. Nagel
-et al., ICCV 2019) brings nothing where channels have scales of their own.
+et al., ICCV 2019) gains nothing where channels have separate scales.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def choose_encodings(
     shares: Mapping[str, float] = {},
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, grids, groups).at(shares)
+    return RangeChoice(graph, calibration, grids, groups).encode(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -80,11 +80,11 @@ class RangeChoice:
         # Every group with its constraints, and the choice where nothing is clipped.
         self._candidates = list(in_order(prepare, candidates))
 
-    def at(self, shares: Mapping[str, float] = {}) -> QuantState:
-        """Return the choice where computed channels end at such shares of their largest value.
+    def encode(self, shares: Mapping[str, float] = {}) -> QuantState:
+        """Return the choice if computed channels end at these shares of their largest value.
 
         Args:
-            shares: by the name of the group; 1 of those that are not named.
+            shares: by the name of the group; 1 for the other groups.
         """
 
         def choose_group(prepared: tuple[Group, ScaleConstraints, Choice]) -> tuple[str, _Chosen]:
@@ -136,8 +136,8 @@ def _encode(
     nominal = computed[0] if computed.size else np.float32(choice.scales.max())
     place = {slot: k for k, slot in enumerate(constraints.slots)}
     for name in group.tensors:
-        at, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = choice.scales[at], choice.zeros[at]
+        indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
+        scales, zeros = choice.scales[indices], choice.zeros[indices]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis)
@@ -152,18 +152,18 @@ class Choice:
     method: str  # how the ranges were chosen
 
 
-def choose(one: ScaleConstraints, method: str) -> Choice:
+def choose(constraints: ScaleConstraints, method: str) -> Choice:
     """Choose scales and zero points of a group.
 
     Args:
-        one: the group.
+        constraints: of the group.
         method: minmax, percentile, entropy, mse; auto is as minmax, or exact where the values
             are on a grid.
     """
-    if method == "auto" and one.exact is not None:
-        return Choice(*_scales(one, *one.exact), "exact")
+    if method == "auto" and constraints.exact is not None:
+        return Choice(*_scales(constraints, *constraints.exact), "exact")
     name = "minmax" if method == "auto" else method
-    return Choice(*_scales(one, *_limits(one, name)), name)
+    return Choice(*_scales(constraints, *_limits(constraints, name)), name)
 
 
 def _limits(constraints: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
@@ -251,11 +251,11 @@ def percentile_limit(counts: Counts, width: float, percentile: float) -> float:
         width: of a bin, within which the result is linear.
         percentile: of the values.
     """
-    wanted = int(counts.sum()) * min(percentile / 100, 1.0)
+    rank = int(counts.sum()) * min(percentile / 100, 1.0)
     sums = np.cumsum(counts)
-    last = int(np.searchsorted(sums, wanted))
+    last = int(np.searchsorted(sums, rank))
     before = int(sums[last]) - int(counts[last])
-    return (last + (wanted - before) / max(int(counts[last]), 1)) * width
+    return (last + (rank - before) / max(int(counts[last]), 1)) * width
 
 
 def entropy_limit(counts: Counts, width: float) -> float:
@@ -272,12 +272,12 @@ def entropy_limit(counts: Counts, width: float) -> float:
 
 
 def _divergence(counts: Counts, stop: int) -> float:
-    kept = counts[:stop].astype(np.float64)
-    p = kept.copy()
+    histogram = counts[:stop].astype(np.float64)
+    p = histogram.copy()
     p[-1] += counts[stop:].sum()
     live = p > 0
     level = np.arange(stop) * _LEVELS // stop
-    share = np.bincount(level, kept) / np.maximum(np.bincount(level, live), 1)
+    share = np.bincount(level, histogram) / np.maximum(np.bincount(level, live), 1)
     q = np.where(live, share[level], 0.0)
     if np.any(q[live] == 0):
         return math.inf

@@ -41,7 +41,7 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Layers that ``only`` does not name stay as they are; ``step`` is called after each one.
+    ``only``: names of the layers to round, None for all; ``step`` is called after each layer.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     imported, labels = import_weights(
@@ -139,19 +139,19 @@ def solve(
         values = steps * scales[:, :, None]
         lost = np.einsum("gmk,gk->gm", problem.weight - values, problem.means)
         for corrected in (False,) if "bias-correction" in without else (False, True):
-            made = values @ stored + (lost[:, :, None] if corrected else 0.0)
-            error = float(np.square(made - exact).sum())
+            outputs = values @ stored + (lost[:, :, None] if corrected else 0.0)
+            error = float(np.square(outputs - exact).sum())
             if error < lowest * ROUNDING.error_left:
                 best, lowest = (scales, steps, lost if corrected else 0 * lost), error
                 label = f"{name}{', bias corrected' if corrected else ''}"
     if best is None or label == "nearest":
         return None, "nearest"
     scales, steps, lost = best
-    own = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
+    old_bias = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
     return RoundedWeights(
         steps.reshape(weight.shape).astype(np.int8),
         np.asarray(scales.reshape(-1) / float(source.nominal), np.float32),
-        np.asarray(own + lost.reshape(-1), np.float32),
+        np.asarray(old_bias + lost.reshape(-1), np.float32),
     ), label
 
 
@@ -168,9 +168,9 @@ def _solve_by_rows(
     parts, labels = [], []
     for start in range(0, len(weight), step):
         rows = np.ascontiguousarray(weight[start : start + step])
-        own = np.zeros(len(rows), np.float32) if bias is None else bias[start : start + step]
-        found, label = solve(rows, own, source, hessian, factors=factors, without=without)
-        parts.append(found or nearest(rows, own, source, 1))
+        row_bias = np.zeros(len(rows), np.float32) if bias is None else bias[start : start + step]
+        rounded, label = solve(rows, row_bias, source, hessian, factors=factors, without=without)
+        parts.append(rounded or nearest(rows, row_bias, source, 1))
         labels.append(label)
     if set(labels) == {"nearest"}:
         return None, "nearest"
@@ -199,12 +199,12 @@ def _quantize_windows(
 ) -> Doubles:
     """Return windows as the device stores them, without zero points, in steps."""
 
-    def along(values: NDArray[np.generic]) -> Doubles:
-        laid = np.broadcast_to(per_weight(values, shape, hessian.groups), shape)
-        return laid.reshape(hessian.groups, -1, hessian.length)[:, 0, :, None]
+    def broadcast(values: NDArray[np.generic]) -> Doubles:
+        full = np.broadcast_to(per_weight(values, shape, hessian.groups), shape)
+        return full.reshape(hessian.groups, -1, hessian.length)[:, 0, :, None]
 
-    steps = np.rint(windows / along(source.scales))
-    zeros = along(source.zeros)
+    steps = np.rint(windows / broadcast(source.scales))
+    zeros = broadcast(source.zeros)
     return np.asarray(np.clip(steps, -128 - zeros, 127 - zeros), np.float64)
 
 

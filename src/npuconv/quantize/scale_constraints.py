@@ -1,13 +1,13 @@
 """Constraints on the scales of a group of int8 tensors, with range margins for unseen samples.
 
-A new sample exceeds the largest of the calibrated ones by about as much as the largest exceeds
-the second: for values with a Pareto tail both log gaps have the same distribution (A. Renyi,
+A new sample exceeds the largest calibrated sample by about as much as the largest exceeds the
+second: for values with a Pareto tail both log gaps have the same distribution (A. Renyi,
 "On the theory of order statistics", 1953). So the extremes of all channels of a tensor grow by
 the median, over its channels, of the ratio of the two largest.
 
 A channel with few active values gets part of the way, in the logarithm, to the range of the
 channels that the same layer makes: with n independent values, the weight of the others
-is ``1 / (1 + n / 300)``. Values of one sample are correlated, so those of a map count as the
+is ``1 / (1 + n / 300)``. Values of one sample are correlated, so the values of a map count as the
 length of its side.
 """
 
@@ -93,25 +93,33 @@ class ConstraintsOf:
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
-        found = self._observe(group)
+        constraints = self._observe(group)
         functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
-        if functions and len(found.slots) == 1:
-            found.cut_off(*within_tables(functions, *found.lows.tolist(), *found.highs.tolist()))
+        if functions and len(constraints.slots) == 1:
+            constraints.cut_off(
+                *within_tables(functions, *constraints.lows.tolist(), *constraints.highs.tolist())
+            )
         sums = self._masked.get(group.outputs[0], []) if len(group.outputs) == 1 else []
-        if sums and len(found.slots) == 1 and all(set(pair) <= self._stats.keys() for pair in sums):
-            stats = [(self._stats[other], self._stats[result]) for other, result in sums]
-            low = min(result.lows.min() - other.highs.max() for other, result in stats)
-            found.cut_off(max(float(low), *found.lows.tolist()), *found.highs.tolist())
-        self._constrain(found, group)
-        found.exact = self._exact(found, group)
-        return found
+        if (
+            sums
+            and len(constraints.slots) == 1
+            and all(set(pair) <= self._stats.keys() for pair in sums)
+        ):
+            stats = [(self._stats[summand], self._stats[result]) for summand, result in sums]
+            low = min(result.lows.min() - summand.highs.max() for summand, result in stats)
+            constraints.cut_off(
+                max(float(low), *constraints.lows.tolist()), *constraints.highs.tolist()
+            )
+        self._constrain(constraints, group)
+        constraints.exact = self._exact(constraints, group)
+        return constraints
 
     def demands(self, group: Group) -> tuple[bool, bool, float]:
-        """Return what the device demands of the scale of one group, whatever its values.
+        """Return the demands of the device on the scale of a group, for any values.
 
         Returns:
             Whether its zero point must be 0; whether it must be 0 unless the lowest integer
-            stands for 0, as behind a Relu; and the upper bound of such a Clip.
+            represents 0, as after a Relu; and the upper bound of such a Clip.
         """
         names = set(group.tensors)
         bounds = [bound for name, bound in self._cutting.items() if name in names]
@@ -140,45 +148,47 @@ class ConstraintsOf:
         }
         lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
         highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
-        found = np.asarray(lows), np.asarray(highs), _values(rows)
+        observations = np.asarray(lows), np.asarray(highs), _values(rows)
         computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
         free = np.zeros(count, bool), np.full(count, np.inf)
-        return ScaleConstraints(group.name, slots, *found, *free, computed)
+        return ScaleConstraints(group.name, slots, *observations, *free, computed)
 
-    def _constrain(self, found: ScaleConstraints, group: Group) -> None:
-        place = {slot: k for k, slot in enumerate(found.slots)}
-        cut, fill = np.zeros(len(found.slots), bool), np.zeros(len(found.slots), bool)
+    def _constrain(self, constraints: ScaleConstraints, group: Group) -> None:
+        place = {slot: k for k, slot in enumerate(constraints.slots)}
+        cut, fill = np.zeros(len(constraints.slots), bool), np.zeros(len(constraints.slots), bool)
         for name in group.tensors:
-            at = [place[slot] for slot in self.channels.slots(name)]
+            indices = [place[slot] for slot in self.channels.slots(name)]
             if name in self._padded:
-                found.centred[at] = True
+                constraints.centred[indices] = True
             if name in self._filled:
-                fill[at] = True
+                fill[indices] = True
             if name in self._cutting:
-                cut[at] = True
-                found.caps[at] = np.minimum(found.caps[at], self._cutting[name])
+                cut[indices] = True
+                constraints.caps[indices] = np.minimum(
+                    constraints.caps[indices], self._cutting[name]
+                )
         # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
         # the Relu stays, and needs zero point 0 in all of them.
         # The same holds for a Pad, which fills all channels with one integer, unless all are
         # computed.
         for alike in (fill, cut, fill):
-            below = (found.lows < 0) & (alike is cut or np.any(alike & ~found.computed))
-            if np.any(alike & (found.centred | below)):
-                found.centred |= alike
+            below = (constraints.lows < 0) & (alike is cut or np.any(alike & ~constraints.computed))
+            if np.any(alike & (constraints.centred | below)):
+                constraints.centred |= alike
 
-    def _exact(self, found: ScaleConstraints, group: Group) -> Extremes | None:
-        """Return ranges under which int8 holds every value on the grid exactly, as those of pixels.
+    def _exact(self, constraints: ScaleConstraints, group: Group) -> Extremes | None:
+        """Return ranges under which int8 holds every value on the grid exactly, as for pixels.
 
-        Only a group of a single tensor and what is cut from it, with a slot for each channel, has
-        them, and only if no value is off the grid.
+        Only a group of a single tensor and its cuts, with a slot for each channel, has such ranges,
+        and only if no value is off the grid.
         """
         name = group.outputs[0] if len(group.outputs) == 1 else ""
         tensor_grid = self._grids.get(name)
-        if tensor_grid is None or len(tensor_grid.steps) != len(found.slots):
+        if tensor_grid is None or len(tensor_grid.steps) != len(constraints.slots):
             return None
         observed, exact = self._stats[name], False
-        lows, highs = found.lows.copy(), found.highs.copy()
-        free = ~found.centred & ~found.computed
+        lows, highs = constraints.lows.copy(), constraints.highs.copy()
+        free = ~constraints.centred & ~constraints.computed
         on_grid = grid.keep(observed.values, tensor_grid.steps, -tensor_grid.offsets) & free
         for k in np.flatnonzero(on_grid):
             pair = grid.covering(observed.lows[k], observed.highs[k], tensor_grid.steps[k])
@@ -220,8 +230,8 @@ def with_margin(
 
     Args:
         stats: of the tensor.
-        families: a number for each channel, equal for those that one layer makes; all are
-            of one family where they are not given.
+        families: a number for each channel, equal for channels that one layer makes; if it is
+            empty, all channels are of one family.
         tails: whether the two largest samples predict a new one. Not for tensors of the host,
             which are often bounded or on a grid.
         summed: whether the values are added to others, and these then activated. Nothing cuts
@@ -230,8 +240,8 @@ def with_margin(
     Returns:
         float64 lows and highs [C]; an extreme of 0 stays, because an activation cuts it off.
     """
-    ends = (stats.lows, stats.highs, stats.second_lows, stats.second_highs)
-    low, high, second_low, second_high = (end.astype(np.float64) for end in ends)
+    extremes = (stats.lows, stats.highs, stats.second_lows, stats.second_highs)
+    low, high, second_low, second_high = (end.astype(np.float64) for end in extremes)
     middle = (low + high) / 2 if summed else np.zeros(stats.channels)
     lows, highs = middle - low, high - middle
     if tails and stats.samples >= MARGIN.samples_for_tails:
@@ -258,33 +268,33 @@ def _tail_ratio(largest: Doubles, second: Doubles) -> float:
 
 
 def weight_of_family(stats: Statistics) -> Doubles:
-    """Return the weight of the other channels for each one [C]: 1 without values, towards 0.
+    """Return the weight of the family for each channel [C]: 1 without values, towards 0.
 
-    Of a channel that is silent in most places only the active ones count.
+    Of a channel that is silent in most places only the active values count.
     """
     active = np.ones(stats.channels)
     if stats.values.size:
         silent = MARGIN.silent_share * np.maximum(-stats.lows, stats.highs)
         active = (np.abs(stats.values) > silent[:, None]).mean(axis=1)
-    each = stats.count / max(stats.samples, 1) * active
-    weight = 1 / (1 + stats.samples * np.sqrt(each) / MARGIN.half_weight_values)
+    active_count = stats.count / max(stats.samples, 1) * active
+    weight = 1 / (1 + stats.samples * np.sqrt(active_count) / MARGIN.half_weight_values)
     return np.asarray(weight, np.float64)
 
 
-def _towards(own: Doubles, floor: Doubles, largest: Doubles, weight: Doubles) -> Doubles:
+def _towards(extreme: Doubles, floor: Doubles, largest: Doubles, weight: Doubles) -> Doubles:
     """Go part of the way, in the logarithm, to the largest of the family.
 
     An extreme of 0 counts as ``floor``, if others of the family are above 0.
     """
-    wide = np.maximum(np.maximum(own, floor), 1e-30) ** (1 - weight) * largest**weight
-    inside = np.clip(wide, own, np.maximum(largest, own))  # powers are not exact
-    return np.where(largest > 0, inside, own)
+    wide = np.maximum(np.maximum(extreme, floor), 1e-30) ** (1 - weight) * largest**weight
+    inside = np.clip(wide, extreme, np.maximum(largest, extreme))  # powers are not exact
+    return np.where(largest > 0, inside, extreme)
 
 
-def _largest_of_family(own: Doubles, which: NDArray[np.intp]) -> Doubles:
+def _largest_of_family(extremes: Doubles, which: NDArray[np.intp]) -> Doubles:
     """Return the largest extreme of its family for each channel [C]."""
     largest = np.zeros(int(which.max()) + 1)
-    np.maximum.at(largest, which, own)
+    np.maximum.at(largest, which, extremes)
     return np.asarray(largest[which], np.float64)
 
 
@@ -299,8 +309,8 @@ def masks_of(model: Model, plan: Plan) -> dict[str, list[tuple[str, str]]]:
     for node in plan.operators:
         values, softmax = values_of(node), softmax_behind(model, node.outputs[0])
         if node.op == "Add" and len(values) == 2 and softmax is not None:
-            for tensor, other in (values, values[::-1]):
-                sums.setdefault(tensor.name, []).append((other.name, softmax.inputs[0].name))
+            for tensor, summand in (values, values[::-1]):
+                sums.setdefault(tensor.name, []).append((summand.name, softmax.inputs[0].name))
     tensors = {t.name: t for node in plan.operators for t in values_of(node)}
     return {
         name: pairs
@@ -328,8 +338,8 @@ def functions_of(model: Model, plan: Plan) -> Functions:
             root[node.outputs[0].name] = source
     tensors = {t.name: t for node in plan.operators for t in values_of(node)}
     return {
-        source: [own[: k + 1] for k, step in enumerate(own) if step.output not in plan.fused]
-        for source, own in steps.items()
+        source: [chain[: k + 1] for k, step in enumerate(chain) if step.output not in plan.fused]
+        for source, chain in steps.items()
         if not model.is_output(tensors[source])
         and read[source] == {id(reader) for reader in query.consumers(tensors[source])}
     }
@@ -343,12 +353,12 @@ def _step(node: Node, source: str) -> TableStep | None:
     operator = OPERATORS.get(node.op)
     if operator is None or operator.function is None:
         return None
-    given: list[str | float] = []
+    operands: list[str | float] = []
     for tensor in node.inputs:
         value = query.value(tensor) if query.is_constant(tensor) else None
         name = SOURCE if tensor.name == source else str(tensor.name)
-        given.append(name if value is None else float(value.reshape(-1)[0]))
-    return TableStep(node.op, tuple(given), str(node.outputs[0].name), node.attrs)
+        operands.append(name if value is None else float(value.reshape(-1)[0]))
+    return TableStep(node.op, tuple(operands), str(node.outputs[0].name), node.attrs)
 
 
 def within_tables(
@@ -356,16 +366,18 @@ def within_tables(
 ) -> tuple[float, float]:
     """Return the part of a range outside of which no function changes by much of its own step.
 
-    HardSwish is 0 for all numbers below -3. What saturates there loses nothing, and the step is
-    that of a smaller range.
+    HardSwish is 0 for all numbers below -3. Saturation there loses nothing, and a smaller range
+    has a smaller step.
     """
     values = np.linspace(low, high, RANGES.table_values)
     first, last = len(values) - 1, 0
     for steps in functions:
-        made = evaluate(steps, values)
-        if not np.isfinite(made).all():
+        outputs = evaluate(steps, values)
+        if not np.isfinite(outputs).all():
             return low, high
-        allowed = RANGES.table_share * (max(made.max(), 0.0) - min(made.min(), 0.0)) / 255
-        first = min(first, int(np.argmax(np.abs(made - made[0]) > allowed)) - 1)
-        last = max(last, len(made) - int(np.argmax(np.abs(made - made[-1])[::-1] > allowed)))
+        allowed = RANGES.table_share * (max(outputs.max(), 0.0) - min(outputs.min(), 0.0)) / 255
+        first = min(first, int(np.argmax(np.abs(outputs - outputs[0]) > allowed)) - 1)
+        last = max(
+            last, len(outputs) - int(np.argmax(np.abs(outputs - outputs[-1])[::-1] > allowed))
+        )
     return float(values[max(first, 0)]), float(values[min(last, len(values) - 1)])

@@ -39,12 +39,12 @@ class Sensitivity:
     """Error power in the outputs over their own power, mean of samples, by point."""
 
     points: tuple[QuantPoint, ...]  # all roundings, without the constants of their layers
-    channels: tuple[Doubles, ...]  # for each point that of its channels, float64 [C]
+    channels: tuple[Doubles, ...]  # error power by channel of each point, float64 [C]
 
     @property
     def powers(self) -> Doubles:
         """float64 [number of points]."""
-        return np.asarray([each.sum() for each in self.channels])
+        return np.asarray([power.sum() for power in self.channels])
 
     @property
     def activations(self) -> dict[str, float]:
@@ -87,10 +87,10 @@ def measure(
     """Measure the error that each point adds to the outputs.
 
     Args:
-        model: the legal float model, its outputs before what saturates them.
+        model: the legal float model, its outputs before a Softmax or the like.
         points: all roundings.
         state: how the model is quantized, for the offsets of oversampled tensors.
-        samples: at least one; of one shape, or those like the first of them are used.
+        samples: at least one; only samples of the shapes of the first are used.
         probes: random vectors, and samples that they are spread over.
         step: called after each vector.
 
@@ -110,8 +110,8 @@ def measure(
         # Of thousands of small nodes; to optimize them takes longer than the few runs.
         session = executor.Session(graph.model, threads=1, optimize=False)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
-        for number, found in enumerate(powers, 1):
-            totals += found / probes
+        for number, point_powers in enumerate(powers, 1):
+            totals += point_powers / probes
             step(number, probes)
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return None
@@ -125,17 +125,17 @@ class _GradientModel:
 
     model: onnx.ModelProto  # gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs
     # Outputs, and inputs of operators without an adjoint, with their shapes.
-    ends: Mapping[str, Shape]
+    end_shapes: Mapping[str, Shape]
     widths: tuple[int, ...]  # channels of every point
 
     def powers(self, session: executor.Session, feed: Feed, seed: int) -> Doubles:
         """Return the error power by channel of every point, for one random vector."""
         random = np.random.default_rng(seed)
-        pairs = self.ends.items()
+        pairs = self.end_shapes.items()
         signs = {_signs(name): np.asarray(random.choice(_SIGNS, shape)) for name, shape in pairs}
-        found = session.run({**feed, **signs}, [_RESULT, _SIGNAL])
-        products = np.nan_to_num(found[_RESULT].astype(np.float64), posinf=0.0, neginf=0.0)
-        power = float(np.nan_to_num(found[_SIGNAL].sum(dtype=np.float64), posinf=0.0))
+        results = session.run({**feed, **signs}, [_RESULT, _SIGNAL])
+        products = np.nan_to_num(results[_RESULT].astype(np.float64), posinf=0.0, neginf=0.0)
+        power = float(np.nan_to_num(results[_SIGNAL].sum(dtype=np.float64), posinf=0.0))
         return np.square(products) / max(power, 1e-30)
 
 
@@ -156,42 +156,44 @@ def _build(
     tape = Tape(copy.graph, shapes, opset)
     makers = {node.name: node for node in copy.graph.node}
     stems = (f"{_PREFIX}/{k}" for k in range(len(points)))
-    errors = [_error(tape, makers, *each, state) for each in zip(points, stems, strict=True)]
-    if any(at not in shapes for at, _ in errors):
+    errors = [_error(tape, makers, *pair, state) for pair in zip(points, stems, strict=True)]
+    if any(tensor not in shapes for tensor, _ in errors):
         return None
     first = len(copy.graph.node)
-    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats)
+    gradients, seeds = backward(tape, outputs, [tensor for tensor, _ in errors], floats)
     adjoint_nodes = list(copy.graph.node)[first:]
     del copy.graph.node[first:]
     signal = [
         _weigh(tape, *pair, normalized=not set(seeds) <= set(outputs)) for pair in seeds.items()
     ]
     copy.graph.node.extend(adjoint_nodes)
-    products = [_product(tape, gradients.get(at), at, error) for at, error in errors]
+    products = [_product(tape, gradients.get(tensor), tensor, error) for tensor, error in errors]
     if not seeds or not products:
         return None
     tape.graph.node.append(helper.make_node("Concat", products, [_RESULT], axis=0))
     tape.graph.node.append(helper.make_node("Sum", signal, [_SIGNAL]))
-    ends = {name: shapes[name] for name in seeds}
+    end_shapes = {name: shapes[name] for name in seeds}
     declare = helper.make_tensor_value_info
-    copy.graph.input.extend(declare(_signs(n), TensorProto.FLOAT, s) for n, s in ends.items())
+    copy.graph.input.extend(declare(_signs(n), TensorProto.FLOAT, s) for n, s in end_shapes.items())
     del copy.graph.output[:]
     copy.graph.output.extend(declare(n, TensorProto.FLOAT, [None]) for n in (_RESULT, _SIGNAL))
-    return _GradientModel(copy, ends, tuple(_channels(shapes[at]) for at, _ in errors))
+    return _GradientModel(
+        copy, end_shapes, tuple(_channels(shapes[tensor]) for tensor, _ in errors)
+    )
 
 
 def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape], set[str]]:
-    """Return all shapes that follow from those of a sample, and the names of float tensors."""
+    """Return all shapes that follow from the shapes of a sample, and the names of float tensors."""
     for value in model.graph.input:
         if value.name in feed:
             kind = helper.np_dtype_to_tensor_dtype(feed[value.name].dtype)
             value.CopyFrom(helper.make_tensor_value_info(value.name, kind, feed[value.name].shape))
     del model.graph.value_info[:]
     graph = shape_inference.infer_shapes(model, data_prop=True).graph
-    known = [*graph.input, *graph.value_info, *graph.output]
+    infos = [*graph.input, *graph.value_info, *graph.output]
     shapes = {t.name: tuple(t.dims) for t in graph.initializer}
     floats = {t.name for t in graph.initializer if t.data_type == TensorProto.FLOAT}
-    for value in known:
+    for value in infos:
         kind = value.type.tensor_type
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
         if kind.HasField("shape") and None not in dims:
@@ -224,8 +226,8 @@ def _error(
     source, moved = point.tensor, point.tensor
     offsets = state.tensor_offsets.get(source)
     if offsets is not None:
-        along = offsets.reshape(-1, *[1] * (len(tape.shapes[source]) - 2))
-        moved = tape.add("Add", source, tape.constant(along))
+        channel_offsets = offsets.reshape(-1, *[1] * (len(tape.shapes[source]) - 2))
+        moved = tape.add("Add", source, tape.constant(channel_offsets))
     rounded = f"{stem}/rounded"
     tape.graph.node.extend(rounding_nodes(tape.graph, point.encoding, moved, rounded, stem))
     return source, tape.add("Sub", rounded, moved)
@@ -234,7 +236,7 @@ def _error(
 def _weight_error(
     tape: Tape, conv: onnx.NodeProto, point: QuantPoint, stem: str, state: QuantState
 ) -> tuple[str, str]:
-    """Convolve the input with the errors of the weights, and add that of the bias."""
+    """Convolve the input with the errors of the weights, and add the error of the bias."""
     exact = tape.value(conv.input[1])
     assert exact is not None, "weights that are rounded are constant"
     assert point.constants is not None
@@ -267,9 +269,9 @@ def _weigh(tape: Tape, end: str, seed: str, *, normalized: bool) -> str:
     return tape.constant([1.0])
 
 
-def _product(tape: Tape, gradient: str | None, at: str, error: str) -> str:
+def _product(tape: Tape, gradient: str | None, tensor: str, error: str) -> str:
     """Append the sums over each channel of gradient times error, [C]."""
-    shape = tape.shapes[at]
+    shape = tape.shapes[tensor]
     if gradient is None:
         return tape.constant(np.zeros(_channels(shape)))
     axes = [k for k in range(len(shape)) if k != 1 or len(shape) < 2]

@@ -1,4 +1,4 @@
-"""Every threshold of quantization, with its unit and what it trades.
+"""Every threshold of quantization, with its unit and its trade-off.
 
 Measured by ``python benchmarks/ablation.py steps``, which leaves out one step at a time.
 """

@@ -1,6 +1,6 @@
 """Split of layers beyond a limit into parts that have the quantization of the whole layer.
 
-The last step before emission: the weights of a part are those of the layer taken at places, and
+The last step before emission: the weights of a part are weights of the layer taken at places, and
 slices of its input and output have the scales of their channels.
 """
 
@@ -25,7 +25,7 @@ from npuconv.quantize.state import QuantState
 
 @dataclass(frozen=True)
 class SplitGraph:
-    """A graph whose convolutions are those of the device."""
+    """A graph with exactly the convolutions that the device runs."""
 
     graph: LegalModel
     state: QuantState  # with the encodings and integer weights of the parts
@@ -38,11 +38,11 @@ def split(graph: LegalModel, state: QuantState) -> SplitGraph:
         return SplitGraph(graph, state)
     graph = graph.copied()
     layers = [conv for conv in graph.device.splittable(graph.model) if graph.plan.on_device(conv)]
-    ends = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
+    ports = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()
     for builder in split_layers(graph.model, graph.device.planner, layers):
-        source, result = (state.encodings[name] for name in ends[builder.node.name])
+        source, result = (state.encodings[name] for name in ports[builder.node.name])
         for name, part in builder.tensors.items():
             encodings[name] = _encoding_of(part, source if part.of_input else result)
         rounded = weights.pop(builder.node.name, None)
@@ -59,7 +59,7 @@ def split(graph: LegalModel, state: QuantState) -> SplitGraph:
 
 
 def _encoding_of(part: TensorPart, whole: Encoding) -> Encoding:
-    """Return the encoding of some channels; those of zeros have the nominal scale."""
+    """Return the encoding of some channels; channels of zeros have the nominal scale."""
     if whole.axis is None:
         return whole
     zeros = part.channels < 0
@@ -72,7 +72,7 @@ def _encoding_of(part: TensorPart, whole: Encoding) -> Encoding:
 
 
 def _weights_of(conv: WrittenConv, rounded: RoundedWeights, size: int) -> RoundedWeights:
-    """Return the integer weights of a part; ``size`` counts those of an output of the layer."""
+    """Return the integer weights of a part; ``size``: weights of one output channel."""
     weight = np.where(conv.places < 0, 0, rounded.weight.reshape(-1)[conv.places])
     rows = conv.places.reshape(len(conv.places), -1).max(axis=1) // size
     filled = rows < 0  # of zeros, whose outputs are cut off

@@ -26,7 +26,7 @@ class QuantState:
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.
         bias_offsets: added to a bias by oversampling, float64 [M], by node: it offsets outputs
-            by part of a step, and is no error.
+            by part of a step, and does not count as error.
         tensor_offsets: offset of a tensor by that, float64 [C].
     """
 

@@ -3,9 +3,9 @@
 Pixels that were normalized are whole steps apart, but 0 is often between two of them:
 with ``pixel / 127.5 - 1`` it is half a step from both, and a zero point, which is an
 integer, rounds every second pair of neighbours to the same integer. So the host takes
-the part of a step off before it rounds, and the bias of what reads the tensor makes up
-for it. That is done where calibration samples lie on such a grid, and for convolutions
-that do not pad: a pad is 0, and not 0 less than that.
+the part of a step off before it rounds, and the biases of the convolutions that read
+the tensor make up for it. That is done where calibration samples lie on such a grid, and
+for convolutions that do not pad: a pad is 0, and not 0 less than that.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ def align_input(
     offsets: Mapping[str, np.ndarray],
 ) -> int:
     convs = shifted_together(plan)
-    return sum(_align(model, device, log, plan, convs[name], by) for name, by in offsets.items())
+    return sum(
+        _align(model, device, log, plan, convs[name], shift) for name, shift in offsets.items()
+    )
 
 
 def shifted_together(plan: Plan) -> dict[str, list[Node]]:
     """Return the convolutions of the device by the tensor that is moved for them."""
-    found: dict[str, list[Node]] = {}
+    convs_of_tensor: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(shifted_tensor(plan, conv).name, []).append(conv)
-    return found
+        convs_of_tensor.setdefault(shifted_tensor(plan, conv).name, []).append(conv)
+    return convs_of_tensor
 
 
 def shifted_tensor(plan: Plan, conv: Node) -> Tensor:
-    """Return what a convolution reads, or what that is cut from with all of its channels."""
+    """Return the input of a convolution, or the tensor it is cut from with all of its channels."""
     tensor, whole = conv.inputs[0], plan.uncut(conv.inputs[0], PIECES)
     return whole if extent(whole, CHANNELS) == extent(tensor, CHANNELS) else tensor
 
@@ -87,9 +89,9 @@ def _align(
         for conv, weight in zip(convs, weights, strict=True):
             assert weight is not None
             bias = query.constant_input(conv, 2)
-            made = _added(conv, weight, offsets) + (0.0 if bias is None else bias)
+            new_bias = _added(conv, weight, offsets) + (0.0 if bias is None else bias)
             label = f"{model.label(conv)}/bias"
-            edit.set_input(conv, 2, edit.constant(model, label, made.astype(weight.dtype)))
+            edit.set_input(conv, 2, edit.constant(model, label, new_bias.astype(weight.dtype)))
         for node in reading.values():
             edit.set_input(node, 0, moved)
         record.note = "int8 holds the values that samples showed exactly"
@@ -97,8 +99,8 @@ def _align(
 
 
 def _added(conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return what the offsets of the input add to every output channel, float64 [M]."""
+    """Return the sum that the input offsets add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
-    each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
-    return each.reshape(len(weight), -1).sum(axis=1)
+    products = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
+    return products.reshape(len(weight), -1).sum(axis=1)

@@ -1,11 +1,11 @@
 """Let the host pad, so that the device need not fill with its stored 0.
 
-A device that fills with the stored integer 0 asks for zero point 0 of what a padded
-convolution reads, and where values are nearly all positive that leaves half of the
+A device that fills with the stored integer 0 asks for zero point 0 of the input of a
+padded convolution, and where values are nearly all positive that leaves half of the
 levels unused. If the host makes such a tensor, it can put the zeros around it before
 they are integers: the convolutions have no pads any more, and any zero point will do.
-What the device makes for itself the host can pad on its way, as integers, where the
-lowest of them stands for 0.
+The host can also pad a tensor of the device on its way, as integers, where the lowest
+integer represents 0.
 That is done where calibration samples show that it gains levels, and where all
 convolutions of the device that pad the tensor pad it alike.
 """
@@ -40,28 +40,28 @@ def pad_on_host(
 ) -> int:
     if model.opset < OPSET:
         return 0
-    wanted: dict[str, list[Node]] = {}
+    convs_of_tensor: dict[str, list[Node]] = {}
     for name, convs in readers(plan).items():
         if name in tensors:
-            wanted.setdefault(_uncut(plan, convs[0].inputs[0]).name, []).extend(convs)
-    return sum(_pad(model, device, log, plan, convs) for convs in wanted.values())
+            convs_of_tensor.setdefault(_uncut(plan, convs[0].inputs[0]).name, []).extend(convs)
+    return sum(_pad(model, device, log, plan, convs) for convs in convs_of_tensor.values())
 
 
 def _cuts(plan: Plan, tensor: Tensor) -> list[Node]:
-    """Return what cuts images or channels of a tensor out of another, which is padded once."""
-    found: list[Node] = []
+    """Return the nodes that cut images or channels of a tensor out of another, padded once."""
+    cuts: list[Node] = []
     maker = query.producer(tensor)
     while maker is not None and plan.is_cut(maker) and maker.op == "Slice":
         before, after = query.shape(maker.inputs[0]), query.shape(maker.outputs[0])
         if before is None or after is None or before[2:] != after[2:]:
             break
-        found.insert(0, maker)
+        cuts.insert(0, maker)
         maker = query.producer(maker.inputs[0])
-    return found
+    return cuts
 
 
 def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
-    """Return what the images or channels of a tensor are cut from."""
+    """Return the tensor that the images or channels of a tensor are cut from."""
     cuts = _cuts(plan, tensor)
     return cuts[0].inputs[0] if cuts else tensor
 
@@ -100,7 +100,7 @@ def _pad(model: Model, device: TargetDevice, log: Log, plan: Plan, convs: list[N
 
 
 def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
-    """Let a node read what has been padded, or let what it reads be cut from that."""
+    """Let a node read the padded tensor, or let its input be cut from the padded tensor."""
     if node.inputs[0] is source:
         edit.set_input(node, 0, padded)
     elif (maker := query.producer(node.inputs[0])) is not None and maker.inputs[0] is not padded:
@@ -130,5 +130,5 @@ def _more(win: Window, plan: Plan, source: Tensor) -> str:
     if round_trip:
         return f"{before} bytes cross to the host, {after} back to the device"
     # Where others read the tensor as it is, both forms of it cross.
-    both = any(plan.on_device(node) for node in query.consumers(source))
-    return f"{after if both else after - before} bytes more cross to the device"
+    crosses_unpadded = any(plan.on_device(node) for node in query.consumers(source))
+    return f"{after if crosses_unpadded else after - before} bytes more cross to the device"

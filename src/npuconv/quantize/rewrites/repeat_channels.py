@@ -1,10 +1,10 @@
 """Make noisy channels several times, where precision is bought.
 
-One channel of forty-eight may make most of what a layer's rounding does to the outputs.
+One channel of forty-eight may cause most of the error that a layer adds to the outputs.
 With `--max-extra-macs` or `--min-sqnr` such channels are repeated two to four times, each
 copy with its own rounding: a share of a step apart, so that together they are as fine
-as steps of half the size or less. It costs a row of what makes the channel and a
-column of what reads it, where `repeat-convolution` costs the whole layer.
+as steps of half the size or less. It costs a row of the layer that makes the
+channel and a column of the layer that reads it, where `repeat-convolution` costs the whole layer.
 
 A convolution that mixes the channels reads each copy with its share of the weights.
 Where the host makes the channels it adds the shares of a step, and where it reads them

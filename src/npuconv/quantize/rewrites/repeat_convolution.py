@@ -3,7 +3,7 @@
 The device knows int8 and nothing finer, but it may run a convolution twice. With
 `--max-extra-macs` or `--min-sqnr` the layers where that pays are repeated: every copy
 gets an input that the host has moved by a share of a step, and weights of its own that
-make up for what the others lose in rounding. The host takes the mean, which is as if
+make up for the rounding errors of the others. The host takes the mean, which is as if
 input and weights had been rounded to steps k times as fine, and the output to steps of
 half or less.
 
