@@ -44,7 +44,7 @@ def test_needs_follow_the_number_of_channels():
     assert [(f.code, f.status) for f in after.findings.selected] == [
         (f.code, f.status) for f in before.findings.selected
     ]
-    every = after.findings.every
+    every = after.findings.all_findings
     texts = [f.value for f in every if f.code == LIMIT_UNKNOWN and "Conv.in_c" in f.message]
     assert texts == ["3, 34"]
 
@@ -61,7 +61,7 @@ def test_renewed_limits_keep_the_severity_of_the_options(unknown: str):
 def test_the_code_of_unknown_limits_is_that_of_the_rule():
     """All findings of that code have the status unknown."""
     assert next(rule.name for rule in RULES if rule.code == LIMIT_UNKNOWN) == "limit-unknown"
-    every = legalize(loud("Relu"), Options()).findings.every
+    every = legalize(loud("Relu"), Options()).findings.all_findings
     found = [f for f in every if f.code == LIMIT_UNKNOWN]
     assert found
     assert all(f.status == Status.UNKNOWN for f in found)

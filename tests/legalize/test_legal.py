@@ -339,7 +339,7 @@ def test_what_the_accumulator_adds_needs_no_host(tmp_path, net, limits):
     for numbers, form, what in ((ADDS, "qdq", ""), (ADDS, "float", "Slice"), ({}, "qdq", "Conv")):
         path = str(chip_file(tmp_path, numbers, limits, unlisted_operators="error"))
         findings = legalize(model, Options(target=path, format=form)).findings
-        left = {f.op_type for f in findings.every if f.status == Status.REMAINING} - {"Relu"}
+        left = {f.op_type for f in findings.all_findings if f.status == Status.REMAINING} - {"Relu"}
         assert (left == set()) is not bool(what)
         assert not what or what in left
 
@@ -350,7 +350,7 @@ def test_what_else_a_layer_in_parts_needs_is_refused(tmp_path):
     limits = {"kernel_w": {"max": 3}}
     path = str(chip_file(tmp_path, ADDS, limits, unlisted_operators="error"))
     legal = legalize(model, Options(target=path))
-    left = [f for f in legal.findings.every if f.status == Status.REMAINING]
+    left = [f for f in legal.findings.all_findings if f.status == Status.REMAINING]
     assert [(f.code, f.op_type) for f in left] == [("OPS006", "Pad")]
     (conv,) = legal.model.nodes("Conv")
     assert conv.name in legal.blocked

@@ -11,7 +11,7 @@ from npuconv.config import make_options
 from npuconv.errors import UnsupportedModelError
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize import selection
-from npuconv.legalize.selection import for_model, stale, waived, wanted
+from npuconv.legalize.selection import for_model, select_findings, stale, waived
 from support.builders import Net, digits, images
 
 X = (1, 4, 8, 8)
@@ -23,7 +23,7 @@ def finding(code="SHP010", name="extent-out-of-range", **changes):
 
 
 def left(*findings, accepted=(), **options):
-    return wanted(findings, make_options(options), accepted or {})
+    return select_findings(findings, make_options(options), accepted or {})
 
 
 def flat_and_volume():

@@ -1,7 +1,7 @@
 """Channels whose values are whole steps apart, such as normalized pixels.
 
 With the step as its scale, int8 holds such a channel without any loss, if it takes no more
-than 256 steps and 0 is one of them.
+than 256 steps and 0 is among them.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _legalize(path: str, options: Options, input_shape: Shapes) -> LegalModel:
 
 def _first_error(legal: LegalModel) -> str:
     """Return the first error of a model, or ''."""
-    for finding in legal.findings.every:
+    for finding in legal.findings.all_findings:
         if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
             return f"{finding.code} {finding.node}: {finding.message}"
     return ""

@@ -34,7 +34,7 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     Raises:
         InternalError: a bug in a rule.
     """
-    if legal.options.format != "tflite" or engine.binding(legal.findings.every):
+    if legal.options.format != "tflite" or engine.binding(legal.findings.all_findings):
         return []
     candidates = find_obstacles(save.to_proto(legal.model))
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)

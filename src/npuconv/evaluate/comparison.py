@@ -69,32 +69,32 @@ class Stats(ErrorStats):
         self.max_abs_error: float | None = None
         self.ranges = [(math.inf, -math.inf), (math.inf, -math.inf)]
 
-    def observe(self, reference: ArrayLike, other: ArrayLike) -> None:
+    def observe(self, reference: ArrayLike, result: ArrayLike) -> None:
         """Add one sample; see ``ErrorStats``."""
         if self.holds_indices:
-            self._equal += int(np.sum(np.ravel(reference) == np.ravel(other)))
+            self._equal += int(np.sum(np.ravel(reference) == np.ravel(result)))
             self._indices += np.size(reference)
             return
-        super().observe(reference, other)
+        super().observe(reference, result)
         f = np.asarray(reference, np.float64).reshape(-1)
-        q = np.asarray(other, np.float64).reshape(-1)
+        q = np.asarray(result, np.float64).reshape(-1)
         with np.errstate(invalid="ignore"):
             error = np.where(f == q, 0.0, np.abs(f - q))
         # Where one is no number, neither is the difference: max() would pass over that.
         largest = float(np.where(np.isnan(error), np.inf, error).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
-        for at, values in enumerate((f, q)):
+        for k, values in enumerate((f, q)):
             finite = values[np.isfinite(values)]
-            low, high = self.ranges[at]
-            self.ranges[at] = (
+            low, high = self.ranges[k]
+            self.ranges[k] = (
                 float(finite.min(initial=low)),
                 float(finite.max(initial=high)),
             )
 
-    def observe_comparable(self, reference: object, other: object) -> None:
+    def observe_comparable(self, reference: object, result: object) -> None:
         """Add one sample if both are numbers, and equally many; else count it."""
-        if _comparable(reference, other):
-            self.observe(reference, other)  # type: ignore[arg-type]
+        if _comparable(reference, result):
+            self.observe(reference, result)  # type: ignore[arg-type]
         else:
             self.uncompared += 1
 
@@ -156,14 +156,14 @@ class Comparison:
     """Both models, loaded once, with the outputs of all layers.
 
     The int8 model runs as float arithmetic that gives the same integers, which is faster;
-    the first sample also goes through the model as it is written.
+    the first sample also runs through the stored integer model.
 
-    ``layers`` are tensors to compare besides the outputs; ``scales`` are those of inputs and
-    outputs that are int8 themselves; ``tflite`` is the file whose inputs and outputs
+    ``layers`` are tensors to compare besides the outputs; ``scales`` are the scales of int8
+    inputs and outputs; ``tflite`` is the file whose inputs and outputs
     ``int8_model`` has.
 
     Raises:
-        executor.RuntimeRefusedError: one of the models does not load.
+        executor.RuntimeRefusedError: a model does not load.
     """
 
     def __init__(
@@ -207,11 +207,11 @@ class Comparison:
     ) -> Measured:
         """Measure errors of all outputs on all samples, and of layers on some of them.
 
-        ``see`` is given the number of each sample and the outputs of both models. Layers are
+        ``see`` gets the number of each sample and the outputs of both models. Layers are
         compared on ``layer_samples`` of the samples.
 
         Raises:
-            executor.RuntimeRefusedError: one of the models does not run.
+            executor.RuntimeRefusedError: a model does not run.
         """
         outputs = {
             name: Stats(self._axes.get(name), holds_indices=name in self._indices)
@@ -242,7 +242,7 @@ class Comparison:
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Run both models; the first sample goes through the converted one as it is written."""
+        """Run both models; outputs of the first sample come from the stored int8 model."""
         stored = self._quantized(feed)
         inner = (self._tensors, self._stored_as) if with_layers else ([], [])
         tensors = _unique((*self._outputs, *self._within, *inner[0]))
@@ -269,8 +269,8 @@ class Comparison:
             if name not in self._indices and _comparable(old[name], new[name])
         ]
         if any(reference.size for reference, _ in values):
-            reference, other = (np.concatenate(arrays) for arrays in zip(*values, strict=True))
-            measured.total.observe(reference, other)
+            reference, result = (np.concatenate(arrays) for arrays in zip(*values, strict=True))
+            measured.total.observe(reference, result)
             measured.places.append(number)
             measured.powers.append(powers_of((f, q) for f, q in values))
         before = [(old[n], new[n]) for n in self._unsaturated]
@@ -337,8 +337,8 @@ def powers_of(pairs: Iterable[tuple[Array, Array]]) -> Powers:
 def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
     """Return, by output, the tensors that one or several Concat nodes join into it.
 
-    Boxes in pixels are a thousand times as large as scores: the error of the whole output is
-    that of the boxes, and hides that of the scores.
+    Boxes in pixels are a thousand times as large as scores: the boxes determine the
+    error of the whole output and hide the error of the scores.
 
     Tensors whose names ``after``, the same model converted, does not have are left out.
     """
@@ -356,8 +356,8 @@ def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[s
     """Return the input of the final Softmax, Sigmoid, ArgMax or the like of every output.
 
     Returns:
-        By name, other outputs as they are; nothing where no output saturates, or where the
-        converted model does not have all of them.
+        Names of tensors; an output that does not saturate is in the list itself. Empty if no
+        output saturates, or if the converted model does not have all tensors.
     """
     names = [output.name for output in logits(before, before_decisions=True).graph.output]
     makers = {name: node for node in before.graph.node for name in node.output if name}
@@ -393,8 +393,8 @@ def summed_up(
 ) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
-    ``numbers`` are those of the samples in the data, by default from 0; ``doubt_db`` is by how much
-    new samples may be worse for reasons that these do not show.
+    ``numbers`` are the numbers of the samples in the data, by default from 0; ``doubt_db`` is the
+    possible loss on new samples for reasons that these samples do not show.
     """
     outputs = tuple(
         quality.OutputAccuracy(
@@ -505,14 +505,14 @@ def accuracy_findings(
     if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
         return []
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    shown = tuple(_shown(accuracy))
+    rows = tuple(_output_sqnr(accuracy))
     measured = MeasuredError(
-        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, shown, broken
+        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, rows, broken
     )
     return engine.lint(legal.rules(measured=measured), stage="measured")
 
 
-def _shown(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:
+def _output_sqnr(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:
     for output in accuracy.outputs:
         if output.sqnr_db is not None:
             yield OutputSqnr(output.name, output.sqnr_db)

@@ -65,7 +65,7 @@ def verify(
         data: samples, as ``convert`` takes them for calibration; better others than those.
         labels: classes of the samples: .npy, .npz (key y or labels), .tsv or .csv.
         samples: how many are compared at most; by default 64, with labels all.
-        min_sqnr: decibels below which the report says that it did not pass.
+        min_sqnr: decibels; with a lower SQNR the report has not passed.
         progress: called with a stage, how much is done, and of how much.
         **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
@@ -106,14 +106,14 @@ class _Verification:
         """Compare outputs and layers, and count the samples classified rightly.
 
         Raises:
-            ModelError: one of the models does not run.
+            ModelError: a model does not run.
         """
         scales = matching.scales(self.after.proto, self.after.name)
         models = self.before.proto, self.after.proto
         try:
             self.progress("loading models", 0, len(self.samples))
-            both = Comparison(*models, scales, self.matches.layers, self.after.tflite)
-            measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
+            comparison = Comparison(*models, scales, self.matches.layers, self.after.tflite)
+            measured = comparison.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:
             name = self.after.name
             try:
@@ -121,7 +121,7 @@ class _Verification:
             except executor.RuntimeRefusedError:
                 name = self.before.name
             raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
-        return measured, tuple(map(_layer, both.layers, measured.layers))
+        return measured, tuple(map(_layer, comparison.layers, measured.layers))
 
     @cached_property
     def _batch(self) -> int:

@@ -35,9 +35,9 @@ _ACTIVATIONS = ("Relu", "Clip")
 def in_integers(opened: Opened) -> Opened:
     """Return the model with QLinearConv for each Conv between conversions of int8.
 
-    Operators that move or compare integers of one scale run on int8, too. The integers are those of
-    ``--format qoperator``; onnxruntime, too, fuses the conversions so. Other operators stay between
-    theirs, and a model without such a Conv stays as it is.
+    Operators that move or compare integers of one scale run on int8, too. The integers are the
+    same as with ``--format qoperator`` and after the fusions of onnxruntime. Other operators stay
+    between their conversions. A model without such a Conv is returned unchanged.
     """
     ops = {node.op_type for node in opened.proto.graph.node}
     if not {"Conv", "QuantizeLinear"} <= ops:
@@ -78,8 +78,8 @@ def _join(model: Model, layer: Int32Sum) -> str:
     if min(len(inputs), len(weights)) < len(layer.convs) or len(biases) > 1 or layer.constants:
         return ""
     (x, *_), (w, *_) = inputs, weights
-    alike = all(same_scale(other, x) for other in inputs)
-    alike = alike and all(same_scale(other, w) for other in weights)
+    alike = all(same_scale(node, x) for node in inputs)
+    alike = alike and all(same_scale(node, w) for node in weights)
     sliced = layer.sliced([node.inputs[0] for node in inputs])
     joined = layer.joined([query.constant_input(node, 0) for node in weights])
     if sliced is None or joined is None or not alike:
@@ -165,7 +165,7 @@ def _only_moves(node: Node) -> bool:
 
 
 def _has_one_scale(conversion: Node, dtype: str) -> bool:
-    """Return whether a conversion has a constant scale and zero point, one for all channels."""
+    """Return whether scale and zero point are constant scalars, of type ``dtype``."""
     values = [query.constant_input(conversion, index) for index in (1, 2)]
     return all(v is not None and v.size == 1 for v in values) and dtype == query.dtype_name(
         conversion.inputs[2]

@@ -1,13 +1,13 @@
 """Interval of the SQNR to be expected on as many new samples, with a probability of 80 %.
 
-The SQNR of all samples together is 10 log10 of a ratio of two sums, of the signals' power and of
-the errors'. The jackknife tells how far it is from that of very many: by how much it changes
-where one sample is left out (Efron and Stein, "The Jackknife Estimate of Variance", 1981). That
-sees a single sample which makes most of the error, or of the signal, as a linear estimate does
-not. A second set of as many samples differs from the first by twice the variance.
+The SQNR of all samples together is 10 log10 of a ratio of two sums: the power of the signals and
+the power of the errors. The jackknife estimates its distance from the SQNR of very many samples
+by its change when a sample is left out (Efron and Stein, "The Jackknife Estimate of Variance",
+1981). Unlike a linear estimate, it detects a single sample with most of the error or signal.
+A second set of as many samples differs from the first by twice the variance.
 
-- Few samples show little of their spread: a typical sample is added to what they show.
-- New samples do worse than those that lie between the calibrated ones, by more or by less.
+- Few samples show little of their spread: the spread of a typical sample is added.
+- New samples have a lower SQNR than measured samples that lie between calibration samples.
 - Outputs that saturate hide the error on clear samples. Where samples err so differently that
   the figure hangs on a few of them, the interval reaches to the SQNR before.
 """
@@ -63,7 +63,7 @@ MIN_SAMPLES = 4  # fewer show next to nothing of the spread
 
 
 def pooled_db(powers: Sequence[Powers]) -> float | None:
-    """Return the SQNR of all samples together, dB; None where it is no number."""
+    """Return the SQNR of all samples together, dB; None if it is undefined."""
     return Powers(sum(p.signal for p in powers), sum(p.noise for p in powers)).db
 
 
@@ -80,12 +80,12 @@ def expected(
     Returns:
         Lowest and highest, dB; None where there is no error to speak of.
     """
-    ends = _interval_of(powers)
-    if ends is None:
+    bounds = _interval_of(powers)
+    if bounds is None:
         return None
     if _hidden_db(powers, unsaturated) is not None:
-        ends = (*ends, *(_interval_of(unsaturated) or ()))
-    return min(ends) - doubt_db, max(ends)
+        bounds = (*bounds, *(_interval_of(unsaturated) or ()))
+    return min(bounds) - doubt_db, max(bounds)
 
 
 def _interval_of(powers: Sequence[Powers]) -> tuple[float, ...] | None:

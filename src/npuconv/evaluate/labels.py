@@ -25,8 +25,8 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
     Args:
         path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
-            file name and a class in each line; with as much of the path as tells files of
-            the same name apart.
+            file name and a class in each line; files of the same name need
+            enough of their path to differ.
         data: the samples, as given on the command line.
 
     Raises:
@@ -48,9 +48,9 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
     lines = [names.find(image) for image in images]
     missing = [image.name for image, line in zip(images, lines, strict=True) if line is None]
     if missing:
-        shown = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
+        names_text = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
         raise CalibrationError(
-            f"{file}: no class for {len(missing)} of {len(images)} files: {shown}"
+            f"{file}: no class for {len(missing)} of {len(images)} files: {names_text}"
         )
     return np.asarray([table[line] for line in lines if line is not None], np.int64)
 
@@ -131,7 +131,7 @@ def check_scores(name: str, values: object, batch: int) -> None:
     """Refuse an output that labels cannot be compared with.
 
     Raises:
-        CalibrationError: it is no array of numbers with the batch in front.
+        CalibrationError: ``values`` is not an array of numbers [batch, classes].
     """
     array = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
     dims = list(values.shape) if isinstance(values, np.ndarray) else None
@@ -159,7 +159,7 @@ class Score:
         """Count one sample.
 
         Raises:
-            CalibrationError: a label is no class of the model.
+            CalibrationError: a label is outside the classes of the model.
         """
         labels = self._labels[list(rows)]
         lowest, highest = int(labels.min()), int(labels.max())
@@ -196,14 +196,14 @@ class _Names:
         """Return the name of the line about an image; None if there is no line.
 
         Raises:
-            CalibrationError: several files have this name, and the table does not say which.
+            CalibrationError: several files have this name, and the line of the table is ambiguous.
         """
         lines, images = self._lines.get(image.name, []), self._images[image.name]
         fitting = [line for line in lines if self._fits(line, image)]
         if not fitting and len(lines) < 2 and len(images) == 1:
             return lines[0] if lines else None  # a table that was made in another place
         longest = max(fitting, key=lambda line: len(PurePath(line).parts), default="")
-        alike = [other for other in images if self._fits(longest, other)] if fitting else []
+        alike = [file for file in images if self._fits(longest, file)] if fitting else []
         if lines and len(alike) != 1:
             raise CalibrationError(
                 f"{self._file}: several files are called {image.name}, and it does not say "

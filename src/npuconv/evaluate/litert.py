@@ -35,7 +35,9 @@ class _FileTensor:
     order: tuple[int, ...]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
 
     @classmethod
-    def of(cls, name: str, detail: Mapping[str, Any], order: Sequence[int]) -> _FileTensor:
+    def from_details(
+        cls, name: str, detail: Mapping[str, Any], order: Sequence[int]
+    ) -> _FileTensor:
         """Return a tensor from the details of LiteRT."""
         shape = tuple(map(int, detail["shape"]))
         return cls(name, detail["index"], detail["dtype"], shape, tuple(order))
@@ -80,14 +82,14 @@ class TfliteSession:
             raise ModelError(f"{name}: LiteRT does not load it: {_line(error)}") from None
         metadata = flatbuffer.read_metadata(data)
         details = [*self._interpreter.get_input_details(), *self._interpreter.get_output_details()]
-        ends = _ends(metadata.get(ENDS, ""), details, name)
+        interface = _interface_tensors(metadata.get(ENDS, ""), details, name)
         count = len(self._interpreter.get_input_details())
-        self._inputs, self._outputs = ends[:count], ends[count:]
+        self._inputs, self._outputs = interface[:count], interface[count:]
         layers = _layer_tensors(metadata.get(STORED, "[]"), self._interpreter.get_tensor_details())
-        names = {end.name for end in ends}
+        names = {tensor.name for tensor in interface}
         self._outputs += [tensor for tensor in layers if tensor.name not in names]
         inputs, outputs = ([t.name for t in tensors] for tensors in (self._inputs, self._outputs))
-        infos = [end.info() for end in ends]
+        infos = [tensor.info() for tensor in interface]
         node = helper.make_node("TFLite", inputs, outputs, domain="npuconv")
         graph = helper.make_graph([node], name, infos[:count], infos[count:])
         self.proto = helper.make_model(graph)
@@ -116,7 +118,9 @@ class TfliteSession:
             }
 
 
-def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_FileTensor]:
+def _interface_tensors(
+    record: str, details: Sequence[Mapping[str, Any]], name: str
+) -> list[_FileTensor]:
     """Return inputs and outputs with the names and orders that are recorded.
 
     Raises:
@@ -133,7 +137,7 @@ def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[
             hint="npuconv writes that into its files: convert the model again",
         )
     return [
-        _FileTensor.of(label, detail, order)
+        _FileTensor.from_details(label, detail, order)
         for (label, order), detail in zip(entries, details, strict=True)
     ]
 
@@ -149,7 +153,7 @@ def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_F
     for label, order, number in entries:
         if number not in by_number or sorted(order) != [*range(len(by_number[number]["shape"]))]:
             return []
-        tensors.append(_FileTensor.of(label, by_number[number], order))
+        tensors.append(_FileTensor.from_details(label, by_number[number], order))
     return tensors
 
 

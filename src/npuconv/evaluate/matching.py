@@ -1,4 +1,4 @@
-"""Correspondence between the tensors of the int8 model and those of the float model.
+"""Correspondence between the tensors of the int8 model and of the float model.
 
 Models that npuconv wrote record it in their metadata: the scales of a tensor between two
 device nodes are in the weights around it and cannot be read off the graph. In other quantized
@@ -149,7 +149,7 @@ _SCALE = TypeAdapter(_Scale)
 
 @dataclass(frozen=True)
 class Matches:
-    """Layers that both models have, and those of the int8 model that only it has."""
+    """Layers of both models, and layers that only the int8 model has."""
 
     layers: tuple[LayerPair, ...]
     unmatched: tuple[str, ...]
@@ -238,7 +238,7 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
     """Return the scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
 
     Raises:
-        ModelError: what is noted is no scale.
+        ModelError: an entry of the metadata is not a scale.
     """
     entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     scales_by_name = {}
@@ -256,7 +256,7 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
 class DeviceConvolution(NamedTuple):
     """A convolution on the device."""
 
-    shown: str  # its label, with a number where several stand for one source node
+    display_label: str  # its label, with a number if several come from one source node
     label: str
     tensor: str  # its result
     node: str  # its name in the float model

@@ -66,9 +66,9 @@ def pack(
 def arrays(layer: IntegerConv, how: Requantize) -> dict[str, Array]:
     """Return the integers of a layer: weight [M, C/group, kernel], the others [M].
 
-    ``factor`` is what an accumulator is multiplied by, float32; ``multiplier / 2**shift`` is
-    the same in integers: exactly those of the device where it has some, and the nearest of 31
-    bits where it multiplies in float. A factor that is not positive has multiplier 0.
+    ``factor`` is the float32 multiplier of the accumulator; ``multiplier / 2**shift`` is the same
+    in integers: the integers of the device if it multiplies by integers, else the nearest of 31
+    bits. For a device that multiplies in float, a factor that is not positive has multiplier 0.
     """
     weight, factors, bias = layer.weight, layer.factors, layer.bias
     zero = layer.w_zero
@@ -91,7 +91,7 @@ def arrays(layer: IntegerConv, how: Requantize) -> dict[str, Array]:
 
 
 def decimals(values: Array) -> Any:
-    """Return decimals that stand for the same float32, or integers; one for a scalar."""
+    """Return decimals that round to the same float32, or integers; a number for a single value."""
     is_float = values.dtype.kind == "f"
     plain = [float(str(v)) if is_float else int(v) for v in values.reshape(-1)]
     return plain[0] if values.size == 1 else tuple(plain)

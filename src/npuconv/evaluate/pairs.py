@@ -30,7 +30,7 @@ _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear
 
 @dataclass(frozen=True)
 class Opened:
-    """A model as it is, with its name and digest for reports."""
+    """An unchanged model, with its name and digest for reports."""
 
     proto: onnx.ModelProto  # of a TFLite file, its inputs and outputs alone
     name: str
@@ -79,7 +79,7 @@ def open_int8(source: str | Path | onnx.ModelProto) -> Opened:
 
     Raises:
         ModelError: not a valid model.
-        UsageError: what runs TFLite files is not installed.
+        UsageError: LiteRT, which runs TFLite files, is not installed.
     """
     if isinstance(source, onnx.ModelProto) or Path(source).suffix.lower() != TFLITE:
         return open_model(source)
@@ -133,13 +133,13 @@ def choose_samples(
 ) -> tuple[Samples, str]:
     """Return samples for both models, and the extents assumed for them.
 
-    The float model of the pair comes first: its inputs are float, and the other may fix extents,
-    and say how images become inputs: then they do so, unless the options say anything of it.
-    Without data the samples are made up; with ``labels`` all of them are taken.
+    The float model of the pair comes first: its inputs are float. The second model may fix extents
+    and record the preparation of images, which applies unless the options set a preparation.
+    Without data the samples are made up; with ``labels`` all of them are used.
 
     Raises:
         CalibrationError: samples that do not fit the models, or not as many as labels.
-        ModelError: what the other model says of images is damaged.
+        ModelError: the preparation of images that the second model records is damaged.
     """
     before, after = pair
     model = load.load(before.proto)

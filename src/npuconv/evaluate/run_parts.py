@@ -55,12 +55,12 @@ def run_parts(
 ) -> Ran:
     """Run the parts of a folder one after the other.
 
-    Every node runs as it is written, without the runtime's own fusions: so the parts give the
-    bits of the whole model.
+    Host parts run without the fusions of the runtime and device parts as their simulation, so the
+    parts compute the bits of the whole model.
 
     Args:
         directory: as ``npuconv split`` writes it.
-        data: samples, as ``convert`` takes them; None for made-up ones.
+        data: samples, as ``convert`` takes them; None: made-up samples.
         samples: how many at most; None: some.
         whole: the model that was split, to compare with.
         progress: called with a stage, how much is done, and of how much.
@@ -91,7 +91,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a folder, checked.
 
     Raises:
-        ModelError: there is none, or it is not one that ``split`` writes.
+        ModelError: the manifest is missing, or is not a manifest that ``split`` writes.
     """
     path = folder / MANIFEST
     try:
@@ -123,19 +123,19 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _open(folder: Path, part: PartEntry) -> executor.Session:
-    """Load a part; one of the device as its simulation.
+    """Load a part; a part of the device runs as its simulation.
 
     Raises:
-        ModelError: it is missing, not the one of the manifest, or does not load.
+        ModelError: the file is missing, differs from the manifest, or does not load.
     """
     path = folder / part.file
     if not path.is_file():  # a pipe or a device would never end
         raise ModelError(f"{path}: is missing, or no file", hint=_AGAIN)
     try:
-        same = hashlib.sha256(path.read_bytes()).hexdigest() == part.sha256
+        is_unchanged = hashlib.sha256(path.read_bytes()).hexdigest() == part.sha256
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror or error}", hint=_AGAIN) from None
-    if not same:
+    if not is_unchanged:
         raise ModelError(f"{path}: has changed since {MANIFEST} was written", hint=_AGAIN)
     opened = open_model(path)
     if set(opened.inputs) != set(part.inputs) or set(opened.outputs) != set(part.outputs):
@@ -192,7 +192,7 @@ def _interface(manifest: Manifest) -> Opened:
 
 
 def _takes_integers(tensor: CrossingTensor) -> bool:
-    """Return whether an input takes integers that stand for numbers."""
+    """Return whether an input takes int8 values with a scale."""
     return tensor.scale is not None and tensor.dtype == "int8"
 
 

@@ -67,7 +67,7 @@ def split(
     Args:
         model: in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
         directory: destination; made if it does not exist.
-        target: the device; by default the one that the model was converted for.
+        target: the device; by default the target of the conversion.
         emit: ``c``: a C header of the layers as well.
 
     Raises:
@@ -144,7 +144,7 @@ def _part_model(
     """Return the nodes of a part as a model.
 
     Raises:
-        ModelError: nothing tells the type of a tensor that it reads.
+        ModelError: the type of an input or output of the part is unknown.
     """
     proto = opened.proto
     unknown = [name for name in (*part.inputs, *part.outputs) if name not in types]
@@ -238,8 +238,8 @@ def _qparams(model: onnx.ModelProto) -> dict[str, Qparams]:
                 qparams.setdefault(name, (scale, zero))
     for node in (*model.graph.node, *reversed(model.graph.node)):
         if node.op_type in ("Relu", "Clip", "MaxPool", "NhwcMaxPool") and node.input:
-            ends = (node.input[0], node.output[0])
-            for name, source in (ends, ends[::-1]):
+            edge = (node.input[0], node.output[0])
+            for name, source in (edge, edge[::-1]):
                 if source in qparams:
                     qparams.setdefault(name, qparams[source])
     return qparams

@@ -1,10 +1,10 @@
-"""Parts of an int8 model: subgraphs that the device runs at once, and those of the host between.
+"""Parts of an int8 model: subgraphs that the device runs at once, and host subgraphs between.
 
 A node belongs to the device if its inputs and outputs, besides constants, are 8-bit, and the target
 lists its operator or fuses it with the convolution before it. A float operator that the device
 computes in int8 belongs to the device with the conversions around it: this is a *region*, from
 DequantizeLinear to QuantizeLinear. Each node has a level: how often the longest path to it has
-changed sides. Nodes of the host with one level are one part; those of the device are one part for
+changed sides. Nodes of the host with one level are one part; nodes of the device are one part for
 each connected piece. An edge never leads to a lower level, so the parts can run one after the
 other.
 """
@@ -140,7 +140,7 @@ def _nodes_before(graph: onnx.GraphProto, makers: Mapping[str, int], last: int) 
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
-    """Return type and shape of every tensor of the model, as far as they are known."""
+    """Return type and shape of every tensor of the model whose type is known."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model).graph
     except Exception:  # over 2 GB, or an operator that breaks inference: take the declared types
@@ -151,7 +151,7 @@ def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """Return the tensors that a node reads, those that its subgraphs capture included."""
+    """Return the tensors that a node reads, including tensors that its subgraphs capture."""
     names = [name for name in node.input if name]
     for graph in inner_graphs(node):
         local = {t.name for t in (*graph.input, *graph.initializer)}

@@ -255,7 +255,7 @@ def _write_operator(
 
 
 def _numbers(values: Array) -> Any:
-    """Return decimals that stand for the same float32; one for a scalar."""
+    """Return decimals that round to the same float32, or integers; a number for a scalar."""
     if values.dtype.kind != "f":
         return values.tolist()
     listed = [float(str(value)) for value in values.reshape(-1)]
@@ -267,7 +267,7 @@ def simulate(
 ) -> list[Array]:
     """Return the outputs of the device for inputs of layers, in the layout of the model.
 
-    Padding is the stored integer 0 whatever the zero point is.
+    Padding is the stored integer 0 for any zero point.
 
     Raises:
         ModelError: onnxruntime does not run the simulation.
@@ -332,10 +332,10 @@ def shifts(layer: IntegerConv, how: Requantize) -> device.Shifts:
 def device_layers(model: onnx.ModelProto) -> Iterator[IntegerConv]:
     """Yield every QLinearConv with constant parameters, in the order of the model.
 
-    A convolution in parts that are added in int32 is one, too.
+    A convolution in parts that are added in int32 is a single QLinearConv.
 
     Raises:
-        ModelError: one that is padded as no model of ``convert`` is.
+        ModelError: a QLinearConv has auto_pad, which ``convert`` does not write.
     """
     model = with_layers(model)
     constants = {t.name: t for t in model.graph.initializer}

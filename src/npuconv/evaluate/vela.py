@@ -34,8 +34,8 @@ def require(next_command: str, form: str) -> list[str]:
             "--with-vela: Vela compiles TFLite files of targets whose next_command is that of Vela",
             hint="give --target ethos-u55, or leave --with-vela out",
         )
-    beside = str(Path(sys.executable).parent)
-    executable = shutil.which(NAME, path=beside) or shutil.which(NAME)
+    scripts = str(Path(sys.executable).parent)
+    executable = shutil.which(NAME, path=scripts) or shutil.which(NAME)
     if executable is None:
         raise UsageError("--with-vela: Vela is not installed", hint=_INSTALL)
     return [executable, *words[1:]]
@@ -53,17 +53,17 @@ def estimate(data: bytes, command: Sequence[str]) -> VelaEstimate:
                 words, capture_output=True, text=True, timeout=_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return VelaEstimate(command=_shown(command), error=str(error).splitlines()[0])
+            return VelaEstimate(command=_without_folders(command), error=str(error).splitlines()[0])
         summaries = sorted(folder.glob("model_summary_*.csv"))
         messages = process.stdout + process.stderr
         if process.returncode or not summaries:
             last = (messages.strip().splitlines() or ["no message"])[-1]
-            return VelaEstimate(command=_shown(command), error=last)
+            return VelaEstimate(command=_without_folders(command), error=last)
         with summaries[0].open(newline="") as stream:
             row = next(csv.DictReader(stream))
     placed = {kind: int(count) for kind, count in _PLACED.findall(messages)}
     return VelaEstimate(
-        command=_shown(command),
+        command=_without_folders(command),
         npu_operators=placed.get("NPU", 0),
         cpu_operators=placed.get("CPU", 0),
         refused=tuple(_REFUSED.findall(messages)),
@@ -74,6 +74,6 @@ def estimate(data: bytes, command: Sequence[str]) -> VelaEstimate:
     )
 
 
-def _shown(command: Sequence[str]) -> str:
+def _without_folders(command: Sequence[str]) -> str:
     """Return the command without folders, which differ from machine to machine."""
     return shlex.join([NAME, *command[1:]])

@@ -4,7 +4,7 @@
 ``registry``      passes and their phases; ``manager`` runs them, ``measure`` compares
 ``canonicalize``  one pass a file: one spelling for each meaning
 ``rewrites``      one pass a file: fits the model to the target
-``tools``         what several passes need
+``tools``         functions that several passes use
 ``split``         convolutions beyond a limit, as layers within it
 ``selection``     findings that count: select, ignore, severity, baselines
 ``keep_float``    nodes that the user keeps float

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Facts about tensors and layers of a model; passes that add to them return new ones.
+    """Facts about tensors and layers of a model; passes that add facts return a new object.
 
     Attributes:
         expected: mean and standard deviation of a tensor's channels in training, by tensor.

@@ -91,7 +91,7 @@ class TargetDevice:
     def split_plan(self, conv: Node) -> SplitPlan | None:
         """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.
 
-        None if the device takes it as it is.
+        None if the device takes the Conv unchanged.
         """
         win = window(conv)
         if win is None or not self.options.fit or not self.breaks(win, conv):

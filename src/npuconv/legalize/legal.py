@@ -168,7 +168,9 @@ class LegalModel:
         """Tensors that keep zero point 0 of a quantized source with all of their consumers."""
         source = self.source_scales
         symmetric = {name for name, encoding in source.tensors.items() if not encoding.zeros.any()}
-        producers = {label for label, name in source.made.items() if name in symmetric}
+        producers = {
+            label for label, name in source.tensor_by_producer.items() if name in symmetric
+        }
         nodes = self.model.nodes() if producers else []
         outputs = (n.outputs for n in nodes if not producers.isdisjoint(self.model.origin(n)))
         return symmetric | {tensor.name for tensors in outputs for tensor in tensors}
@@ -201,7 +203,7 @@ class LegalModel:
         return replace(self, plan=self.make_plan())
 
     def with_whole_layers(self) -> LegalModel:
-        """Return the model as it is calibrated: layers that are split exactly are whole."""
+        """Return the model for calibration: layers that are split exactly are whole."""
         if self.unsplit is None:
             return self
         return replace(self, model=self.unsplit, unsplit=None).replanned()
@@ -213,7 +215,7 @@ class LegalModel:
     def rewritten(self, item: Pass, **inputs: Any) -> tuple[LegalModel, Any]:
         """Run a pass on a copy.
 
-        ``inputs`` are those of the pass, besides the device and the plan.
+        ``inputs`` are arguments of the pass besides the device and the plan.
 
         Returns:
             The copy with a new plan, and the result of the pass.

@@ -101,7 +101,8 @@ class Log:
             outputs: tensors whose values must not change; by default the results of ``nodes``
                 that the rest of the graph reads.
             modulus: the rewrite holds for any spatial extent that is equal to the real
-                one modulo this, so a small one is measured; None: for that extent only.
+                extent modulo this number, so a small extent is measured; None: for the
+                real extent only.
             exact: axes of the inputs that keep their real extents in spite of ``modulus``.
             measure: False where there is nothing to compare (names, types).
         """

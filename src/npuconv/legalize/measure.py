@@ -2,11 +2,11 @@
 
 Regions of one pass run together: one onnxruntime session holds all the old regions,
 another all the new regions. Where onnxruntime refuses an original (SAME padding with dilation,
-for example), it runs alone on ONNX's reference evaluator, and the report says so.
+for example), it runs alone on ONNX's reference evaluator, and the report notes it.
 
 Where the new region reads the very constants of the old one, their equality does not depend
-on the values of these constants. So of rewrites with the same form (operators, attributes,
-shapes) one is run for all: a large model has thousands of convolutions and a dozen forms.
+on the values of these constants. So a single rewrite of each form (operators, attributes,
+shapes) is run: a large model has thousands of convolutions and a dozen forms.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _measure_session(batch: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
 
 
 def _run_all(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
-    """Run regions together; one by one where onnxruntime refuses any of them."""
+    """Run regions together; run each alone if onnxruntime refuses any region."""
     try:
         return list(run(regions, feeds))
     except executor.RuntimeRefusedError as error:

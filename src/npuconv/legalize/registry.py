@@ -1,7 +1,7 @@
 """Rewrites of the graph: one pass per module, registered by its decorator.
 
 A pass is a function of the model, or of the model and one node of certain operators
-(``node_pass``), and of what it asks for by the names of its parameters:
+(``node_pass``), and of further arguments, which the names of its parameters select:
 ``device`` (target and options), ``log`` (rewrites and refusals), and ``annotations`` in float
 phases or ``emission`` in int8 phases. It returns how often it fired, and, if it adds to the
 annotations or the emission, the new value: ``(fired, annotations)``. It changes the graph

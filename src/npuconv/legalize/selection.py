@@ -46,7 +46,7 @@ def for_model(options: Options, model: str) -> Options:
     return options.model_copy(update=changes)
 
 
-def wanted(
+def select_findings(
     findings: Iterable[Finding],
     options: Options,
     accepted: Mapping[baseline.Key, int] = MappingProxyType({}),
@@ -90,29 +90,29 @@ class Findings:
     options: Options  # select, ignore, severity and fail_on
     # How many findings a baseline accepts, by code and node.
     accepted: Mapping[baseline.Key, int] = field(default_factory=dict)
-    every: tuple[Finding, ...] = ()  # all there are
+    all_findings: tuple[Finding, ...] = ()  # including findings that the options do not select
 
     @cached_property
     def selected(self) -> list[Finding]:
         """Findings that the options select, with their severities, worst first."""
-        return wanted(self.every, self.options, self.accepted)
+        return select_findings(self.all_findings, self.options, self.accepted)
 
     @property
     def refuse(self) -> bool:
         """Return whether no legal model can be made, or findings reach ``fail_on``.
 
-        A baseline is about what fails a check; it makes no model legal.
+        A baseline only keeps findings from failing a check; it makes no model legal.
         """
         return any(map(is_blocking, self.selected)) or fails(self.selected, self.options)
 
     def add(self, more: Iterable[Finding]) -> Findings:
         """Return these findings and others."""
-        return replace(self, every=(*self.every, *more))
+        return replace(self, all_findings=(*self.all_findings, *more))
 
     def renew(self, code: str, findings: Iterable[Finding]) -> Findings:
         """Return the findings with the unknown limits of one code replaced."""
-        others = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
-        return replace(self, every=(*others, *findings))
+        others = (f for f in self.all_findings if f.code != code or f.status != Status.UNKNOWN)
+        return replace(self, all_findings=(*others, *findings))
 
 
 def _key(finding: Finding) -> baseline.Key:
@@ -142,7 +142,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return a sentence that names entries of a baseline that accept nothing, if there are any.
 
-    The findings are all there are, also those that nobody selected.
+    ``findings`` are all findings, including findings that the options do not select.
     """
     calibrated = {
         rule.code for rule in RULES if rule.stage not in ("source", "float", "planned", "form")

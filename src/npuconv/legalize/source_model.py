@@ -34,7 +34,7 @@ class SourceModel:
     # Of every node, by label, once names and constants are settled.
     costs: dict[str, Cost] = field(default_factory=dict)
     # Labels of convolutions that the device takes without a rewrite.
-    taken: frozenset[str] = frozenset()
+    supported_convs: frozenset[str] = frozenset()
 
     @classmethod
     def from_model(cls, model: Model) -> SourceModel:
@@ -79,7 +79,7 @@ class SourceModel:
         return replace(
             self,
             costs={label: cost(nodes) for label, nodes in by_label(model).items()},
-            taken=frozenset(model.label(node) for node in convs) - refused,
+            supported_convs=frozenset(model.label(node) for node in convs) - refused,
         )
 
 

@@ -47,13 +47,13 @@ class SourceScales:
 
     Attributes:
         tensors: encoding by tensor of the float graph, in int8.
-        made: name of such a tensor by label of its producer, which outlives the name.
+        tensor_by_producer: name of such a tensor by label of its producer; rewrites keep labels.
         weights: scales of weights, by label of the layer.
         lost: reason by name of the tensor or label of the layer whose scales cannot be kept.
     """
 
     tensors: Mapping[str, Encoding] = field(default_factory=dict)
-    made: Mapping[str, str] = field(default_factory=dict)
+    tensor_by_producer: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, WeightScales] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,12 +70,19 @@ class SourceScales:
         """
         if isinstance(encoding, str):
             return replace(self, lost={**self.lost, name: encoding})
-        made = self.made if producer is None else {**self.made, producer: name}
+        tensor_by_producer = dict(self.tensor_by_producer)
+        if producer is not None:
+            tensor_by_producer[producer] = name
         first = self.tensors.get(name, encoding)
         lost = dict(self.lost)
         if not first.equals(encoding):
             lost[name] = "it has several scales, of which the first is kept"
-        return replace(self, tensors={**self.tensors, name: first}, made=made, lost=lost)
+        return replace(
+            self,
+            tensors={**self.tensors, name: first},
+            tensor_by_producer=tensor_by_producer,
+            lost=lost,
+        )
 
     def with_weights(self, label: str, scales: WeightScales | str) -> SourceScales:
         """Return the scales with the scales of a layer's weights, or the reason why it has none."""
@@ -131,7 +138,11 @@ class SourceScales:
                 yield source
             elif producer is not None and producer.op in _RENAMING:
                 labels = reversed(model.origin(producer))
-                yield from (self.made[label] for label in labels if label in self.made)
+                yield from (
+                    self.tensor_by_producer[label]
+                    for label in labels
+                    if label in self.tensor_by_producer
+                )
 
     def is_complete(self, model: Model, plan: Plan) -> bool:
         """Return whether every int8 tensor of a plan has a scale from the source."""
@@ -144,10 +155,10 @@ class SourceScales:
         return next((self.weights[label] for label in labels if label in self.weights), None)
 
     def uniform_tensors(self, model: Model, plan: Plan) -> list[str]:
-        """Return tensors that have one scale because the source has, or because weights are kept.
+        """Return tensors with one scale because of the scales or the integer weights of the source.
 
         Integer weights of a dense convolution stay unchanged only if all of its input channels
-        have the same scale; those of a depthwise convolution stay at any scales.
+        have the same scale; depthwise weights stay unchanged at any scales.
         """
         if not self:
             return []

@@ -75,7 +75,7 @@ class Tracker:
 
 
 def _is_marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
-    """Return whether a finding of that code remains for one of its source nodes."""
+    """Return whether a finding of that code remains for any of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 
 

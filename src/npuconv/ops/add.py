@@ -23,7 +23,7 @@ _SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
 
 
 def is_binary(node: Node) -> bool:
-    """Return whether a node has two inputs, at least one of them variable."""
+    """Return whether a node has two inputs, not all constant."""
     return len(node.inputs) == 2 and len(values_of(node)) > 0
 
 

@@ -1,10 +1,10 @@
 """Simulator: an int8 model as float arithmetic with the same integers, several times as fast.
 
-A runtime's int8 kernels for ordinary processors are slow, and those of processors without
-the right instructions even saturate on the way. Float32 holds every integer up to 2**24
-exactly, so a convolution of integers that stays below that gives the same sum in float,
-whatever the order it is added up in; the steps after it are spelled out, as the int8
-operators are defined. Where a sum could be larger, the input channels are taken in parts.
+A runtime's int8 kernels for ordinary processors are slow, and on processors without the right
+instructions even saturate on the way. Float32 holds every integer up to 2**24 exactly, so a
+convolution of integers that stays below that gives the same sum in float in any order of
+additions; the steps after it follow the definition of the int8 operators. If a sum could be
+larger, the input channels are split into parts.
 
 ``float_carriers``  every 8-bit tensor and the float tensor that holds the same integers
 ``convolution``     QLinearConv
@@ -42,13 +42,12 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
 def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelProto:
     """Replace the 8-bit tensors of a model by float tensors that hold the same integers.
 
-    Other operators stay as they are, between casts.
-
-    Any other model comes back as it is. Tensors in ``watch`` become further outputs, with the type
+    Other operators stay unchanged, between casts. A model without 8-bit tensors is returned
+    unchanged. Tensors in ``watch`` become further outputs, with the type
     they have in ``model``; a name that nothing makes is left out.
 
     Returns:
-        A model with the same inputs and outputs, for running only: it is no smaller.
+        A model with the same inputs and outputs, for running only, not for storage.
     """
     model, watch = with_layers(model), list(watch)
     carriers = FloatCarriers(model)

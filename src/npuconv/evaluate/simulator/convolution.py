@@ -71,7 +71,7 @@ class _Summand:
 def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list[_Summand]:
     """Return the summands of a layer: input channels, or else weights with zeros between them.
 
-    Every partial sum lies between that of all negative and that of all positive products.
+    Every partial sum lies between the sum of all negative and the sum of all positive products.
 
     Returns:
         Nothing if float32 can add up all products and the bias at once.

@@ -53,7 +53,7 @@ class FloatCarriers:
     """A rewrite of a model, node by node in its order.
 
     A tensor exists as integers under its own name, as floats under its carrier's, or both:
-    the missing one is made by a Cast when it is asked for.
+    a Cast makes the missing form on demand.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -101,7 +101,7 @@ class FloatCarriers:
         return None if extents is None else len(extents)
 
     def extents(self, name: str) -> tuple[int | None, ...] | None:
-        """Return the extents, None where one is not known; None if not even their number is."""
+        """Return the extents, None for an unknown extent; None if the rank is unknown."""
         info = self._infos.get(name)
         if info is not None and info.type.tensor_type.HasField("shape"):
             dims = info.type.tensor_type.shape.dim

@@ -95,7 +95,7 @@ class Operators:
             self._operators, self._inside = dict(int8.by_result), int8.inside - set(watch)
 
     def _is_computed(self, operator: Int8Operator) -> bool:
-        """Return whether integers are not those of float: tables are, but in TFLite."""
+        """Return whether the device kernel replaces the float operator (tables: only in TFLite)."""
         op, description = operator.op, operator.operator
         if description is None or (
             description.in_tflite is None
@@ -251,7 +251,7 @@ def dequantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
 
 
 def _qparams(carriers: FloatCarriers, node: onnx.NodeProto) -> tuple[Array | None, Array | None]:
-    """Return scale and zero point, as scalars where there is one for all; None if not constant."""
+    """Return scale and zero point, as scalars if they have one element; None if not constant."""
     blocked = any(a.name == "block_size" and a.i for a in node.attribute)
     scale = carriers.constant(node.input[1])
     has_zero = len(node.input) > 2 and node.input[2]

@@ -1,4 +1,4 @@
-"""Compute now what depends on constants only.
+"""Compute nodes that depend on constants only.
 
 Constant nodes become initializers; shapes of tensors whose extents are all known,
 ConstantOfShape, DequantizeLinear of a weight and every other node whose value depends
@@ -6,7 +6,7 @@ on constants only is run once, on onnxruntime, and checked against ONNX's refere
 CastLike depends on the type of its second input only, so it becomes a Cast; EyeLike
 depends on the extents of its input.
 
-A tensor that would be larger than ``max_folded_mib`` stays computed, and so do random
+A tensor that would be larger than ``max_folded_mib`` stays computed, as do random
 numbers, nodes with a subgraph, and outputs of the model that no node reads.
 """
 

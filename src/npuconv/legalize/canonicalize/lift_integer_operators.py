@@ -1,8 +1,8 @@
 """Let operators that only move or compare integers work on the float numbers instead.
 
 A MaxPool, Reshape, Transpose, Concat or the like behind a QuantizeLinear changes
-places with it: the same integers come out, and the float graph is whole. So does a
-Clip, as training for a narrower range leaves it, with its bounds in float.
+places with it: the same integers come out, and the float graph is whole. A Clip,
+from training for a narrower range, moves too and gets its bounds in float.
 """
 
 from __future__ import annotations

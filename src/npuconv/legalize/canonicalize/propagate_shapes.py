@@ -5,7 +5,7 @@ the shape of a tensor, even where only the batch is dynamic. The arithmetic is r
 guesses at the unknown extents: a tensor that is the same for all of them becomes a constant.
 
 A Reshape to a shape of which at most one extent is not known gets a constant shape
-too: 0 stands for an extent that the input has in the same place, -1 for the remaining one. An
+too: 0 copies the extent of the input at the same axis, -1 is inferred. An
 Expand gets 1 for an extent that is not to change.
 """
 

@@ -1,8 +1,8 @@
 """Raise an old model to the opset that int8 operators need.
 
-Node by node: one whose operator only gained types and optional attributes stays as
-it is, any other is converted alone and compared with what it was. One node that cannot
-be converted stops the whole, is named, and nothing is changed. Operators that were
+Node by node: if the operator only gained types and optional attributes, the node is not
+changed; any other node is converted alone and compared with the original. If a node cannot
+be converted, its name is reported, and nothing is changed. Operators that were
 deprecated with their first version (GroupNormalization-18) are replaced in any opset.
 """
 

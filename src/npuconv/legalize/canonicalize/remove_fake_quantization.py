@@ -1,11 +1,11 @@
-"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
+"""Remove pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
 
-What is left computes in float; unless --requantize is given, the tensor is quantized
-with the same scale and zero point again. Where the lowest integer stands for 0 behind
+The remaining graph computes in float; unless --requantize is given, the tensor is quantized
+with the same scale and zero point again. If the lowest integer represents 0 behind
 a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
-to what the highest integer stands for takes its place. A pair around a constant
-becomes the integers it made. Inputs and outputs of integers stay; what converts them
-on the host names the scale of the tensor.
+to the value of the highest integer replaces it. A pair around a constant
+becomes its integers. Inputs and outputs of integers stay; the conversions of these
+on the host have the scale of the tensor.
 """
 
 from __future__ import annotations

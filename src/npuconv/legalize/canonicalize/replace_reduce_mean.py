@@ -4,8 +4,8 @@ PyTorch exports ``x.mean((2, 3))`` and its adaptive pool as a ReduceMean. Only o
 4 and over exactly the last two axes. Without ``keepdims`` a Squeeze follows.
 
 Refuses the mean and the variance of a normalization (a mean that is subtracted from
-what it was taken of, or one of squares): a device would round them to int8, and
-everything behind is divided by them.
+its input, or a mean of squares): a device would round them to int8, and
+all later values are divided by them.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ behind that takes one half. All it does is to put channels in another order, or 
 some: a Gather along the channels. It is one node instead of three, and every channel can
 keep a scale of its own through it, where a Reshape across channels gives all one.
 
-The values are followed one by one through the shuffle, so any way to move whole
-channels is recognized. Only where all shapes are known but for a batch in front, where nothing else
-reads what lies between, and not where the target lists one of the operators, but no
+Each value is traced through the shuffle, so any way to move whole channels is
+recognized. Only if all shapes are known except for a batch in front, and no other node
+reads a tensor in between; not if the target lists any of the operators, but no
 Gather.
 """
 

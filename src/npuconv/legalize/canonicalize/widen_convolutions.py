@@ -1,8 +1,8 @@
 """Compute half and double precision convolutions in float32.
 
-The device takes int8 only, and what is quantized is calibrated in float32. Of a model
+The device takes int8 only, and quantized tensors are calibrated in float32. Of a model
 in half precision or bfloat16 the other operators are computed in float32 as well, or
-the Casts would stand between a convolution and what fuses with it. Casts stand at the
+Casts would separate a convolution from the operators that fuse with it. Casts stand at the
 borders; inputs and outputs of the model keep their types, but for bfloat16: no samples
 could be given or seen in it, so they are float32.
 """

@@ -1,8 +1,8 @@
 """Write out the attributes that ONNX lets a node leave to their defaults.
 
 kernel_shape, strides, dilations, pads and group of convolutions and pools: a device
-compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` keeps its say
-over ``pads`` until it is resolved.
+compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` overrides
+``pads`` until it is resolved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Let a Resize that names some axes, or keeps the aspect ratio, say what it does to every axis.
+"""Write scales or sizes of a Resize for every axis, without `axes` or an aspect ratio policy.
 
-Since opset 18 `axes` says what `scales` or `sizes` are about. Without it they are about
-every axis in its order, which is what devices and layout changes understand: an axis that
-is not resized has scale 1, or its own extent for size. Sizes that are only bounds
-(`keep_aspect_ratio_policy`) become the one scale that they stand for.
+Since opset 18 `axes` selects the axes of `scales` or `sizes`. Without it they hold every
+axis in order, the form that devices and layout changes understand: an axis that is not
+resized has scale 1, or its own extent for size. Sizes that are only bounds
+(`keep_aspect_ratio_policy`) become the single scale that they imply.
 """
 
 from __future__ import annotations

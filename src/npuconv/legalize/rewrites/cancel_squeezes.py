@@ -1,8 +1,8 @@
-"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
+"""Remove Squeezes and Unsqueezes that undo each other, also past operators between them.
 
-A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
-lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
-convolution. Other inputs of such an operator get the axes put in.
+A Squeeze moves behind elementwise operators, BatchNormalization and Concat if it then
+meets an Unsqueeze of the same axes, or puts an activation right behind its convolution.
+The axes are inserted into other inputs of such an operator.
 """
 
 from __future__ import annotations

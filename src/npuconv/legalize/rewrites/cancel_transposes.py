@@ -1,9 +1,9 @@
-"""Take out Transposes that undo each other, also past what lies between them.
+"""Remove Transposes that undo each other, also past operators between them.
 
 Two in a row become one or none. Elementwise operators, Concat and Pad between a
-Transpose and one that undoes it compute on the tensor as it was before, their
-constants and axes in its order. Where other nodes read or feed them a Transpose is put
-in, and nothing is done if that would not make them fewer.
+Transpose and its inverse compute on the original tensor, with their constants and axes
+in its order. A Transpose is inserted at every edge to other nodes, and nothing is done
+unless the number of Transposes decreases.
 """
 
 from __future__ import annotations
@@ -170,8 +170,9 @@ def _inverse_producer(tensor: Tensor, perm: Perm) -> Node | None:
 class _Piece:
     """Connected nodes that could compute on tensors transposed by ``perm``.
 
-    Each lies on a way from a Transpose to one that undoes it. These go, and at every other
-    place of the border a new one is put in. It is done only if more go than come, so it ends.
+    Each node lies on a path from a Transpose to its inverse. These Transposes are removed, and
+    a new Transpose is inserted at every other edge of the border. The rewrite is done only if
+    it removes more Transposes than it inserts, so it terminates.
     """
 
     model: Model
@@ -224,7 +225,7 @@ class _Piece:
         return self.model.is_output(tensor) or any(id(n) not in inside for n in consumers)
 
     def _inverse_consumers(self, tensor: Tensor) -> list[Node]:
-        """Return the removable Transposes behind a result; one of several that make an output."""
+        """Return the removable Transposes behind a result, at most a single graph output."""
         inverses = [n for n in query.consumers(tensor) if id(n) in self.top]
         inverses = [n for n in inverses if perm_of(n) == self.perm]
         named = [n for n in inverses if self.model.is_output(n.outputs[0])]
@@ -278,7 +279,7 @@ class _Piece:
     def _transpose_result(self, node: Node, tensor: Tensor) -> Tensor:
         """Replace an output of a node by the transposed tensor, and return this.
 
-        The two exchange names, unless one of them is an output of the model.
+        The two tensors exchange names, unless either is an output of the model.
         """
         model, undone = self.model, self.after.get(id(tensor), [])
         transposed = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)

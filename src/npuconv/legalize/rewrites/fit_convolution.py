@@ -7,7 +7,7 @@ all are exact in float. An unknown limit triggers none.
 - pads: a Pad with zeros in front, or equal pads and a Slice behind.
 - cascade: a depthwise average over many cells as averages of averages.
 - phases: phases of the image as channels, for smaller strides and kernels.
-- stride: a smaller stride, and a Slice that leaves out what is too many.
+- stride: a smaller stride, and a Slice that removes the surplus cells.
 - dilation: zeros between the taps, or one convolution for each phase.
 - kernel: parts of the window, whose sums are added.
 - zero taps: a larger kernel with zeros, where the device takes that one.
@@ -18,9 +18,9 @@ all are exact in float. An unknown limit triggers none.
 - tiles: parts of the image with their border, of one shape, then Concat.
 - bias: zeros, an Add behind, or input channels of a constant.
 
-In int8 all of them are exact but those that add sums or a bias: each sum is rounded. So they
-are taken only where the others cost more than twice the MACs. Where the target says
-``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
+In int8 all rewrites are exact except for added sums and an added bias: each sum is rounded.
+So these are taken only where the exact rewrites cost more than twice the MACs. If the target has
+``accumulate: int32``, sums are exact too, and are written after everything else. ``--no-fit``
 refuses such convolutions instead.
 
 A layer that is split exactly is calibrated and quantized whole: its parts have its integers.
@@ -54,13 +54,13 @@ def fit_convolution(
 ) -> list[Builder]:
     """Write the plans of convolutions.
 
-    With the mode ``rounding`` those that round once more in int8, without what is exact between;
-    with ``exact`` those that do not.
+    The mode ``rounding`` writes plans that round once more in int8, without the exact splits
+    between; ``exact`` writes the other plans.
     """
     if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
         return []
-    found = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))
-    return [builder for builder in found if builder is not None]
+    builders = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))
+    return [builder for builder in builders if builder is not None]
 
 
 def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -> Builder | None:
@@ -116,7 +116,7 @@ def nothing_fits(demand: Demand, layer: Layer, search: Search) -> str:
 
 
 def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
-    """The forms that were weighed, one for each sequence of rewrites."""
+    """The forms that were compared: a form for each sequence of rewrites."""
     if len(search.alternatives) < 2:
         return ()
     forms: dict[str, Form] = {}

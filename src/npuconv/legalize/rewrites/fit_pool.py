@@ -1,16 +1,16 @@
 """Rewrite pools that break a known limit, so that they keep it.
 
-Where the target lists the pool and what puts its parts together, the cheapest of these is
-taken; all are exact, in int8 as well. An unknown limit triggers none.
+If the target lists the pool and the operators that join its parts, the cheapest of these
+rewrites is taken; all are exact, in int8 as well. An unknown limit triggers none.
 
 - batch: a few images at a time, then Concat.
 - pads: equal pads, and a Slice behind.
-- stride: a smaller stride, and a Slice that leaves out what is too many.
+- stride: a smaller stride, and a Slice that removes the surplus cells.
 - in turn: max pools that follow each other, as 13x13 is 7x7 and 7x7. The last has the stride,
   and each a share of the pads; not with pads around a dilated kernel.
 - channels: some at a time, then Concat.
-- tiles: parts of the image with their border, then Concat. Each pads what it has of the border
-  of the image.
+- tiles: parts of the image with their border, then Concat. Each tile has the
+  pads of its edges of the image.
 
 An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool of an
 image is a MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not

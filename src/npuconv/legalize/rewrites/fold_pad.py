@@ -1,6 +1,6 @@
 """Fold a Pad with zeros into the convolution or pool that reads it.
 
-Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
+Only constant 0, only spatial axes, only growing. A Conv takes it, also an
 AveragePool that counts padded cells; MaxPool does not, since it pads with minus
 infinity. Every consumer that can takes it, the Pad stays for the others.
 """

@@ -1,7 +1,7 @@
 """Write an activation that is spelled out as the operator that the target lists.
 
 HardSwish and HardSigmoid as Add, Clip, Mul and Div, GELU by an Erf or a Tanh, SiLU as
-Sigmoid and Mul, Mish: whatever their spelling, operators that together are a function
+Sigmoid and Mul, Mish: operators of any spelling that together are a function
 of one value are compared with these by their values. Only where the target lists the
 whole operator, nothing else reads a value in between, and the opset has it. A GELU by
 an Erf is written so for TFLite, too, which has no other operator for it.

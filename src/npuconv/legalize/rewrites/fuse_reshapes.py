@@ -1,8 +1,8 @@
 """Make one Reshape of two in a row, or none where they lead back to the shape a tensor had.
 
 A Flatten, Squeeze or Unsqueeze beside a Reshape counts as one. Exporters write ``view`` after
-``view``, and operators that these keep apart can fuse. Nothing is done where something else reads
-what lies between the two, or where dimensions are open that only the shape between them tells.
+``view``, and operators that these keep apart can fuse. Nothing is done if another node reads the
+tensor in between, or if dimensions are open that only the shape in between determines.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
 its groups, which stand between it and its Relu or Clip. The device can apply these
-only to the output of a convolution, so they move before what only moves numbers, one
-for each input of a Concat.
+only to the output of a convolution, so they move in front of operators that only
+move numbers, with a copy for each input of a Concat.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 An axis goes where the output has one cell along it (its inputs become channels), where
 the kernel has one cell along it and along a neighbour (the two are merged), or where
 the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
-and ConvTranspose. All other axes are refused, with what keeps them; but with ``--prefer
-slices`` what the taps of a Conv read along an axis become channels, and the rest of it a
-batch: as many MACs, and as many values moved as the input has for each tap. Exact in int8.
+and ConvTranspose. All other axes are refused, with the reason; but with ``--prefer
+slices`` the cells that the taps of a Conv read along an axis become channels, and its output
+cells a batch: the same number of MACs, and the input is moved once for each tap. Exact in int8.
 """
 
 from __future__ import annotations

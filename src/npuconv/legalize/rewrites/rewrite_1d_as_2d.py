@@ -1,9 +1,9 @@
-"""Turn one-dimensional convolutions and pools into two-dimensional ones.
+"""Turn one-dimensional convolutions and pools into two dimensions.
 
 ``N x C x W`` becomes ``N x C x 1 x W`` by an Unsqueeze before and a Squeeze behind;
-``cancel-squeezes`` takes out those that meet, so that a chain of layers has one at
-each end. Convolutions are rewritten where the target takes no rank 3, and so are
-transposed ones; pools where a neighbour is rewritten.
+``cancel-squeezes`` removes adjacent pairs, so that a chain of layers has an Unsqueeze and a
+Squeeze at its ends. Convolutions, also transposed, are rewritten if the target takes no
+rank 3; pools if a neighbour is rewritten.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Mul, Div, Add and Sub by a constant that has one value for each of several channels
 are a 1x1 convolution with one weight and one bias per channel. A chain of them that
-nothing else reads becomes one, and takes scalars along. Only where the target does
-not take the operator as it is, and takes that convolution. A scalar alone stays: on the
+nothing else reads becomes one, and takes scalars along. Only if the target does
+not take the operator, and takes that convolution. A scalar alone stays: on the
 device it would be no cheaper, and rounded once more. ``--no-offload`` leaves all alone.
 """
 

@@ -1,13 +1,13 @@
 """Turn average pools into depthwise convolutions.
 
 AveragePool and GlobalAveragePool are a convolution whose weights are all one over the
-number of cells, where the target does not take them as they are, and takes that convolution.
+number of cells, if the target does not take the pools, and takes that convolution.
 Needed are the number of channels, and for the global one the extents.
 
 Refuses pads that do not count (``count_include_pad=0``): the number that is divided
 by differs at the border. Refuses a window that is larger than its input. Refuses an
-extent that ``ceil_mode`` rounds up, or may round up: its last cell averages what hangs
-over the edge. ``--no-offload`` leaves all alone.
+extent that ``ceil_mode`` rounds up, or may round up: the window of its last cell
+exceeds the input. ``--no-offload`` leaves all alone.
 """
 
 from __future__ import annotations

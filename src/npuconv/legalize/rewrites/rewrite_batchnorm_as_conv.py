@@ -4,7 +4,7 @@
 weight and one bias per channel. Mul, Add, Sub and Div by constants right before or
 behind it go into the same weights. Only where the target lists no BatchNormalization
 and takes that convolution; ranks 2 and 3 get axes of extent 1. ``--no-offload`` leaves
-it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
+it alone. ``fuse-batchnorm`` has fused each BatchNormalization behind a convolution.
 """
 
 from __future__ import annotations

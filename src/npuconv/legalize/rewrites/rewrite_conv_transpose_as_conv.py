@@ -1,4 +1,4 @@
-"""Turn transposed convolutions into plain ones.
+"""Turn transposed convolutions into plain convolutions.
 
 With ``e = (k - 1) * d + 1`` a ConvTranspose computes, before anything is cut off, along
 each axis
@@ -102,7 +102,7 @@ class Candidate:
     infers=True,
 )
 def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
-    """Turn transposed convolutions into plain ones.
+    """Turn transposed convolutions into plain convolutions.
 
     With stride 1 the kernel is turned around and the pads become ``e - 1 - pad``. With a
     larger stride there are two forms, and the cheaper one that the target takes is chosen

@@ -1,7 +1,7 @@
 """Turn a HardSigmoid behind a convolution into a Clip from 0 to 1.
 
 Its slope and offset go into weights and bias. Only where the target does not list
-HardSigmoid, fuses or lists Clip, and lists what reads the result: a gate that the host
+HardSigmoid, fuses or lists Clip, and lists the consumers of the result: a gate that the host
 applies is finer there, as the channels of the convolution have their own steps.
 Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 """

@@ -2,12 +2,12 @@
 
 Gemm and MatMul with one constant operand, also where the target lists them: as a
 convolution they have a scale for each output channel, and the device computes the same
-sums. The rows of a matrix become the batch, those of ``N x T x K`` the width; in front and
-behind stand only operators that move values. alpha, beta and what is added per output
-channel, also by an Add that alone reads the product, go into weights and bias; any
+sums. The rows of a matrix become the batch, the rows of ``N x T x K`` the width; in front and
+behind stand only operators that move values. alpha, beta and an addend per output
+channel, also of an Add that alone reads the product, go into weights and bias; any
 other addend stays an Add. Where the target does not take so large a batch, the rows
-become the width. ``--no-offload`` leaves all alone. A product of two tensors that
-are computed, as in attention, is none.
+become the width. ``--no-offload`` leaves all alone. A product of two computed
+tensors, as in attention, is not rewritten.
 """
 
 from __future__ import annotations

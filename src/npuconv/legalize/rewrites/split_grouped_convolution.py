@@ -1,4 +1,4 @@
-"""Turn convolutions of several groups into plain ones.
+"""Turn convolutions of several groups into plain convolutions.
 
 Where the target refuses the group (between 1 and the channels, mostly), there are two
 forms (``--prefer split`` or ``dense`` overrides the choice):

@@ -1,12 +1,12 @@
-"""Take a Pad apart: what it crops, what it repeats, what it adds to batch or channels.
+"""Split a Pad: crops, repeated cells, zeros in batch or channels.
 
-Negative amounts become a Slice, which passes int8 on; what grows is padded after
-it. Cells that `edge` and `wrap` repeat become Slice and Concat where the target takes these
+Negative amounts become a Slice, which passes int8 on; positive amounts are padded
+after it. Cells that `edge` and `wrap` repeat become Slice and Concat where the target takes these
 and no such Pad, and for TFLite, which has none. Zeros added to batch or channels stay a Pad
-of their own where what is added around the image can then be folded into every convolution
+of their own if the padding around the image can then be folded into every convolution
 or pool that reads it.
 
-ONNX does not say whether reflect, edge and wrap look at cells that the other end of
+ONNX does not define whether reflect, edge and wrap read cells that the other end of
 the same axis crops, so such a Pad is left alone.
 """
 

@@ -1,4 +1,4 @@
-"""A bias of zeros, one that is added behind, or input channels of a constant."""
+"""A bias of zeros, an Add behind the convolution, or input channels of a constant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from npuconv.model.types import Tensor
 
 
 def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Write a bias of zeros where the device needs one; where it has none, make one of the rest.
+    """Write a bias of zeros if the device requires a bias; replace the bias if it supports none.
 
     An Add behind runs on the device where that lists it, else on the host; in int8 it rounds
     once more. Channels of a constant have weights that make up the bias: exact.
@@ -61,7 +61,7 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     taps, inner = _unpadded_taps(layer) if layer.padded else taps, layer
     if None in taps:
         inner = layer.without_pads()
-    tap = tuple(at or 0 for at in taps)
+    tap = tuple(index or 0 for index in taps)
     # A bias grows as the sums that it is added to, with the square root of their length. One
     # channel of the largest integer holds 127 times 127 steps of them.
     least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
@@ -79,16 +79,16 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
 
 
 def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:
-    """Return a tap of each axis that reads no padding, whatever the output."""
+    """Return a tap of each axis that reads no padding for any output; None if all taps do."""
     taps: list[int | None] = []
     if not layer.sized:
         return (None,) * len(layer.kernel)
     for axis in layer.axes:
         step, (before, _) = layer.dilations[axis], layer.pads[axis]
         first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
-        ends = ((tap, first + tap * step, last + tap * step) for tap in range(layer.kernel[axis]))
+        spans = ((tap, first + tap * step, last + tap * step) for tap in range(layer.kernel[axis]))
         extent = layer.extents[axis] or 0
-        taps.append(next((tap for tap, low, high in ends if low >= 0 and high < extent), None))
+        taps.append(next((tap for tap, low, high in spans if low >= 0 and high < extent), None))
     return tuple(taps)
 
 

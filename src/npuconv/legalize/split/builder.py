@@ -51,8 +51,8 @@ class WrittenConv:
 
     Attributes:
         node: its name.
-        places: of each weight among those of the layer, counted through all axes; -1 for a zero.
-        summed: whether its result is added to those of others.
+        places: flat index of each weight in the weights of the layer; -1 for a zero.
+        summed: whether its result is added to the results of other convolutions.
         terms: in which the device runs it, adding in int32.
         bias_channels: with which the device runs it; None where it adds the bias.
     """
@@ -102,7 +102,7 @@ class Piece:
 
 @dataclass
 class Builder:
-    """Adds nodes that stand for one source node.
+    """Adds nodes that replace one source node.
 
     Attributes:
         model: to which they are added.
@@ -124,7 +124,7 @@ class Builder:
     convs: list[WrittenConv] = field(default_factory=list)
     tensors: dict[str, TensorPart] = field(default_factory=dict)
     _places: dict[int, np.ndarray] = field(default_factory=dict)  # from 1; 0: a zero
-    _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
+    _constants: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
         default_factory=dict
     )
@@ -147,7 +147,11 @@ class Builder:
         return result
 
     def _pad_in_front(self, tensor: Tensor) -> tuple[Tensor, dict[int, tuple[int, int]], Tensor]:
-        """Return what the host pads for this layer alone, by how much; else the tensor itself."""
+        """Return the input of a Pad of this layer alone, its amounts by axis, and ``tensor``.
+
+        Returns:
+            ``tensor``, no amounts, and ``tensor`` if there is no such Pad.
+        """
         pad, whole = query.producer(tensor), (tensor, dict[int, tuple[int, int]](), tensor)
         if self.mode != "int8" or pad is None or pad.op != "Pad" or len(tensor.outputs) > 1:
             return whole
@@ -175,11 +179,11 @@ class Builder:
         extents = [self.dims(t)[axis] for t in tensors]
         shape[axis] = None if None in extents else sum(d or 0 for d in extents)
         result, parts = self._insert("Concat", tensors, shape, axis=axis), map(self._part, tensors)
-        every = [part for part in parts if part is not None]
-        if every and axis == every[0].axis:
-            channels = np.concatenate([part.channels for part in every])
-            return self._note(result, every[0], channels=channels)
-        return self._note(result, every[0] if every else None)
+        known_parts = [part for part in parts if part is not None]
+        if known_parts and axis == known_parts[0].axis:
+            channels = np.concatenate([part.channels for part in known_parts])
+            return self._note(result, known_parts[0], channels=channels)
+        return self._note(result, known_parts[0] if known_parts else None)
 
     def add(self, tensors: Sequence[Tensor], *, pairwise: bool = False) -> Tensor:
         """The sum; with one operator, or with an Add for each two."""
@@ -230,7 +234,7 @@ class Builder:
         return tensor
 
     def constant(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """Weights that stand in the place of those of a layer, made once for each key."""
+        """Weights that replace the weights of a layer, created once for each key."""
         name = f"{self.node.name}/weight"
         return self._once(
             ("weights", id(piece.weight), key),
@@ -239,7 +243,7 @@ class Builder:
         )
 
     def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """A piece of the bias, or one that is made up, once for each key."""
+        """A piece of the bias, or a new bias, created once for each key."""
         owner = piece.weight if piece.bias is None else piece.bias
         name = f"{self.node.name}/bias"
         return self._once(
@@ -249,7 +253,7 @@ class Builder:
         )
 
     def bias_values(self, piece: Piece) -> np.ndarray:
-        """The bias, zeros where there is none."""
+        """The bias; zeros if the piece has no bias."""
         array = query.value(piece.bias)
         return np.zeros(piece.layer.out_channels, piece.array().dtype) if array is None else array
 
@@ -259,7 +263,7 @@ class Builder:
         terms: tuple[SumTerm, ...] = (),
         bias_channels: BiasChannels | None = None,
     ) -> Tensor:
-        """The convolution or pool itself, and how the device runs it if not as it is."""
+        """Add the convolution or pool; record the sums or bias channels that the device runs."""
         self.count += 1
         if piece.layer.op != "Conv":
             return self._pool(piece)
@@ -296,12 +300,12 @@ class Builder:
         )  # fmt: skip
 
     def with_ones(self, piece: Piece, tensor: Tensor, count: int) -> Tensor:
-        """Put channels of ones behind those of a tensor; with a Pad where its extents are open."""
+        """Append ``count`` channels of ones to a tensor; with a Pad if its extents are open."""
         dims, dtype = self.dims(tensor), piece.array().dtype
         if None in dims:
-            ends = [0] * len(dims)
-            ends[1] = count
-            amounts = edit.integers(self.model, f"{self.node.name}/pads", [0] * len(dims) + ends)
+            pads = [0] * len(dims)
+            pads[1] = count
+            amounts = edit.integers(self.model, f"{self.node.name}/pads", [0] * len(dims) + pads)
             fill = edit.constant(self.model, f"{self.node.name}/one", np.ones((), dtype))
             shape = [dims[0], (dims[1] or 0) + count, *dims[2:]]
             return self._insert("Pad", [tensor, amounts, fill], shape)
@@ -310,7 +314,7 @@ class Builder:
         return self.concat([tensor, ones], 1)
 
     def _places_of(self, weight: Tensor) -> np.ndarray:
-        """Return where each weight is in those of the layer, from 1."""
+        """Return the flat index of each weight in the weights of the layer, from 1."""
         if weight is self.node.inputs[1]:
             return 1 + np.arange(math.prod(self.whole.weight)).reshape(self.whole.weight)
         return self._places[id(weight)]
@@ -324,7 +328,7 @@ class Builder:
         return TensorPart(of_input=True, channels=np.arange(self.whole.in_channels))
 
     def _note(self, result: Tensor, part: TensorPart | None, **changes: Any) -> Tensor:
-        """Note the channels of a result, those of another tensor with some changes."""
+        """Record the channels of a result: ``part`` with some changes."""
         if part is not None:
             self.tensors[result.name] = replace(part, **changes)
         return result
@@ -338,9 +342,9 @@ class Builder:
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return the result for a key; its owner is held, so that no other gets its id."""
-        if key not in self._made:
-            self._made[key] = (make(), owner)
-        return self._made[key][0]
+        if key not in self._constants:
+            self._constants[key] = (make(), owner)
+        return self._constants[key][0]
 
     def _insert(
         self, op: str, inputs: Sequence[Tensor], shape: Sequence[int | None] | None, **attrs: Any

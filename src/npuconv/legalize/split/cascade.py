@@ -62,7 +62,7 @@ def _rank(steps: _Steps) -> tuple[int, int]:
 
 
 def _layers(layer: Layer, steps: _Steps) -> tuple[Layer, Layer]:
-    """The first average, of blocks that do not overlap, and the one of its cells."""
+    """The average of blocks that do not overlap, and the average of its cells."""
     firsts, seconds = [a for a, _ in steps], [b for _, b in steps]
     extents = [
         max(e or 1, a * b) if layer.cells(axis) == 1 else e

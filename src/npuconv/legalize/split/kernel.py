@@ -163,7 +163,7 @@ def _bound(
 
 
 def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Add taps with zeros where the device takes larger kernels, or square ones; exact.
+    """Add taps with zeros if the device takes larger or square kernels; exact.
 
     The cells that they meet are zeros as well: pads of the convolution or, where these are
     limited, a Pad in front.

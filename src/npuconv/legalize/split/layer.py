@@ -1,4 +1,4 @@
-"""A convolution or pool that is only considered: what the planner searches over."""
+"""Convolutions and pools without a graph: the search space of the planner."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def elements(dims: Sequence[int | None]) -> int:
 
 
 def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None:
-    """The layer a window is; None where it is none with constant weights and written pads."""
+    """The layer of a window; None unless it is a Conv with known weights and explicit pads."""
     if win.op != "Conv" or win.kernel is None or win.weight is None or win.auto_pad != "NOTSET":
         return None
     dims: Dims = win.input or (None,) * len(win.weight)

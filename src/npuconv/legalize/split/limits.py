@@ -1,4 +1,4 @@
-"""Known limits of a target that a layer breaks, and what they are about."""
+"""Known limits of a target that a layer breaks, and their topics."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class _Check:
 
 @dataclass
 class Demand:
-    """Demands of a target on an operator, for layers that do not stand in a graph.
+    """Demands of a target on an operator, for layers outside a graph.
 
     Attributes:
-        operator: what the target file says of it.
+        operator: its entry in the target file.
         layout: order of the dimensions.
-        adds: whether somebody adds tensors: the device, or a host.
+        adds: whether the device or a host adds tensors.
         joins_constants: whether the device puts constants beside a tensor: by Concat.
         pads_channels: whether it pads channels, with any number.
     """
@@ -89,7 +89,7 @@ class Demand:
     adds: bool = True
     joins_constants: bool = False
     pads_channels: bool = False
-    _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
+    _broken_checks: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
     _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
 
     def faults(self, layer: Layer) -> tuple[Fault, ...]:
@@ -105,7 +105,7 @@ class Demand:
         return not self._broken(layer)
 
     def breaks(self, layer: Layer, *about: str) -> bool:
-        """Return whether a fault of the layer is about one of these topics."""
+        """Return whether a fault of the layer has any of these topics."""
         return any(not check.topics.isdisjoint(about) for check in self._broken(layer))
 
     def count(self, layer: Layer) -> int:
@@ -117,7 +117,7 @@ class Demand:
         return [check.facts for check in self._broken(layer)]
 
     def multiple(self, fact: str) -> int:
-        """The number that a fact must be a multiple of; 1 where there is none."""
+        """The number that a fact must be a multiple of; 1 if there is no such limit."""
         limit = self.operator.limits.get(fact)
         value = None if limit is None else limit.multiple_of
         return value if isinstance(value, int) and value > 0 else 1
@@ -138,12 +138,12 @@ class Demand:
         return most is not None and value > most
 
     def _broken(self, layer: Layer) -> tuple[_Check, ...]:
-        broken = self._seen.get(layer)
+        broken = self._broken_checks.get(layer)
         if broken is None:
             facts = self._facts(layer)
             checks = self._checks_of(str(facts["mode"]))
             broken = tuple([check for check in checks if check.holds(facts) is False])
-            self._seen[layer] = broken
+            self._broken_checks[layer] = broken
         return broken
 
     def _facts(self, layer: Layer) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _of_limit(name: str, limit: Limit) -> _Check:
 
 
 def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
-    """The same answer as that of the limit, faster; None where it needs another fact."""
+    """Compile the limit to a faster test; None if the limit needs another fact."""
     values, predicate = limit.values, limit.predicate
     if name == "C":
         return None
@@ -193,12 +193,12 @@ def _compile(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
 def _allows_literal(
     name: str, literals: frozenset[Any], references: list[str], facts: Facts
 ) -> bool | None:
-    """Answer ``equals`` and ``one_of``; True is not the number one."""
+    """Answer ``equals`` and ``one_of``; True differs from 1."""
     value = facts.get(name)
     if value is None or (type(value), value) in literals:
         return None if value is None else True
     allowed = [lookup(facts, fact) for fact in references]
-    if any(type(one) is type(value) and one == value for one in allowed):
+    if any(type(item) is type(value) and item == value for item in allowed):
         return True
     return None if None in allowed else False
 

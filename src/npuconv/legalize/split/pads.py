@@ -21,8 +21,8 @@ def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[P
     """Pad in front of the convolution, or pad evenly and cut off the surplus; exact.
 
     A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
-    first step of most other rewrites. Where the device only wants equal pads, the smaller
-    ones grow, and a Slice takes the cells that are made too many.
+    first step of most other rewrites. If the device only requires equal pads, the smaller
+    pads grow, and a Slice removes the surplus cells.
     """
     if not layer.padded:
         return

@@ -87,14 +87,14 @@ class Price:
     moved: int = 0
     penalty: float = 0.0  # of partial sums, in MACs
 
-    def plus(self, other: Price, count: int = 1, weights: int = 1) -> Price:
+    def plus(self, part: Price, count: int = 1, weights: int = 1) -> Price:
         """Add so many parts of one kind, with so many different weights."""
         return Price(
-            self.macs + count * other.macs,
-            self.weight_bytes + weights * other.weight_bytes,
-            self.convolutions + count * other.convolutions,
-            self.moved + count * other.moved,
-            self.penalty + count * other.penalty,
+            self.macs + count * part.macs,
+            self.weight_bytes + weights * part.weight_bytes,
+            self.convolutions + count * part.convolutions,
+            self.moved + count * part.moved,
+            self.penalty + count * part.penalty,
         )
 
     @property
@@ -166,7 +166,7 @@ class SplitPlan:
 
     @property
     def biasless(self) -> bool:
-        """Return whether constant input channels stand for a bias."""
+        """Return whether constant input channels replace a bias."""
         channels = self.proposal is not None and self.proposal.bias_channels
         return channels or any(part.biasless for part in self.parts)
 
@@ -203,8 +203,8 @@ class SplitPlan:
                 continue
             for part in inner.terms():
                 ranges = [range(n) for n in layer.weight]
-                both = zip(ranges, term.index, part.index, strict=True)
-                cells = [whole[first][second] for whole, first, second in both]
+                indices = zip(ranges, term.index, part.index, strict=True)
+                cells = [whole[first][second] for whole, first, second in indices]
                 index = tuple(slice(r.start, r.stop, r.step) for r in cells)
                 yield replace(part, bounds=(*bounds, *part.bounds), index=index)
 
@@ -228,7 +228,9 @@ class Planner:
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the form can say so, where the target lists Concat
-    _found: dict[Layer, tuple[SplitPlan | None, Search]] = field(default_factory=dict, init=False)
+    _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
+        default_factory=dict, init=False
+    )
     _exact: dict[Layer, SplitPlan | None] = field(default_factory=dict, init=False)
     _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
@@ -254,9 +256,9 @@ class Planner:
 
     def plan(self, layer: Layer) -> tuple[SplitPlan | None, Search]:
         """Return the cheapest plan, or None, and the search that found it."""
-        if layer not in self._found:
-            self._found[layer] = self._search(layer)
-        return self._found[layer]
+        if layer not in self._searches:
+            self._searches[layer] = self._search(layer)
+        return self._searches[layer]
 
     def exact_plan(self, layer: Layer) -> SplitPlan | None:
         """Return the cheapest plan that has the integers of the layer, or None."""
@@ -288,7 +290,7 @@ class Planner:
         return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
 
     def leaf(self, layer: Layer) -> SplitPlan:
-        """The plan of a layer that fits as it is."""
+        """The plan of a layer that fits without a rewrite."""
         price = Price(layer.macs(), layer.parameters(), 1)
         return SplitPlan(layer, price, self.total(price))
 
@@ -348,9 +350,9 @@ class _Descent:
         return plans[0]
 
     def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
-        for at, split in enumerate(self.splits[first:], first):
+        for index, split in enumerate(self.splits[first:], first):
             for proposal in split(layer, self.demand, self.planner.settings):
-                yield proposal, at if split is _AGAIN else at + 1
+                yield proposal, index if split is _AGAIN else index + 1
 
     def _follow(self, layer: Layer, proposal: Proposal, first: int) -> SplitPlan | None:
         price, parts = Price(moved=proposal.moved), []

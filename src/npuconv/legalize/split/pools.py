@@ -1,7 +1,7 @@
 """Pools that break a limit: in turn, with some channels at a time, in tiles.
 
-A pool has no weights, so its tiles need not be of one shape: each pads what it has of the
-border of the image, and nothing is padded by an operator.
+A pool has no weights, so its tiles need not be of one shape: each tile has the pads of
+its edges of the image, and no operator pads.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _in_turn(layer: Layer, count: int) -> list[Layer]:
     # Each has one cell, and its share of the others.
     shares = [divmod(kernel - 1, count) for kernel in layer.kernel]
     kernels = [[1 + cells + (i < more) for cells, more in shares] for i in range(count)]
-    begins, ends = (
+    begins, stops = (
         [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
         for side in (0, 1)
     )
     extents, pools = layer.extents, list[Layer]()
     for number, kernel in enumerate(kernels):
-        pads = tuple((begins[a][number], ends[a][number]) for a in layer.axes)
+        pads = tuple((begins[a][number], stops[a][number]) for a in layer.axes)
         strides = layer.strides if number == count - 1 else (1,) * len(kernel)
         pool = replace(layer.with_kernel(kernel).with_extents(extents), pads=pads, strides=strides)
         extents = tuple(map(pool.cells, pool.axes))
@@ -153,8 +153,8 @@ def _tiles(layer: Layer, axis: int, count: int) -> list[_Tile]:
     """Return start, stop and pads of each tile along an axis."""
     extent, (before, _), stride = layer.extents[axis] or 1, layer.pads[axis], layer.strides[axis]
     tiles = []
-    for first, behind in even(layer.cells(axis) or 1, count):
-        start, stop = first * stride - before, (behind - 1) * stride - before + layer.reach(axis)
+    for first, end in even(layer.cells(axis) or 1, count):
+        start, stop = first * stride - before, (end - 1) * stride - before + layer.reach(axis)
         pads = max(-start, 0), max(stop - extent, 0)
         tiles.append((max(start, 0), min(stop, extent), pads))
     return tiles

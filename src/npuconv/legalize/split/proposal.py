@@ -31,9 +31,9 @@ class Term:
     """A convolution of a sum.
 
     Attributes:
-        layer: without a bias.
-        bounds: of the cells that it reads.
-        index: of its weights in those of the layer, for each axis.
+        layer: the convolution, without a bias.
+        bounds: bounds of the input cells that it reads.
+        index: slices of the weights of the whole layer, for each axis.
     """
 
     layer: Layer
@@ -51,13 +51,13 @@ class Proposal:
     Attributes:
         split: name of the rewrite.
         text: for people, as ``2x2 tiles of 16x16``.
-        parts: the layers it is made of.
-        build: writes it; gets the layer as it is, and what builds a part.
+        parts: the new layers.
+        build: function that writes the nodes; gets the original layer and a builder of parts.
         moved: elements that are sliced, padded, reordered or concatenated.
         summed: partial sums that are added; 0 where the form is exact in int8 too.
-        adds_bias: whether what is added is the bias, which no accumulator takes in.
+        adds_bias: whether the sum adds the bias, which no accumulator includes.
         cascaded: whether one layer reads the rounded results of another.
-        bias_channels: whether constant input channels stand for the bias.
+        bias_channels: whether constant input channels replace the bias.
         accumulated: whether the device adds the sums in int32.
         terms: of the sum that it is, for a layer.
     """
@@ -83,16 +83,16 @@ class FitSettings:
         most_layers: different layers that are looked at for one convolution.
         most_convolutions: that one convolution may become.
         choices: sizes that one rewrite proposes for one layer.
-        convolution: of starting one, in multiply-accumulates; more than 0, so that of two
-            forms with the same MACs the one with fewer convolutions is taken.
+        convolution: cost to start a convolution, in multiply-accumulates; more than 0, so that
+            fewer convolutions are preferred at the same MACs.
         moved_element: of an element that is sliced, padded or concatenated, in MACs.
         sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
             int8, which costs up to 1 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
         added_bias: of an Add of a bias behind, as a share of the MACs of the layer. It costs 2 to
             7 dB (``benchmarks/targets.py splits --only "no bias"``).
-        bias_channels: input channels of a constant that stand for a bias, for the square root of
-            the weights of an output; one more holds what is left.
+        bias_channels: input channels of a constant that replace a bias, per square root of the
+            number of weights of an output; one more channel holds the remainder.
     """
 
     most_layers: int = 4000
@@ -123,9 +123,9 @@ def even(total: int, parts: int) -> list[tuple[int, int]]:
 
 
 def sizes(total: int, multiple: int = 1) -> Iterator[int]:
-    """Sizes of parts, from the whole down to one: of each number of parts the smallest.
+    """Sizes of parts, from ``total`` down to 1: the smallest size for each number of parts.
 
-    With ``multiple`` they are rounded up to one of it.
+    Sizes are rounded up to a multiple of ``multiple``, at most ``total``.
     """
     last = 0
     for parts in range(1, total + 1):

@@ -131,6 +131,6 @@ def _weights(layer: Layer, form: Layer, shares: _Factors, array: np.ndarray) -> 
             where = [phase[a] * layer.strides[a] + tap[a] * layer.dilations[a] for a in range(axes)]
             inner = tuple(w % f for w, f in zip(where, factors, strict=True))
             cell = tuple(w // f for w, f in zip(where, factors, strict=True))
-            at = (*phase, slice(None), *inner, slice(None), *cell)
-            result[at] += array[(..., *tap)]
+            target = (*phase, slice(None), *inner, slice(None), *cell)
+            result[target] += array[(..., *tap)]
     return result.reshape(form.weight)

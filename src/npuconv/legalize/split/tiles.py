@@ -24,9 +24,9 @@ _FEW_EXTRA = 8  # cells that a tile is enlarged by
 def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve tiles of the image, each with the border that its kernel reaches; exact.
 
-    All tiles have one shape, so that they share weights and code: the image gets zeros
-    behind it until they divide it, and a Slice cuts off what that makes too many. An image
-    that is too small, or of no multiple of what the device takes, is enlarged the same way.
+    All tiles have one shape, so that they share weights and code: zeros are
+    appended to the image until its extents are multiples, and a Slice removes the surplus cells.
+    An image that is too small, or no multiple that the device takes, is enlarged the same way.
     """
     if not layer.sized or layer.padded or not demand.breaks(layer, *_ABOUT):
         return
@@ -94,18 +94,18 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
         """The tiles from an axis on, put together."""
         if axis == len(counts):
             bounds = [
-                (a + 2, at * steps[a], at * steps[a] + (tile.extents[a] or 1), 1)
-                for a, at in enumerate(where)
+                (a + 2, i * steps[a], i * steps[a] + (tile.extents[a] or 1), 1)
+                for a, i in enumerate(where)
             ]
             return emit(piece.with_layer(tile, builder.slice(source, bounds)))
-        return builder.concat([row(axis + 1, [*where, at]) for at in range(counts[axis])], axis + 2)
+        return builder.concat([row(axis + 1, [*where, i]) for i in range(counts[axis])], axis + 2)
 
     whole = row(0, [])
     return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
 def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Convolve the images of a batch one by one, or a few at a time; exact."""
+    """Convolve the images of a batch separately, or a few at a time; exact."""
     batch = layer.source[0]
     if batch is None or batch < 2 or not demand.breaks(layer, limits.BATCH):
         return

@@ -217,9 +217,9 @@ def _extent(
 def obstacle(
     model: Model, device: TargetDevice, layout: Layout, win: Window, *, fits: bool = False
 ) -> str:
-    """Return why this convolution is not possible, or ''.
+    """Return the reason why this convolution is not possible, or ''.
 
-    With ``fits`` it may be one that is itself rewritten to keep the limits.
+    With ``fits`` the convolution may itself be rewritten to keep the limits.
     """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"

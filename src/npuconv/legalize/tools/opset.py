@@ -1,6 +1,6 @@
 """Conversion of a model from one opset to another.
 
-A node crosses the versions of its operator one by one. For most the two schemas say what to do:
+A node crosses each version of its operator in order. For most versions the two schemas suffice:
 an attribute becomes the input of that name, a default that changes is written out. ``STEPS``
 holds the changes that schemas do not show. A node that cannot cross a version keeps the model
 below it.
@@ -53,9 +53,9 @@ def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> 
     """Convert the model to the newest opset from ``least`` to ``target`` that every node reaches.
 
     Returns:
-        Number of converted nodes, plus one for the opset itself; 0 if nothing changes. And the
-        node that keeps the model below the target with its reason, or ''; ``obstacle``, that of
-        an earlier attempt, if the model has the target already.
+        Number of converted nodes, plus 1 for the opset itself; 0 if nothing changes. And the
+        node that keeps the model below the target with its reason, or ''; ``obstacle``, the
+        result of an earlier attempt, if the model has the target already.
     """
     source = model.opset
     reached, drafts, new_obstacle = _plan(model, log, target)
@@ -138,7 +138,7 @@ class _Draft(_Step):
     def cross(self, source: int, target: int, *, runnable: bool = False) -> None:
         """Cross every version after ``source`` up to ``target``; raise _ObstacleError at the last.
 
-        With ``runnable`` only those that onnxruntime has a kernel for.
+        With ``runnable`` only versions for which onnxruntime has a kernel.
         """
         version = source
         if _schema(self.op, source).deprecated:
@@ -233,7 +233,7 @@ class _Draft(_Step):
         self.outputs[0] = result
 
     def is_read(self, *indices: int) -> bool:
-        """Return whether anything reads one of these outputs."""
+        """Return whether a node or graph output reads any of these outputs."""
         read = [self.outputs[i] for i in indices if i < len(self.outputs)]
         return any(t.outputs or any(t is end for end in self.graph.outputs) for t in read)
 

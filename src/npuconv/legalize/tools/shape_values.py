@@ -70,7 +70,7 @@ class ShapeValues:
 
     Attributes:
         rounds: first guess and step, for extents and for integers, of each round.
-        ambiguous: names of dimensions that may stand for different extents.
+        ambiguous: names of dimensions that may have different extents.
         guesses: by id of the tensor, in the order of the graph.
         symbols: position of each unknown extent, by tensor and axis or by its name.
     """
@@ -195,7 +195,7 @@ def _small(dims: Sequence[int] | None) -> Sequence[int] | None:
 def _run(
     model: Model, values: ShapeValues, nodes: Sequence[Node], feeds: dict[str, np.ndarray]
 ) -> None:
-    """Add the values of all outputs of nodes; if they do not run, those of each chain that does."""
+    """Add the values of all outputs of nodes; if they do not run, of each chain that runs."""
     outputs = [t for node in nodes for t in node.outputs if t.name]
     if not outputs:
         return
@@ -251,7 +251,7 @@ def chain(values: ShapeValues, tensor: Tensor) -> list[Node]:
 
 
 def as_text(array: Any) -> str:
-    """Return elements as text, with ? for those that are not known."""
+    """Return elements as text, with ? for unknown elements."""
 
     def written(element: np.ndarray) -> str:
         if element.ndim > 1:

@@ -93,7 +93,7 @@ def describe_integers(
         *warnings,
         *filter(None, [measured.refusal]),
         *notices.still_float(emitted.model, options),
-        *waived(legal.findings.every, legal.findings.selected),
+        *waived(legal.findings.all_findings, legal.findings.selected),
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
     outcome = RunResults(data.row, rows, accuracy)
@@ -111,7 +111,7 @@ def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) ->
         *filter(None, [refusal]),
         *notices.unused(options.format, options, samples=has_samples),
         *notices.still_float(emitted.model, options),
-        *waived(legal.findings.every, legal.findings.selected),
+        *waived(legal.findings.all_findings, legal.findings.selected),
     )
     outcome = RunResults(quantization=None if options.format == "float" else rows)
     return Written(legal, emitted.proto, outcome, warnings)

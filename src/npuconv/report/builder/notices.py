@@ -15,7 +15,7 @@ from npuconv.data.samples import HELD_OUT_LEAST
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.registry import Phase
-from npuconv.legalize.selection import fails, is_blocking, wanted
+from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
@@ -168,7 +168,9 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
         is_goal = rule.code == _MEASURED and goal is not None
         severity = Severity.ERROR if is_goal else rule.severity
         finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")
-        counted = wanted([finding], options) if rule.stage in ("calibrated", "measured") else []
+        counted = (
+            select_findings([finding], options) if rule.stage in ("calibrated", "measured") else []
+        )
         if fails(counted, options) or any(map(is_blocking, counted)):
             codes.append(rule.code)
     sentences = []

@@ -54,7 +54,9 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
     crossing = partition.crossings(model, plan)
     device = schema.Device(
         macs_before=schema.MacShare(
-            device=total(c.macs for label, c in source.costs.items() if label in source.taken),
+            device=total(
+                c.macs for label, c in source.costs.items() if label in source.supported_convs
+            ),
             total=total(cost.macs for cost in source.costs.values()),
         ),
         macs_after=schema.MacShare(

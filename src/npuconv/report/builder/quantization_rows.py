@@ -131,7 +131,7 @@ def with_shares(
 
     ``shares`` are error powers in the outputs relative to their power, by node name.
     """
-    nodes, total = {layer.shown: layer.node for layer in layers}, sum(shares.values())
+    nodes, total = {layer.display_label: layer.node for layer in layers}, sum(shares.values())
     layer_rows = []
     for row in rows:
         node = nodes.get(row.name, "")

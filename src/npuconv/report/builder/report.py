@@ -58,7 +58,7 @@ def build_report(
     model, source, target = legal.model, legal.source, legal.target
     findings = legal.findings.selected
     remaining = [finding for finding in findings if finding.status != Status.REWRITTEN]
-    warnings += stale(legal.findings.accepted, legal.findings.every)
+    warnings += stale(legal.findings.accepted, legal.findings.all_findings)
     kinds = Counter(kind(finding) for finding in remaining if not finding.accepted)
     kinds["warning"] += len(warnings)
     statuses, codes = Counter(finding.status for finding in findings), {f.code for f in findings}
