@@ -135,7 +135,8 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 
 @pytest.mark.e2e
-def test_a_job_that_kills_workers(mischief, write):
+@pytest.mark.parametrize("ship", [False, True])
+def test_a_job_that_kills_workers(mischief, write, ship):
     """A job that kills two workers is given up, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
@@ -143,7 +144,7 @@ def test_a_job_that_kills_workers(mischief, write):
     path = write(
         "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
     )
-    report = npuconv.run_batch(path, local_cluster=2, ship=True)
+    report = npuconv.run_batch(path, local_cluster=2, ship=ship)
     found = {job.name: job.status for job in report.jobs}
     assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
     assert report.jobs[1].message == "2 workers died while they ran it; given up"

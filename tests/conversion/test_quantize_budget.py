@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,8 +12,10 @@ import onnx
 import pytest
 
 import npuconv
+from npuconv.data.samples import held_out_places, spread
 from npuconv.errors import UsageError
 from npuconv.evaluate import matching
+from npuconv.schemas.verify import VerifyReport
 from support.builders import Net
 from support.outlier_nets import CHANNELS, LOUD, loud, pictures
 
@@ -194,17 +197,24 @@ def test_what_nobody_knows_is_asked_of_the_model_that_is_written(pair):
 
 
 def test_verify_agrees(tmp_path: Path):
-    """Verify agrees with the report of the conversion, on other samples."""
+    """Verify gives the figures of the conversion, outputs and layers, on the same samples."""
     onnx.save(loud("HardSwish"), tmp_path / "m.onnx")
-    made = of_loud("HardSwish")
-    onnx.save(made.model, tmp_path / "m.int8.onnx")
-    found = npuconv.verify(
-        tmp_path / "m.onnx", tmp_path / "m.int8.onnx", data={"x": pictures(40)[32:]}
-    )
-    assert found.total.sqnr_db == pytest.approx(made.report.accuracy.median_db, abs=2)
-    rows = {row.name: row.sqnr_db for row in made.report.quantization.layers}
-    for row in found.layers:
-        assert row.sqnr_db == pytest.approx(rows[row.name], abs=1.5)
+    converted = of_loud("HardSwish")
+    onnx.save(converted.model, tmp_path / "m.int8.onnx")
+    accuracy, samples = converted.report.accuracy, pictures()
+
+    def verify(places: Sequence[int]) -> VerifyReport:
+        data = {"x": samples[list(places)]}
+        return npuconv.verify(tmp_path / "m.onnx", tmp_path / "m.int8.onnx", data=data)
+
+    held_out = held_out_places(len(samples), accuracy.samples)
+    assert verify(held_out).total.sqnr_db == pytest.approx(accuracy.sqnr_db, abs=0.01)
+    rows = {row.name: row.sqnr_db for row in converted.report.quantization.layers}
+    (place,) = spread(len(held_out), 1)  # the sample on which a conversion compares layers
+    verified = verify([held_out[place]])
+    assert verified.layers
+    for row in verified.layers:
+        assert row.sqnr_db == pytest.approx(rows[row.name], abs=0.01)
 
 
 def test_explicit_conversions_and_the_same_bytes():

@@ -129,7 +129,7 @@ def join(parts: Sequence[Statistics]) -> Statistics:
 
 
 def _second(largest: Sequence[Floats], seconds: Sequence[Floats]) -> Floats:
-    """Return the next to largest of parts of which the two largest are known."""
+    """Return the second largest value, from the largest and second largest of each part."""
     return np.asarray(np.sort([*largest, *seconds], axis=0)[-2], np.float32)
 
 
@@ -162,7 +162,7 @@ def thin(blocks: Sequence[Kept], samples: int) -> Kept:
 
 @cache
 def spread_order(length: int) -> Integers:
-    """Return 0..length-1 in bit-reversed order, of which every prefix is spread evenly."""
+    """Return 0..length-1 in bit-reversed order; every prefix is spread evenly."""
     bits = max(length - 1, 0).bit_length()
     order = np.zeros(1, np.int64)
     for _ in range(bits):

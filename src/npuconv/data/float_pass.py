@@ -295,7 +295,7 @@ def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
 
 
 def not_finite(number: int, name: str) -> CalibrationError:
-    """Return the error for a sample of which a tensor holds values that are not finite."""
+    """Return the error for a tensor with NaN or infinite values on a sample."""
     return CalibrationError(
         f"sample {number}: the float model itself makes values that are not finite "
         f"(tensor {name!r})",

@@ -159,11 +159,12 @@ def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int
     """Return how often the device must have been started before each node can run."""
     starts: dict[int, int] = {}
     for node in model.nodes():
-        here = plan.placement[id(node)] == "device"
-        most = int(here)
-        for maker in makers[id(node)]:
-            made_there = plan.placement.get(id(maker)) == "device"
-            most = max(most, starts.get(id(maker), 0) + (here and not made_there))
+        runs_on_device = plan.placement[id(node)] == "device"
+        most = int(runs_on_device)
+        for producer in makers[id(node)]:
+            follows_device = plan.placement.get(id(producer)) == "device"
+            starts_again = runs_on_device and not follows_device
+            most = max(most, starts.get(id(producer), 0) + starts_again)
         starts[id(node)] = most
     return starts
 

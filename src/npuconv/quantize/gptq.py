@@ -107,9 +107,9 @@ def _panel(rows: Doubles, steps: Doubles, upper: Doubles, start: int, stop: int)
     """
     errors = np.empty((len(rows), stop - start, rows.shape[2]))
     for k in range(start, stop):
-        here = rows[:, k]
-        np.rint(here, out=steps[:, k]).clip(-127, 127, out=steps[:, k])
-        error = np.divide(here - steps[:, k], upper[:, k, k, None], out=errors[:, k - start])
+        weights = rows[:, k]
+        np.rint(weights, out=steps[:, k]).clip(-127, 127, out=steps[:, k])
+        error = np.divide(weights - steps[:, k], upper[:, k, k, None], out=errors[:, k - start])
         rows[:, k + 1 : stop] -= upper[:, k, k + 1 : stop, None] * error[:, None, :]
     if stop < rows.shape[1]:
         rows[:, stop:] -= upper[:, start:stop, stop:].transpose(0, 2, 1) @ errors
