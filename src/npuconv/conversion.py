@@ -17,7 +17,6 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.model import save, store
 from npuconv.model.store import Store
 from npuconv.report.builder.conversion import Written
-from npuconv.report.builder.placement_rows import GraphRows, graph_rows
 from npuconv.report.builder.report import build_report
 from npuconv.schemas import report as schema
 from npuconv.timings import Timings
@@ -61,13 +60,16 @@ def refused(report: schema.Report) -> UnsupportedModelError:
 
 
 def finish(
-    written: Written, rows: GraphRows, compiler: Sequence[str], clock: Timings | None
+    written: Written,
+    rewritten: tuple[schema.RewriteRow, ...],
+    compiler: Sequence[str],
+    clock: Timings | None,
 ) -> Conversion:
     """Report a written model.
 
     Args:
         written: the model in its form.
-        rows: of the graph before quantization.
+        rewritten: rows of the source nodes that become something else.
         compiler: command of Vela, to estimate the TFLite file with; may be empty.
         clock: seconds of the stages for the report; may be None.
 
@@ -75,17 +77,8 @@ def finish(
         UnsupportedModelError: calibration or the measured error stands against it.
     """
     legal, tflite = written.legal, written.tflite
-    is_refused = legal.findings.refuse
-    report = build_report(
-        legal,
-        graph_rows(legal, rows),
-        "refused" if is_refused else "converted",
-        failed=is_refused,
-        warnings=written.warnings,
-        outcome=written.outcome,
-        timings=clock,
-    )
-    if is_refused:
+    report = build_report(legal, rewritten, written.results, timings=clock)
+    if not report.ok:
         raise refused(report)
     if compiler and tflite is not None:
         report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})

@@ -24,7 +24,7 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
-from npuconv.report.builder.placement_rows import graph_rows
+from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.timings import Progress, Timings, silent
 
@@ -73,15 +73,15 @@ def convert_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        rows = graph_rows(legal)
+        rewritten = rewritten_rows(legal)
         if legal.findings.refuse:
-            raise refused(build_report(legal, rows, "refused", failed=True, timings=shown_clock))
+            raise refused(build_report(legal, rewritten, timings=shown_clock))
         command = legal.target.next_command
         compiler = vela.require(command, form.name) if options.with_vela else []
         with run_errors(legal.model.name):
             write = _write_integers if form.calibrates else _write_float_activations
             written = write(legal, calibration, clock)
-        return finish(written, rows, compiler, shown_clock)
+        return finish(written, rewritten, compiler, shown_clock)
 
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
