@@ -1,8 +1,8 @@
 """Write a Resize in a coordinate mode that the target lists, if it is the same function.
 
 With whole factors, nearest cells in mode asymmetric are those in mode half_pixel, as in the
-upsampling of YOLO; a linear Resize in mode pytorch_half_pixel is one in half_pixel. The cells and
-weights along every axis decide, so all extents that change must be known.
+upsampling of YOLO; pytorch_half_pixel and half_pixel differ only for results of one cell. The cells
+and weights along every axis decide, so all extents that change must be known.
 """
 
 from __future__ import annotations
