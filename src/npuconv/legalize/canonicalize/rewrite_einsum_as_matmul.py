@@ -37,14 +37,15 @@ def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
         with log.rewrite(model, [node], f"Einsum {terms}->{result}", "Transpose", modulus=None):
             _finish(model, node, node.inputs[0], terms, result, extents)
         return 1
-    left, right = operands
-    rows, columns = (_exclusive(result, a, b) for a, b in ((left, right), (right, left)))
+    a, b = operands
+    rows = "".join(label for label in result if label in a and label not in b)
+    columns = "".join(label for label in result if label in b and label not in a)
     tensors = list(node.inputs)
     if rows and columns and result.index(columns[0]) < result.index(rows[0]):
-        left, right, rows, columns, tensors = right, left, columns, rows, tensors[::-1]
-    batch = "".join(label for label in result if label in left and label in right)
-    depth = "".join(label for label in left if label in right and label not in result)
-    if {*left} != {*batch, *rows, *depth} or {*right} != {*batch, *columns, *depth}:
+        a, b, rows, columns, tensors = b, a, columns, rows, tensors[::-1]
+    batch = "".join(label for label in result if label in a and label in b)
+    depth = "".join(label for label in a if label in b and label not in result)
+    if {*a} != {*batch, *rows, *depth} or {*b} != {*batch, *columns, *depth}:
         return 0
     numbers = {label: dim for label, dim in extents.items() if isinstance(dim, int)}
     joins = any(len(labels) != 1 for labels in (rows, columns, depth))
@@ -55,7 +56,7 @@ def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
         factors = [
             _matrices(model, node, tensor, labels, (batch, *kinds), numbers)
             for tensor, labels, kinds in zip(
-                tensors, (left, right), ((rows, depth), (depth, columns)), strict=True
+                tensors, (a, b), ((rows, depth), (depth, columns)), strict=True
             )
         ]
         ordered = batch + rows + columns
@@ -69,7 +70,7 @@ def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
 
 
 def _extents(node: Node, operands: Sequence[str]) -> Extents | None:
-    """Return the extents by label; None if the labels are not those of plain tensors."""
+    """Return the extents by label; None unless every axis has its own label."""
     extents: Extents = {}
     for term, tensor in zip(operands, node.inputs, strict=False):
         dims = query.shape(tensor)
@@ -79,11 +80,6 @@ def _extents(node: Node, operands: Sequence[str]) -> Extents | None:
             if extents.setdefault(label, dim) != dim:
                 return None  # 1 and another: broadcast
     return extents if query.dtype_name(node.inputs[0]) == "float32" else None
-
-
-def _exclusive(result: str, operand: str, other: str) -> str:
-    """Return the labels of the result that one operand has alone, in its order."""
-    return "".join(label for label in result if label in operand and label not in other)
 
 
 def _matrices(
