@@ -96,15 +96,15 @@ def arrange(boxes: int, edges: Sequence[Edge]) -> Layers | None:
             level[target] = max(level[target], level[source] + 1)
     for source in consumers.keys() - {target for _, target in edges}:
         level[source] = min(level[target] for target in consumers[source]) - 1
-    ends = {source: max(level[t] for t in targets) for source, targets in consumers.items()}
-    if sum(end - level[source] - 1 for source, end in ends.items()) > _MAX_SLOTS:
+    deepest = {source: max(level[t] for t in targets) for source, targets in consumers.items()}
+    if sum(row - level[source] - 1 for source, row in deepest.items()) > _MAX_SLOTS:
         return None
     layers = Layers(boxes, level, [[] for _ in level], [[] for _ in level])
     for source, targets in consumers.items():
         slot = source
-        for row in range(level[source] + 1, ends[source] + 1):
+        for row in range(level[source] + 1, deepest[source] + 1):
             lower = [target for target in targets if level[target] == row]
-            if row < ends[source]:  # the line goes on
+            if row < deepest[source]:  # the line goes on
                 lower.append(len(level))
                 level.append(row)
                 layers.above.append([])
@@ -150,15 +150,15 @@ def crossings(layers: Layers) -> int:
     for row in layers.rows:
         passed: list[float] = []
         for slot in row:
-            ends = [places[lower] for lower in layers.below[slot]]
-            number += sum(len(passed) - bisect_right(passed, end) for end in ends)
-            for end in ends:
-                insort(passed, end)
+            consumers = [places[lower] for lower in layers.below[slot]]
+            number += sum(len(passed) - bisect_right(passed, place) for place in consumers)
+            for place in consumers:
+                insort(passed, place)
     return number
 
 
 def shift(layers: Layers, cuts: Sequence[int]) -> list[float]:
-    """Return the centre of each slot: in the order of its layer, near those of its neighbours.
+    """Return the centre of each slot: in the order of its layer, near its neighbours.
 
     Args:
         layers: slots in their order.
@@ -220,7 +220,7 @@ def fold(layers: Layers, cuts: Sequence[int]) -> Drawing:
         for row in last_rows
         for number, slot in enumerate((s for s in row if layers.below[s]), 1)
     }
-    top, left = _MARGIN + _LANE + max(lanes.values(), default=0), _MARGIN
+    top, width = _MARGIN + _LANE + max(lanes.values(), default=0), _MARGIN
     gutters = dict[int, int]()  # the x of a line in its lane
     places = dict[int, tuple[int, int]]()  # centre and top of each slot
     for first, end in pairwise(cuts):
@@ -229,11 +229,11 @@ def fold(layers: Layers, cuts: Sequence[int]) -> Drawing:
         high = max(x[row[-1]] + layers.width(row[-1]) / 2 for row in rows)
         for number, row in enumerate(rows):
             y = top + number * _PITCH
-            places.update((slot, (round(x[slot] - low) + left, y)) for slot in row)
-        left += round(high - low) + _MARGIN
+            places.update((slot, (round(x[slot] - low) + width, y)) for slot in row)
+        width += round(high - low) + _MARGIN
         leaving = [slot for slot in rows[-1] if slot in lanes]
-        gutters.update((slot, left + lanes[slot]) for slot in leaving)
-        left += max((lanes[slot] + _MARGIN for slot in leaving), default=0)
+        gutters.update((slot, width + lanes[slot]) for slot in leaving)
+        width += max((lanes[slot] + _MARGIN for slot in leaving), default=0)
 
     def path(slot: int) -> str:
         """Return the line from a box to each of its consumers, through the slots between."""
@@ -255,7 +255,7 @@ def fold(layers: Layers, cuts: Sequence[int]) -> Drawing:
         return "".join(parts)
 
     return Drawing(
-        width=left,
+        width=width,
         height=2 * top + (max(b - a for a, b in pairwise(cuts)) - 1) * _PITCH + HEIGHT,
         boxes=tuple(places[box] for box in range(layers.boxes)),
         paths={box: path(box) for box in range(layers.boxes) if layers.below[box]},

@@ -69,7 +69,7 @@ def side_by_side(layer: VerifiedLayer) -> SideBySide:
     ranges = (layer.float_range, layer.int8_range)
     bounds = [bound for value_range in ranges if value_range for bound in value_range]
     low, high = min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0)
-    float_bar, int8_bar = (bar_style(*ends, low, high) if ends else "" for ends in ranges)
+    float_bar, int8_bar = (bar_style(*span, low, high) if span else "" for span in ranges)
     bar = layer_bar(LayerQuant(name=layer.name, sqnr_db=layer.sqnr_db, cosine=layer.cosine))
     return SideBySide(layer, bar, float_bar, int8_bar, position(0.0, low, high))
 
