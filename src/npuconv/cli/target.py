@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from npuconv.cli import screen
 from npuconv.cli import schema as schemas
+from npuconv.cli import screen
 from npuconv.cli.help import LazyGroup, printed_option
 from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names, read, value_text
