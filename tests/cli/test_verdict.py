@@ -70,6 +70,9 @@ def test_command_words():
         "--config", "c.yaml", "--no-offload", "--keep-float", "a", "--keep-float", "b",
         "--input-layout", "x",
     ]  # fmt: skip
+    switches = {"keep_scales": False, "standard_ops": True, "with_vela": True}
+    assert command_words(None, switches) == ["--requantize", "--standard-ops", "--with-vela"]
+    assert command_words(None, {"keep_scales": True}) == ["--keep-scales"]
 
 
 def test_verdict_comes_last_where_it_scrolled_away(cli, model):

@@ -215,7 +215,7 @@ def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -
     "--assume", multiple=True, metavar="LIMIT=VALUE", help="answer another limit meanwhile"
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@output_format_option(("text", "json"))
+@output_format_option("text", "json")
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
 )

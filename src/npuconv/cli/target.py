@@ -9,7 +9,7 @@ import click
 
 from npuconv.cli import schema as schemas
 from npuconv.cli import screen
-from npuconv.cli.help import LazyGroup, printed_option
+from npuconv.cli.help import LazyGroup, output_format_option
 from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names, read, value_text
 from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands, ListedOperator
@@ -44,16 +44,18 @@ def list_command() -> None:
 
 @target.command()
 @click.argument("name", metavar="NAME|FILE.yaml")
-@printed_option("text", "json", "yaml", text="yaml is the file itself, to start your own from")
-def show(name: str, form: str) -> None:
+@output_format_option(
+    "text", "json", "yaml", text="yaml is the file itself, to start your own from", alias=True
+)
+def show(name: str, output_format: str) -> None:
     """Show every limit of a target, with its source.
 
     A line for each; only a terminal breaks those which are longer than it is wide.
     """
     description = Target.load(name)
-    if form == "yaml":
+    if output_format == "yaml":
         click.echo(description.yaml, nl=False)
-    elif form == "json":
+    elif output_format == "json":
         data = description.model_dump(by_alias=True, exclude_unset=True, mode="json")
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
