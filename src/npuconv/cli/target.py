@@ -113,9 +113,10 @@ def _show_lines(target: Target) -> list[str]:
     fused = target.fused_activations
     lines += ["", f"fused_activations: {_with_assumed(fused)}{_origin(fused)}"]
     stated = target.costs.model_fields_set
-    costs = [row for row in _costs(target).items() if row[0] in stated]
-    for title, rows in (("costs", costs), ("all operators", _demand_rows(target.all_operators))):
-        lines += ["", title, *_aligned(rows)] if rows else []
+    if costs := [row for row in _costs(target).items() if row[0] in stated]:
+        lines += ["", "costs", *_aligned(costs)]
+    if demands := _demand_rows(target.all_operators):
+        lines += ["", "all operators", *_aligned(demands)]
     for name, operator in target.operators.items():
         title = name + (f" ({operator.domain})" if operator.domain else "")
         lines += ["", title, *_aligned(_demand_rows(operator))]
@@ -184,7 +185,7 @@ def _costs(target: Target) -> dict[str, str]:
     return {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
 
 
-def _demand_rows(part: Demands) -> list[tuple[str, ...]]:
+def _demand_rows(part: Demands) -> list[tuple[str, str, str, str]]:
     """Return name, value and origin of the limits of an operator, and of its relations."""
     rows = [(name, _with_assumed(limit), limit.source, limit.why) for name, limit in _limits(part)]
     return rows + [("require", item.text(), item.source, item.why) for item in part.require]
