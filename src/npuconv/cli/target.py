@@ -192,7 +192,7 @@ def _demand_rows(part: Demands) -> list[tuple[str, str, str, str]]:
 
 
 def _limits(part: Demands) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of an operator, and those of its modes as ``kernel_h (depthwise)``."""
+    """Yield the limits of an operator; limits of its modes are named ``kernel_h (depthwise)``."""
     yield from part.limits.items()
     for mode, limits in part.modes.items() if isinstance(part, ListedOperator) else ():
         yield from ((f"{name} ({mode})", limit) for name, limit in limits.items())
