@@ -145,7 +145,7 @@ def _refusal(report: schema.Report) -> UnsupportedModelError:
 
 @contextlib.contextmanager
 def _run_errors(name: str) -> Iterator[None]:
-    """Raise a model that onnxruntime refuses as an error of the user; name the model in errors.
+    """Name the model in errors; a refusal by onnxruntime becomes a ``ModelError``.
 
     No earlier run shows some refusals: that of a tensor with 2,000 axes, for example.
     """
