@@ -147,7 +147,7 @@ def _refusal(report: schema.Report) -> UnsupportedModelError:
 def _run_errors(name: str) -> Iterator[None]:
     """Name the model in errors; a refusal by onnxruntime becomes a ``ModelError``.
 
-    No earlier run shows some refusals: that of a tensor with 2,000 axes, for example.
+    Some refusals are not shown by any earlier run, for example of a tensor with 2,000 axes.
     """
     with of_model(name):
         try:
