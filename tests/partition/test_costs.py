@@ -225,13 +225,23 @@ def test_the_cheaper_form_is_taken():
     assert pick(SPLIT, DENSE, costs={"moved_byte": 100}) == "dense"
 
 
-def test_a_form_that_crosses_comes_last():
-    """Whatever it saves; but it is taken where nothing else is legal, or all cross."""
-    crossing = replace(SPLIT, crosses=True)
+def test_crossings_have_a_price():
+    """Ten transfers and their bytes, against the MACs of the dense form."""
+    crossing = replace(SPLIT, crossings=10)
     assert pick(crossing, DENSE) == "dense"
     assert pick(crossing, replace(DENSE, obstacle="no")) == "split"
-    assert pick(crossing, replace(DENSE, crosses=True)) == "split"
+    assert pick(crossing, replace(DENSE, crossings=11)) == "split"
+    assert pick(crossing, DENSE, costs={"crossing": 60, "crossing_byte": 0}) == "dense"
+    assert pick(crossing, DENSE, costs={"crossing": 59, "crossing_byte": 0}) == "split"
+    assert pick(crossing, DENSE, costs={"crossing": 0, "crossing_byte": 11}) == "split"
+    assert pick(crossing, DENSE, costs={"crossing": 0, "crossing_byte": 12}) == "dense"
     assert pick(crossing, DENSE, prefer=("split",)) == "split"
+
+
+def test_of_equal_costs_fewer_convolutions_are_taken():
+    """The order does not matter then."""
+    free = {"mac": 0, "weight_byte": 0}
+    assert pick(SPLIT, DENSE, costs=free) == pick(DENSE, SPLIT, costs=free) == "dense"
 
 
 def test_preferred_forms_win_if_they_are_legal():

@@ -104,7 +104,7 @@ def test_between_two_operators_of_the_host_it_stays_there():
     model, plan = planned(built, listing("Sigmoid"))
     assert plan.placement[id(model.nodes()[2])] == "host"
     assert plan.reason[id(model.nodes()[2])] == (
-        "Sigmoid is listed, but fewer bytes cross with it on the host; runs in float"
+        "Sigmoid is listed, but less crosses with it on the host; runs in float"
     )
     chain = net().op("Softsign").op("Sigmoid", name="p").op("Tanh", name="q").op("Softsign")
     assert {places(chain, "Sigmoid", "Tanh")[name] for name in "pq"} == {"host"}

@@ -1,4 +1,4 @@
-"""Regions: of all sets of operators, that with which the fewest bytes cross."""
+"""Regions: of all sets of operators, the set whose crossings cost least."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ ONE = ("Sigmoid", "Softsign", "Relu", "MaxPool", "GlobalAveragePool", "Transpose
 TWO = ("Add", "Mul", "Sub")
 
 
-def listing(*ops: str):
+def listing(*ops: str, costs: dict[str, float] | None = None):
     operators = {op: {} for op in ("Conv", *ops)}
-    return chip("", also={"operators": operators, "unlisted_operators": "host"})
+    return chip(
+        "",
+        also={"operators": operators, "unlisted_operators": "host", "costs": costs or {}},
+    )
 
 
 def random_net(dice: Dice) -> Net:
@@ -45,17 +48,56 @@ def random_net(dice: Dice) -> Net:
     return built.output(*{dice.one_of(made[1:]), made[-1]})
 
 
+@pytest.mark.parametrize("costs", [{}, {"crossing": 0}, {"crossing_byte": 0}])
 @pytest.mark.parametrize("seed", range(30))
-def test_no_other_set_of_operators_moves_fewer_bytes(seed):
+def test_no_other_set_of_operators_costs_less(seed, costs):
     """All sets are tried, and measured as the report measures them."""
     dice = Dice("regions", seed)
     model = read(random_net(dice).model())
     ops = ("Sigmoid", "GlobalAveragePool", "Relu", "MaxPool", "Transpose", *TWO)
-    target = listing(*(op for op in ops if dice.chance(80)))
+    target = listing(*(op for op in ops if dice.chance(80)), costs=costs)
     names = [node.name for node in candidates(model, target, ())]
     subsets = chain.from_iterable(combinations(names, k) for k in range(len(names) + 1))
-    fewest = min(traffic(model, make_plan(model, target, operators=s)) for s in subsets)
-    assert traffic(model, make_plan(model, target)) == fewest
+
+    def price(operators=None):
+        plan, weights = make_plan(model, target, operators=operators), target.costs
+        bytes_that_cross = weights.crossing_byte * traffic(model, plan)
+        return weights.crossing * transitions(model, plan) + bytes_that_cross
+
+    assert price() == min(map(price, subsets))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_device_that_lists_more_never_costs_more(seed):
+    """Of random networks, each with two targets of which one lists what the other does."""
+    dice = Dice("monotone", seed)
+    model = read(random_net(dice).model())
+    ops = ("Sigmoid", "GlobalAveragePool", "Relu", "MaxPool", "Transpose", *TWO)
+    more = [op for op in ops if dice.chance(70)]
+    fewer = [op for op in more if dice.chance(60)]
+    counts = []
+    for listed in (fewer, more):
+        plan = make_plan(model, listing(*listed))
+        counts.append(5e6 * transitions(model, plan) + 125 * traffic(model, plan))
+    assert counts[1] <= counts[0]
+
+
+def test_moves_between_two_of_the_host_stay_there():
+    """A Reshape on int8 between Transposes that the device does not take."""
+    net = Net(x=X).conv("x", (4, 4, 1, 1)).op("Transpose", perm=[0, 2, 3, 1])
+    net.op("Reshape", net.last, net.constant([1, 64, 4])).op("Transpose", perm=[0, 2, 1])
+    net.op("Reshape", net.last, net.constant([1, 4, 8, 8])).conv(net.last, (4, 4, 1, 1))
+    model = read(net.model())
+    few, more = listing(), listing("Reshape")
+    assert transitions(model, make_plan(model, few)) == 4
+    plan = make_plan(model, more)
+    assert transitions(model, plan) == 4
+    first, last = model.nodes("Reshape")
+    assert plan.placement[id(first)] == plan.placement[id(last)] == "host"
+    assert plan.reason[id(first)] == (
+        "Reshape is listed, but less crosses with it on the host; runs on int8 tensors, exactly"
+    )
+    assert plan.is_passthrough(first)
 
 
 def test_a_region_that_pays_only_as_a_whole():

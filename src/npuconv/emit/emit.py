@@ -20,8 +20,9 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.split.builder import WrittenConv
-from npuconv.model import save
+from npuconv.model import facts, save
 from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import engine
 from npuconv.version import __version__
 
@@ -116,6 +117,9 @@ def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, 
         scales["npuconv.requantize"] = how.words()
     if how.kind == "gemmlowp" or legal.plan.operators:
         scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
+    hosted = [node.name for node in legal.plan.passthrough if _stays_on_host(legal, node)]
+    if hosted:
+        scales[int8_operators.HOST_KEY] = "\n".join(hosted)
     return {
         "npuconv.version": __version__,
         "npuconv.format": form.name,
@@ -125,3 +129,10 @@ def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, 
         **scales,
         **int32_sums.record(emission.sums),
     }
+
+
+def _stays_on_host(legal: LegalModel, node: Node) -> bool:
+    """Return whether a node is on the host although the device would run it on int8 tensors."""
+    operator = legal.target.operator(node.op, node.domain or "")
+    is_taken = operator is not None and not operator.objections(facts.settled(node))
+    return is_taken and legal.plan.placement[id(node)] == "host"

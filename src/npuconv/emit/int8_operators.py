@@ -24,6 +24,8 @@ from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.target import Target
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
+# Names of nodes that the device would run on int8 tensors and that stay on the host, a line each.
+HOST_KEY = "npuconv.host_operators"
 PREFIX = "QLinear"
 _LONGEST = 32  # operators and values of one function
 

@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto
 
 from npuconv.emit import int32_sums
-from npuconv.emit.int8_operators import KEY
+from npuconv.emit.int8_operators import HOST_KEY, KEY
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
@@ -104,8 +104,7 @@ def _regions(model: onnx.ModelProto, target: Target) -> list[list[int]]:
     They are in the order of the model; the last is the QuantizeLinear.
     """
     graph = model.graph
-    noted = next((e.value for e in model.metadata_props if e.key == KEY), "")
-    names, outputs = set(noted.splitlines()), {o.name for o in graph.output}
+    names, outputs = _noted(model, KEY), {o.name for o in graph.output}
     makers, readers = _makers(graph), _readers(graph)
     regions = []
     for number, node in enumerate(graph.node):
@@ -119,6 +118,11 @@ def _regions(model: onnx.ModelProto, target: Target) -> list[list[int]]:
         if listed and all(listed) and not is_read_outside and not floats & outputs:
             regions.append(region)
     return regions
+
+
+def _noted(model: onnx.ModelProto, key: str) -> set[str]:
+    """Return the names of nodes, a line each, in the metadata of a model."""
+    return {n for e in model.metadata_props if e.key == key for n in e.value.splitlines()}
 
 
 def _nodes_before(graph: onnx.GraphProto, makers: Mapping[str, int], last: int) -> list[int]:
@@ -169,7 +173,7 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     """Return the side of each node."""
     types = {name: info.elem_type for name, info in element_types(model).items()}
     constants = {t.name for t in model.graph.initializer}
-    listed = _listed(model, target)
+    listed, hosted = _listed(model, target), _noted(model, HOST_KEY)
     convolutions: set[str] = set()  # outputs of convolutions of the device
     sides: list[Side] = []
     in_regions = {number for region in _regions(model, target) for number in region}
@@ -183,7 +187,8 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
             and node.op_type in fusible
             and node.input[0] in convolutions
         )
-        on_device = is_conv or ((fused or result in listed) and _is_integer(node, types, constants))
+        takes = fused or (result in listed and node.name not in hosted)
+        on_device = is_conv or (takes and _is_integer(node, types, constants))
         on_device = on_device or number in in_regions or result in in_parts
         if is_conv or (node.op_type == _CLOSES and on_device):
             convolutions.add(result)

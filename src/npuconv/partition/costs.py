@@ -232,7 +232,7 @@ class Form:
     cost: Cost
     moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
     obstacle: str = ""  # why it cannot be taken
-    crosses: bool = False  # the host would cut and join its channels
+    crossings: int = 0  # tensors that cross because the host cuts and joins its channels
     is_chosen: bool = False
 
     def total(self, target: Target) -> float | None:
@@ -240,21 +240,19 @@ class Form:
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        return target.costs.total(*parts, self.moved_bytes)
+        return target.costs.total(*parts, self.moved_bytes, self.crossings)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
     """Return the forms with the best one marked: the preferred, else the cheapest legal.
 
-    A form that crosses between device and host is taken only where every legal one does. Where
-    costs are unknown or equal, the first is taken.
+    Of equal costs the fewest convolutions are taken, then the first form; with unknown costs, too.
     """
     legal = [form for form in forms if not form.obstacle]
-    preferred = [form for form in legal if form.name in options.prefer]
-    candidates = preferred or [form for form in legal if not form.crosses] or legal
+    candidates = [form for form in legal if form.name in options.prefer] or legal
     if not candidates:
         return tuple(forms)
-    best = min(candidates, key=lambda form: form.total(target) or 0.0)
+    best = min(candidates, key=lambda form: (form.total(target) or 0.0, form.cost.convolutions))
     return tuple(replace(form, is_chosen=form is best) for form in forms)
 
 

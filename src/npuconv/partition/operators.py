@@ -69,6 +69,7 @@ def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
     return operator is not None and not operator.objections(facts.settled(node))
 
 
+CUTTING = ("Relu", "Clip")  # operators that int8 may replace by saturation
 _MASKING = ("Add", "Sub", "Where")
 _MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 

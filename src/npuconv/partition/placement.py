@@ -18,8 +18,15 @@ from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
-from npuconv.partition.operators import candidates, is_defined, is_held, is_table, passes_int8
-from npuconv.partition.regions import worth_crossing
+from npuconv.partition.operators import (
+    CUTTING,
+    candidates,
+    is_defined,
+    is_held,
+    is_table,
+    passes_int8,
+)
+from npuconv.partition.regions import nodes_on_device
 from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
@@ -29,7 +36,6 @@ IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
 PIECES = ("Slice", "SpaceToDepth")
 CUTS = ("Pad", *PIECES)
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
-_CUTTING = ("Clip", "Relu")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
 
@@ -170,9 +176,23 @@ def make_plan(
     plan, keep_float = Plan(), keep_float or {}
     off = {*blocked, *keep_float}
     int8: set[int] = set()
-    operator_ids = _choose_operators(model, target, off, keep_float, operators, form)
+    listed = [
+        node
+        for node in candidates(model, target, off, form)
+        if operators is None or node.name in operators
+    ]
+    operator_ids = {id(node) for node in listed}
+    on_device = {id(node) for node in model.nodes()}  # without a host there is no choice
+    if target.unlisted_operators != "error":
+        anyway = {id(node) for node in model.nodes() if _runs_as_convolution(node, target, off)}
+        anyway |= operator_ids if operators is not None else set()
+        on_device = nodes_on_device(
+            model, target, anyway, listed, off, keep_float,
+            chooses_moves=form != "tflite",  # its compilers run all that they can
+        )  # fmt: skip
+        operator_ids &= on_device
     if form not in SINGLE_OPERATORS:
-        operator_ids, plan.fused = fuse(model, target, operator_ids)
+        operator_ids, plan.fused = fuse(model, target, operator_ids, on_device)
     for node in model.nodes():
         if _runs_as_convolution(node, target, off):
             plan.convolutions.append(node)
@@ -184,7 +204,7 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     for node in model.nodes():
-        place, reason = _place(node, plan, target, form)
+        place, reason = _place(node, plan, target, form, id(node) in on_device)
         if not (plan.is_convolution(node) or plan.is_operator(node)) and node.name in off:
             place, reason = "host", "a finding keeps it off the device"
             if node.name in keep_float:
@@ -211,25 +231,6 @@ def _cuts(model: Model, plan: Plan) -> list[Node]:
             cuts.add(id(producer))
             producer = query.producer(producer.inputs[0])
     return [node for node in model.nodes() if id(node) in cuts] if cuts else []
-
-
-def _choose_operators(
-    model: Model,
-    target: Target,
-    off: set[str],
-    keep_float: Collection[str],
-    operators: Collection[str] | None,
-    form: str,
-) -> set[int]:
-    """Return the ids of the operators that the device computes beside convolutions."""
-    listed = candidates(model, target, off, form)
-    if operators is not None:
-        return {id(node) for node in listed if node.name in operators}
-    if not listed or target.unlisted_operators == "error":  # without a host there is no choice
-        return {id(node) for node in listed}
-    convolutions = {id(node) for node in model.nodes() if _runs_as_convolution(node, target, off)}
-    device_nodes = worth_crossing(model, target, convolutions, listed, off, keep_float)
-    return {id(node) for node in device_nodes}
 
 
 def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
@@ -278,13 +279,19 @@ def _runs_as_convolution(node: Node, target: Target, off: set[str]) -> bool:
     )
 
 
-def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement, str]:
+def _place(
+    node: Node, plan: Plan, target: Target, form: str, is_worth_it: bool
+) -> tuple[Placement, str]:
     """Return the placement of a node, with its reason."""
     within = f"{node.op} is listed and within every known limit"
     if plan.is_convolution(node) or plan.is_operator(node):
         return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
-    if passes and node.op in (fused.values if fused.is_documented else fused.assume):
+    if (
+        is_worth_it
+        and passes
+        and node.op in (fused.values if fused.is_documented else fused.assume)
+    ):
         producer = query.producer(node.inputs[0])
         if producer is not None and plan.is_convolution(producer):
             how = "fused" if fused.is_documented else "assumed to be fused"
@@ -297,17 +304,21 @@ def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement
         return "undocumented" if unlisted else "host", f"{where}; {how}"
     if objections := operator.objections(facts.settled(node)):
         return "host", f"{objections[0]}; {how}"
-    if passes:
+    if passes and is_worth_it:
         return "device", within
+    if passes:
+        return "host", f"{node.op} is listed, but less crosses with it on the host; {how}"
     why = "what it reads is float; runs in float"
     if is_defined(node):
-        why = "fewer bytes cross with it on the host; runs in float"
+        why = "less crosses with it on the host; runs in float"
         if not is_held(node, form):
             why = f"--format {form} holds it in float, between conversions"
     return "host", f"{node.op} is listed, but {why}"
 
 
-def fuse(model: Model, target: Target, operator_ids: Collection[int]) -> tuple[set[int], set[str]]:
+def fuse(
+    model: Model, target: Target, operator_ids: Collection[int], on_device: Collection[int]
+) -> tuple[set[int], set[str]]:
     """Find the chains of functions of one value that are one table each, rounded once.
 
     HardSwish as exporters spell it, ``x * clip(x + 3, 0, 6) / 6``, is four operators and one table
@@ -317,6 +328,7 @@ def fuse(model: Model, target: Target, operator_ids: Collection[int]) -> tuple[s
         model: a legalized model.
         target: the device; a Relu or Clip within a region must be listed, too.
         operator_ids: of the operators that the device computes.
+        on_device: ids of all nodes that it runs.
 
     Returns:
         The chosen nodes with every Relu and Clip that ends or continues a region, and the names
@@ -325,9 +337,8 @@ def fuse(model: Model, target: Target, operator_ids: Collection[int]) -> tuple[s
     root: dict[int, int] = {}  # of what a region makes: the tensor that the region reads
     inside: set[int] = set()
     for node in model.nodes():
-        if not (id(node) in operator_ids and _is_pointwise(node)) and not _continues(
-            node, target, root
-        ):
+        computes = id(node) in operator_ids and _is_pointwise(node)
+        if not computes and not (id(node) in on_device and _continues(node, target, root)):
             continue
         roots = {root.get(id(t), id(t)) for t in values_of(node)}
         if len(roots) == 1:
@@ -352,7 +363,7 @@ def _is_pointwise(node: Node) -> bool:
 
 def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
     """Return whether a Relu or Clip with constant bounds reads the output of a region."""
-    if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
+    if node.op not in CUTTING or target.operator(node.op, node.domain or "") is None:
         return False
     values = values_of(node)
     return len(values) == 1 and id(values[0]) in root and query.is_standard(node)

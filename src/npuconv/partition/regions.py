@@ -1,10 +1,10 @@
-"""Regions of the device: which of the operators that it lists it computes, so that least crosses.
+"""Regions of the device: those of its listed operators that it runs, so that crossings cost least.
 
 Weighed alone, a chain of operators between two of the host crosses less with every operator that
 leaves it, and an operator whose neighbours would follow it does not go. All together they are a
-minimum cut of the graph between device and host: the least sum of crossing bytes, over all sets of
-operators (H. S. Stone, "Multiprocessor Scheduling with the Aid of Network Flow Algorithms", IEEE
-TSE 1977).
+minimum cut of the graph between device and host: the least sum of the prices of crossing tensors,
+over all sets of operators (H. S. Stone, "Multiprocessor Scheduling with the Aid of Network Flow
+Algorithms", IEEE TSE 1977).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
 from npuconv.partition.costs import size
-from npuconv.partition.operators import passes_int8, takes_as
+from npuconv.partition.operators import CUTTING, passes_int8, takes_as
 from npuconv.target import Target
 
 DEVICE, HOST = 0, 1
@@ -98,33 +98,37 @@ class Cut:
         return path
 
 
-def worth_crossing(
+def nodes_on_device(
     model: Model,
     target: Target,
-    convolutions: Collection[int],
+    anyway: Collection[int],
     candidates: Iterable[Node],
     off: Collection[str],
     keep_float: Collection[str],
-) -> list[Node]:
-    """Return the operators that the device computes, so that crossings cost least.
+    *,
+    chooses_moves: bool = True,
+) -> set[int]:
+    """Return the ids of the nodes that the device runs, so that crossings cost least.
 
-    A crossing costs its bytes in int8. Among equal costs a crossing is as late as possible,
-    but before the last operator of an output: the host computes it, which saves a rounding.
+    The price of a crossing is that of the target's costs. Among equal prices a crossing is as late
+    as possible, but before the last operator of an output: the host computes it, which saves a
+    rounding.
 
     Args:
         model: a legalized model.
         target: the device.
-        convolutions: ids of the nodes that run there anyway.
+        anyway: ids of the convolutions and operators that run there in any case.
         candidates: operators that it could compute.
         off: names of nodes that stay on the host, even if they pass integers on.
         keep_float: names of nodes among these that pass no integers on.
+        chooses_moves: whether operators that only move integers, such as Reshape, may stay on the
+            host although the device would run them.
     """
-    cut, listed = Cut(), list(candidates)
-    listed_ids = {id(node) for node in listed}
+    cut, listed_ids = Cut(), {id(node) for node in candidates}
     places: dict[int, int] = {}
-    int8: dict[int, int] = {}  # of tensors: the vertex on whose side they are int8
+    int8: dict[int, int] = {}  # by id of a tensor: the vertex on whose side it is int8
     for node in model.nodes():
-        if id(node) in convolutions:
+        if id(node) in anyway:
             makes = places[id(node)] = DEVICE
         elif id(node) in listed_ids:
             makes = places[id(node)] = cut.vertex()
@@ -133,27 +137,39 @@ def worth_crossing(
             makes = sources[0] if len(set(sources)) == 1 else cut.vertex()
             for source in sources:  # int8 if all of them are
                 cut.edge(makes, source)
-            away = node.name in off or not _takes(node, target, convolutions)
-            places[id(node)] = HOST if away else makes
+            producer = query.producer(node.inputs[0])
+            after_conv = producer is not None and producer.op == "Conv" and id(producer) in anyway
+            is_alone = query.sole_consumer(model, node.inputs[0]) is not None
+            is_fused = after_conv and is_alone and node.op in CUTTING
+            if node.name in off or not _takes(node, target, after_conv=after_conv):
+                places[id(node)] = HOST
+            elif (
+                is_fused
+                or not chooses_moves
+                or not takes_as(node.op, node, target, after_conv=after_conv)
+            ):
+                places[id(node)] = makes
+            else:
+                places[id(node)] = cut.vertex()
+                cut.edge(places[id(node)], makes)  # what the device reads is int8
         else:
             continue
         int8.update((id(t), makes) for t in node.outputs)
-    _add_crossings(model, cut, places)
+    _add_crossings(model, cut, places, target)
     device = cut.device()
-    return [node for node in listed if places[id(node)] in device]
+    return {key for key, vertex in places.items() if vertex in device}
 
 
-def _takes(node: Node, target: Target, convolutions: Collection[int]) -> bool:
+def _takes(node: Node, target: Target, *, after_conv: bool) -> bool:
     """Return whether the device runs an operator that passes integers on."""
-    after_conv = id(query.producer(node.inputs[0])) in convolutions
     names = [node.op]
     if node.op == "Clip" and query.scalar_input(node, 1) == 0:  # int8 ends at the upper bound
         names.append("Relu")
     return any(takes_as(op, node, target, after_conv=after_conv) for op in names)
 
 
-def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:
-    """Add the cost of every tensor that crosses, once for each direction."""
+def _add_crossings(model: Model, cut: Cut, places: dict[int, int], target: Target) -> None:
+    """Add the price of every tensor that crosses, once for each direction."""
     nodes = model.nodes()
     results = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
     tensors = [*((t, HOST) for t in model.graph.inputs), *results]
@@ -167,7 +183,8 @@ def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:
         late = len(tensors) * (2 if is_output else 1) - number
         dims = query.shape(tensor)
         size_in_bytes = (size(dims) if dims is not None else None) or 1  # 1 if it is open
-        cost = size_in_bytes * unit + late
+        price = round(target.costs.crossing + target.costs.crossing_byte * size_in_bytes)
+        cost = max(price, 1) * unit + late
         before, after = cut.vertex(), cut.vertex()
         cut.edge(before, maker, cost)
         cut.edge(maker, after, cost)

@@ -13,8 +13,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
-from npuconv.partition.channels import CUTTING
-from npuconv.partition.operators import takes_as
+from npuconv.partition.operators import CUTTING, takes_as
 from npuconv.partition.placement import Plan
 from npuconv.target import Target
 

@@ -157,28 +157,38 @@ class Bias(Block):
         return str(self.dtype) if self.is_documented else self.assume
 
 
-COST_WEIGHTS = ("mac", "weight_byte", "convolution", "moved_byte")
+COST_WEIGHTS = ("mac", "weight_byte", "convolution", "moved_byte", "crossing", "crossing_byte")
 
 
 class Costs(Cited):
     """Weights of a sum; only their ratios matter.
 
     The cost of a form is ``mac * MACs + weight_byte * bytes of int8 weights + convolution *
-    number of convolutions + moved_byte * bytes that are copied between them``.
+    number of convolutions + moved_byte * bytes that are copied between them + crossing * number of
+    tensors that cross to the host or back + crossing_byte * their bytes``.
     """
 
     mac: float = Field(1.0, ge=0, description="one multiply-accumulate")
     weight_byte: float = Field(1.0, ge=0, description="one byte of weights fetched")
     convolution: float = Field(0.0, ge=0, description="starting one convolution")
     moved_byte: float = Field(0.0, ge=0, description="one byte sliced, concatenated or reordered")
+    # 20 microseconds for a transfer with its synchronization, at 250 GMAC/s and 2 GB/s.
+    crossing: float = Field(
+        5e6, ge=0, description="one transfer of a tensor between device and host"
+    )
+    crossing_byte: float = Field(125.0, ge=0, description="one byte of such a tensor")
 
-    def total(self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int) -> float:
-        """Return the cost of one form."""
+    def total(
+        self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int, crossings: int = 0
+    ) -> float:
+        """Return the cost of one form; if tensors of it cross, what it moves crosses."""
         return (
             self.mac * macs
             + self.weight_byte * weight_bytes
             + self.convolution * convolutions
             + self.moved_byte * moved_bytes
+            + self.crossing * crossings
+            + self.crossing_byte * (moved_bytes if crossings else 0)
         )
 
 

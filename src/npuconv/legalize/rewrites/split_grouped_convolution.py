@@ -8,9 +8,9 @@ forms (``--prefer split`` or ``dense`` overrides the choice):
 - dense: one convolution over all channels, whose weights are zero between groups. It
   has ``group`` times the MACs and the weights, at most ``max_folded_mib`` of these.
 
-A device without Split or Concat takes the dense form, unless that breaks another limit: the host
-would split and join, and every group would cross to the device and back. A device with both takes
-the form that is cheaper by the ``costs`` of its target file.
+The form that is cheaper by the ``costs`` of the target file is taken. On a device without Split or
+Concat the host would split and join, and every group would cross to the device and back: that has
+its price, too.
 
 A depthwise convolution with several outputs for each channel stays one where the
 target takes it.

@@ -87,7 +87,7 @@ def group_forms(device: TargetDevice, win: Window) -> list[Form]:
         input=with_channels(win.input, inputs),
         output=with_channels(win.output, outputs),
     )
-    whole, crossing = _dense(win), not divides_channels(device, win)
+    whole, on_host = _dense(win), not divides_channels(device, win)
     against, split, dense = (
         device.lasting_objections(part),
         device.fitted(part),
@@ -102,11 +102,18 @@ def group_forms(device: TargetDevice, win: Window) -> list[Form]:
     moved = elements(win.input) + elements(win.output) + split.moved_bytes * win.group
     macs = None if split.cost.macs is None else split.cost.macs * win.group
     cost = Cost(macs, split.cost.weight_bytes * win.group, split.cost.convolutions * win.group)
-    # In several convolutions it has parts, which the host would cut and join, too.
-    parts = crossing and dense.cost.convolutions > 1
+    # On the host, Split and Concat cross with their input, their result, and every part.
+    crossings = [2 + 2 * n if on_host else 0 for n in (win.group, dense.cost.convolutions)]
+    is_cut = dense.cost.convolutions > 1
     return [
-        Form("split", cost, moved, next(iter(against), ""), crossing),
-        Form("dense", dense.cost, dense.moved_bytes, next(iter(too_large), ""), parts),
+        Form("split", cost, moved, next(iter(against), ""), crossings[0]),
+        Form(
+            "dense",
+            dense.cost,
+            dense.moved_bytes,
+            next(iter(too_large), ""),
+            crossings[1] if is_cut else 0,
+        ),
     ]
 
 
