@@ -115,8 +115,8 @@ def _destinations(
     source, suffix, form = Path(model), suffix_of(options.format), options.format
     destination = source.parent / f"{source.stem}{suffix}" if output is None else Path(output)
     kinds = ("json", "html")
-    beside = (destination.parent / f"{destination.stem}.report.{kind}" for kind in kinds)
-    written = reports or tuple(map(str, beside))
+    default_reports = (destination.parent / f"{destination.stem}.report.{kind}" for kind in kinds)
+    written = reports or tuple(map(str, default_reports))
     for report in written:
         format_of(report)
         if Path(report) == destination:

@@ -260,8 +260,8 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
         groups.setdefault(convolution.name, ([], []))[0].append(convolution)
     for convolution in after.convolutions:
         name = convolution.name
-        ends = [len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] in "/_")]
-        source = next((name[:end] for end in ends if name[:end] in operators), name)
+        lengths = [len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] in "/_")]
+        source = next((name[:n] for n in lengths if name[:n] in operators), name)
         groups.setdefault(source, ([], []))[1].append(convolution)
     matches = []
     for name, (old, new) in groups.items():
