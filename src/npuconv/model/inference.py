@@ -156,8 +156,8 @@ def _attributes(win: Window, attrs: dict[str, Any]) -> dict[str, Any]:
         return _without(attrs, "auto_pad") | {"pads": pads, "output_padding": extra}
     if attrs.get("ceil_mode") and win.auto_pad not in SAME:
         # Rounded down: a window more fits into stride - 1 cells, if it starts before the end pads.
-        ends = zip(win.pads, win.strides, reaches, strict=True)
-        pairs = [(pads[0], min(pads[1] + stride, reach) - 1) for pads, stride, reach in ends]
+        windows = zip(win.pads, win.strides, reaches, strict=True)
+        pairs = [(pads[0], min(pads[1] + stride, reach) - 1) for pads, stride, reach in windows]
         return _without(attrs, "auto_pad", "ceil_mode") | {"pads": flat_pads(tuple(pairs))}
     return attrs
 
