@@ -29,8 +29,7 @@ from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
-from npuconv.evaluate.simulator import as_float
-from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
+from npuconv.evaluate.simulator import REQUANTIZE_KEY, as_float
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches

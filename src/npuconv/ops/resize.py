@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,9 +24,6 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
 
-if TYPE_CHECKING:
-    import onnx
-
 Doubles = NDArray[np.float64]
 _WEIGHT_STEPS = 2**11  # of 1, in the weights of a device that shifts
 _WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
@@ -44,10 +41,6 @@ def _passes(node: Node) -> bool:
     nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
     mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
     return nearest and mode != "tf_crop_and_resize" and not query.attribute(node, "axes")
-
-
-def _moves(node: onnx.NodeProto) -> bool:
-    return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
 
 
 def _takes(attributes: Attributes) -> bool:
@@ -285,7 +278,6 @@ register(
         is_defined=_is_defined,
         parameters={2: "scales", 3: "sizes"},
         passes=_passes,
-        moves=_moves,
         follow=channels.resized,
         takes=_takes,
         kernel=_kernel,
