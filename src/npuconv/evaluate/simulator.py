@@ -30,7 +30,7 @@ from npuconv.arithmetic.whole import Rounding, Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.int32_sums import with_layers
 from npuconv.evaluate.subgraphs import element_types
-from npuconv.model.proto import all_names
+from npuconv.model.proto import Links, all_names
 from npuconv.ops.qlinear_conv import IntegerConv
 
 Array = NDArray[Any]
@@ -89,20 +89,23 @@ class _Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.added: list[onnx.TensorProto] = []
         self._model, self._names = model, set(all_names(model.graph))
-        self._constants = {t.name: t for t in model.graph.initializer}
-        for node in model.graph.node:
-            if node.op_type == "Constant" and node.attribute[0].name == "value":
-                self._constants[node.output[0]] = node.attribute[0].t
+        self._links = Links(model.graph)
         imports = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
         self.opset = max(imports, default=1)
         metadata = {entry.key: entry.value for entry in model.metadata_props}
         self.rescaling = _requantization(metadata.get(REQUANTIZE_KEY, ""))
-        relus = (node for node in model.graph.node if node.op_type == "Relu")
-        self.positive = {node.output[0] for node in relus}
 
     def constant(self, name: str) -> Array | None:
-        """Return the value of a constant; None for any other tensor."""
-        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+        """Return the value of an initializer or of a Constant node; None for any other tensor."""
+        node = self._links.producers.get(name)
+        if node is not None and node.op_type == "Constant" and node.attribute[0].name == "value":
+            return numpy_helper.to_array(node.attribute[0].t)
+        return self._links.constant(name)
+
+    def is_positive(self, name: str) -> bool:
+        """Return whether a Relu makes a tensor."""
+        node = self._links.producers.get(name)
+        return node is not None and node.op_type == "Relu"
 
     @cached_property
     def _types(self) -> dict[str, onnx.TypeProto.Tensor]:
@@ -272,7 +275,7 @@ def _accumulate(graph: _Graph, layer: IntegerConv, x: str) -> str:
     zeros = layer.w_zero.astype(np.int64).reshape(-1, *[1] * (layer.axes + 1))
     weight = layer.weight.astype(np.int64) - zeros
     limits, x_zero = np.iinfo(layer.x_zero.dtype), int(layer.x_zero.item())
-    low = 0 if layer.source in graph.positive else limits.min
+    low = 0 if graph.is_positive(layer.source) else limits.min
     # Padding is 0.
     parts = _exact_parts(layer, weight, min(low - x_zero, 0), max(limits.max - x_zero, 0))
     if not parts:
