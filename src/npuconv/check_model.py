@@ -113,7 +113,7 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
         raise
     not_judged = (
         *notices.not_judged(legal.options, traffic(legal.model, legal.plan)),
-        *notices.sums_not_judged(legal.target, legal.plan.device),
+        *notices.sums_not_judged(legal.target, legal.plan.convolutions),
         *notices.samples_not_judged(data.samples),
     )
-    return RunResults(data.row if legal.plan.device else None, not_judged=not_judged)
+    return RunResults(data.row if legal.plan.convolutions else None, not_judged=not_judged)

@@ -109,7 +109,11 @@ def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timi
     load_float(legal.model, legal.proto())
     with clock.measured("quantize"):
         weights, _ = import_weights(
-            legal.model, legal.plan.device, {}, legal.source_scales, per_tensor=legal.is_per_tensor
+            legal.model,
+            legal.plan.convolutions,
+            {},
+            legal.source_scales,
+            per_tensor=legal.is_per_tensor,
         )
         emitted = emit_model(legal, weights=weights)
     refusal = check_loads(emitted.proto)

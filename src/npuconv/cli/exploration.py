@@ -107,7 +107,7 @@ def explore(
             if reason := _first_error(legal):
                 left_out[path] = reason
             else:
-                convolutions = map(layer_of, legal.plan.device)
+                convolutions = map(layer_of, legal.plan.convolutions)
                 layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
         except ModelError as error:
             left_out[path] = str(error)

@@ -103,7 +103,7 @@ def _calibration(
 
     try:
         legal = legalize(source, Options(input_shape=input_shape, verify=False))
-        if not legal.plan.device:
+        if not legal.plan.convolutions:
             return ""
         return choose_builtin(legal.model, legal.options.preprocess, legal.expected).sentence
     except NpuconvError:  # what stands against it is for check to say

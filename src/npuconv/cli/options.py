@@ -172,8 +172,9 @@ def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
     """Return the flags that were given as words of a command, to be pasted."""
     words = [] if config is None else ["--config", config]
     for name, value in flags.items():
-        if value is False:
-            words.append(f"--no-{_flag(name)[2:]}")
+        if isinstance(value, bool):
+            opposite = _OPPOSITES.get(name, f"--no-{_flag(name)[2:]}")
+            words.append(_flag(name) if value else opposite)
         elif value is not None:
             for item in value if isinstance(value, tuple) else (value,):
                 words += [_flag(name), str(item)]

@@ -100,7 +100,9 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
     rows = []
     for pattern in dict.fromkeys(patterns.values()):
         macs = [
-            partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
+            partition.macs(node)
+            for node in free.convolutions
+            if pattern_of.get(node.name) == pattern
         ]
         nodes = sum(kept_by == pattern for kept_by in patterns.values())
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))

@@ -75,7 +75,7 @@ def tensor_rows(
 def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
     """Return the weights of every layer by node name, while they still are float."""
     rows = {}
-    for conv in plan.device:
+    for conv in plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]
@@ -242,7 +242,7 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
             change = _difference(before, state.encodings[group.name])
             reasons[group.name] = f"{_WHY[method]}: {change}"
     reasons |= matches.changed
-    for conv in graph.plan.device:
+    for conv in graph.plan.convolutions:
         rounding = state.roundings.get(conv.name, "")
         layers += rounding.startswith(imported_scales.METHOD)
         if rounding.startswith(f"{imported_scales.METHOD}, "):
@@ -254,7 +254,7 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
         tensors=tensors,
         all_tensors=all_tensors,
         layers=layers,
-        all_layers=len(graph.plan.device),
+        all_layers=len(graph.plan.convolutions),
         changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in reasons.items()),
     )
 
@@ -294,7 +294,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
     """
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
-    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.device}
+    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
     order = {name: place for place, name in enumerate(labels)}
     duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
@@ -348,7 +348,7 @@ def padding_report(before: HostTraffic, after: HostTraffic) -> quality.HostPaddi
 def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
     layers = dict[str, set[str]]()
-    for conv in graph.plan.device:
+    for conv in graph.plan.convolutions:
         if conv.name in graph.summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)
     rows = tuple(

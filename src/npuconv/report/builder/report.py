@@ -79,7 +79,7 @@ def build_report(
     ]
     assumptions = [
         schema.UnknownLimit(
-            limit=path, values=(), nodes=len(legal.plan.device), example="", source=path,
+            limit=path, values=(), nodes=len(legal.plan.convolutions), example="", source=path,
             assumption=text,
         )
         for path, text in target.assumptions()
