@@ -29,6 +29,7 @@ from npuconv.arithmetic.rescaling import FLOAT, Rescaling
 from npuconv.arithmetic.whole import Rounding, Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.emit.int32_sums import with_layers
+from npuconv.errors import ModelError
 from npuconv.evaluate.subgraphs import element_types
 from npuconv.model.proto import Links, all_names
 from npuconv.ops.qlinear_conv import IntegerConv
@@ -40,7 +41,6 @@ LARGEST_BITS = 31  # of a multiplier
 _OLDEST = 11  # opset that has Clip with its bounds as inputs
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _AXES_ARE_INPUT = {"ReduceSum": 13, "ReduceMax": 18}  # opset from which axes are an input
-_NEEDS_EXTENTS = ("AveragePool", "GlobalAveragePool", "ReduceMean", "Resize")
 
 
 def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelProto:
@@ -54,12 +54,18 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
         A model with the same inputs and outputs, for running only, not for storage.
     """
     model = with_layers(model)
-    graph = _Graph(model)
-    int8, watched = int8_operators(model, graph.computes), list(dict.fromkeys(watch))
-    inside = int8.inside.difference(watched)
+    graph, watched = _Graph(model), list(dict.fromkeys(watch))
+    kernels: dict[str, list[onnx.NodeProto]] = {}  # by result
+
+    def write(operator: Int8Operator) -> bool:
+        """Write the kernel of an operator; return whether the device has one."""
+        kernels[operator.result] = _kernel(graph, operator)
+        return bool(kernels[operator.result])
+
+    inside = int8_operators(model, write).inside.difference(watched)
     for node in model.graph.node:
-        if node.output[0] in int8.by_result:
-            _write_operator(graph, int8.by_result[node.output[0]])
+        if kernels.get(node.output[0]):
+            graph.nodes += kernels[node.output[0]]
         elif node.output[0] not in inside and not _write_convolution(graph, node):
             graph.nodes.append(node)
     result = onnx.ModelProto()
@@ -117,21 +123,6 @@ class _Graph:
             return (None,) * 4
         dims = self._types[name].shape.dim
         return tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
-
-    def computes(self, operator: Int8Operator) -> bool:
-        """Return whether the device kernel replaces the float operator (tables: only in TFLite)."""
-        op, description, kind = operator.op, operator.operator, self.rescaling.kind
-        if kind == "float" or description is None:
-            return False
-        if description.in_tflite is None if kind == "gemmlowp" else description.is_table:
-            return False
-        extents = self.extents(operator.sources[0])
-        if op == "Div":  # by one number it is a table
-            divisor = operator.attributes["divisor"]
-            return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
-        if op == "LayerNormalization":
-            return None not in extents[int(operator.attributes.get("axis", -1)) :]
-        return op not in _NEEDS_EXTENTS or None not in extents[2:]
 
     def add(self, stem: str, values: ArrayLike) -> str:
         """Add an initializer; return its name."""
@@ -210,14 +201,31 @@ class _WholeNode(Whole):
         return self.graph.add(f"{self.stem}/matrix", np.asarray(values, np.float64))
 
 
-def _write_operator(graph: _Graph, operator: Int8Operator) -> None:
-    """Append the kernel of an operator that the device computes in integers."""
-    inputs = []
-    for name in operator.sources:
-        whole = graph.step("Cast", [name], f"{name}/whole", to=TensorProto.INT64)
-        inputs.append(_WholeNode(graph, whole, f"{name}/whole", graph.extents(name)))
-    output = operator.compute(inputs, graph.rescaling)
-    graph.emit("Cast", [output.name], operator.result, to=TensorProto.INT8)
+def _kernel(graph: _Graph, operator: Int8Operator) -> list[onnx.NodeProto]:
+    """Return the nodes of the device kernel of an operator; none if it runs as written.
+
+    A table holds what the float operator makes between conversions, except in TFLite.
+    """
+    description, kind = operator.operator, graph.rescaling.kind
+    if kind == "float" or description is None:
+        return []
+    is_table = description.is_table
+    if operator.op == "Div":
+        is_table = operator.attributes["divisor"].size == 1
+    if description.in_tflite is None if kind == "gemmlowp" else is_table:
+        return []
+    start, inputs = len(graph.nodes), []
+    try:
+        for name in operator.sources:
+            whole = graph.step("Cast", [name], f"{name}/whole", to=TensorProto.INT64)
+            inputs.append(_WholeNode(graph, whole, f"{name}/whole", graph.extents(name)))
+        output = operator.compute(inputs, graph.rescaling)
+        graph.emit("Cast", [output.name], operator.result, to=TensorProto.INT8)
+    except ModelError:  # an extent that is not known, a divisor of 0
+        del graph.nodes[start:]
+    nodes = graph.nodes[start:]
+    del graph.nodes[start:]
+    return nodes
 
 
 def _write_convolution(graph: _Graph, node: onnx.NodeProto) -> bool:

@@ -30,7 +30,6 @@ _WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
 _PLANE = ((1, 2), (2, 3))  # axes of height and width: stored, and those of ONNX
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 _BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 
 
 def _passes(node: Node) -> bool:
@@ -160,8 +159,7 @@ def _kernel(node: Arguments[W]) -> W:
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
     if node.rescaling.kind == "float":
-        steps = np.rint(rows @ centred.array().astype(np.float64) @ columns.T * factor)
-        return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
+        return y_at.rounded(x, rows @ centred.array().astype(np.float64) @ columns.T * factor)
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
     return y_at.stored(
         node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
