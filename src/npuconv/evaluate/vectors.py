@@ -271,8 +271,8 @@ def simulate(layer: IntegerConv, x: Array, how: Requantize) -> Array:
         "w_scale": layer.w_scale, "w_zero": layer.w_zero, "y_scale": layer.y_scale,
         "y_zero": layer.y_zero,
     } | ({} if layer.bias is None else {"bias": layer.bias})  # fmt: skip
-    window = {"strides": layer.strides, "dilations": layer.dilations, "group": layer.group}
-    node = helper.make_node("QLinearConv", ["x", *arrays], ["y"], **window)
+    window: dict[str, Any] = {"strides": layer.strides, "dilations": layer.dilations}
+    node = helper.make_node("QLinearConv", ["x", *arrays], ["y"], group=layer.group, **window)
     kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in (padded, layer.y_zero)]
     graph = helper.make_graph(
         [node],

@@ -80,8 +80,8 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
     whole = np.arange(LENGTH, dtype=np.float64) - 128 - x_at.zero
     values = evaluate(steps, whole * float(np.float32(x_at.scale)))
     with np.errstate(all="ignore"):
-        steps = values / float(np.float32(y_at.scale))
-    return y_at.rounded(WholeArray(np.zeros(0, np.int64)), steps).values.astype(np.int8)
+        quotients = values / float(np.float32(y_at.scale))
+    return y_at.rounded(WholeArray(np.zeros(0, np.int64)), quotients).values.astype(np.int8)
 
 
 def lookup(op: str) -> Kernel:
