@@ -46,9 +46,8 @@ _AXES_ARE_INPUT = {"ReduceSum": 13, "ReduceMax": 18}  # opset from which axes ar
 def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelProto:
     """Replace integer convolutions by float convolutions that make the same integers.
 
-    Other operators stay unchanged, except those that a device which requantizes by integers
-    computes otherwise. Tensors in ``watch`` become further outputs; a name that nothing makes is
-    left out.
+    If the device requantizes by integers, its kernels replace the other int8 operators, too.
+    Tensors in ``watch`` become further outputs; a name that nothing makes is left out.
 
     Returns:
         A model with the same inputs and outputs, for running only, not for storage.
@@ -202,9 +201,9 @@ class _WholeNode(Whole):
 
 
 def _kernel(graph: _Simulation, operator: Int8Operator) -> list[onnx.NodeProto]:
-    """Return the nodes of the device kernel of an operator; none where the file is right.
+    """Return the nodes of the device kernel of an operator; none if it runs as written.
 
-    A table holds what the float operator makes between conversions, except in TFLite.
+    A table holds the results of the float operator between conversions, except in TFLite.
     """
     description, kind = operator.operator, graph.rescaling.kind
     if kind == "float" or description is None:
@@ -232,7 +231,7 @@ def _write_convolution(graph: _Simulation, node: onnx.NodeProto) -> bool:
     """Convolve floats that hold integers, multiply by the factor, round, saturate.
 
     Returns:
-        False if the node is no QLinearConv of 8 bits with constant parameters.
+        False unless the node is a QLinearConv of 8 bits with constant parameters.
     """
     if node.op_type != "QLinearConv" or graph.opset < _OLDEST:
         return False
