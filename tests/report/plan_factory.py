@@ -34,6 +34,7 @@ def choice(chosen: str, obstacle: str = "") -> FormChoice:
         macs=1_200_000,
         weight_bytes=4_710,
         moved_bytes=2_048,
+        crossings=10,
         cost=1_204_710.0,
         chosen=chosen == "split",
     )

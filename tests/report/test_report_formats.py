@@ -122,7 +122,7 @@ def test_other_formats_have_it_too(report: Report, render: Callable[[Report], st
     """HTML and Markdown show nodes, forms, traffic and shares."""
     shown = re.sub(r"&gt;|&#62;", ">", render(report))
     assert "Split + 4 Conv 1x3 + Concat" in shown
-    assert "split (chosen): 3.6 M MACs, 13.8 KiB, 6.0 KiB moved" in shown
+    assert "split (chosen): 3.6 M MACs, 13.8 KiB, 6.0 KiB moved, 30 crossings" in shown
     assert "1.2 M -> 9.4 M" in shown
     assert "12.0 % before rewriting, 99.2 % after" in shown
     assert "10 subgraphs" in shown

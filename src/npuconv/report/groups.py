@@ -239,9 +239,11 @@ def _choices(rows: tuple[RewriteRow, ...]) -> tuple[tuple[str, ...], ...]:
 def _form(alternatives: tuple[Alternative, ...]) -> str:
     first, macs = alternatives[0], total(form.macs for form in alternatives)
     moved = sum(form.moved_bytes for form in alternatives)
+    crossings = sum(form.crossings for form in alternatives)
     costs = ["MACs unknown" if macs is None else f"{quantity(macs)} MACs"]
     costs += [size(sum(form.weight_bytes for form in alternatives))]
     costs += [f"{size(moved)} moved"] if moved else []
+    costs += [count(crossings, "crossing")] if crossings else []
     choice_note = " (chosen)" if first.chosen else ""
     obstacle = f"; not possible: {first.obstacle}" if first.obstacle else ""
     return f"{first.form}{choice_note}: {', '.join(costs)}{obstacle}"

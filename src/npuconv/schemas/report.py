@@ -126,6 +126,7 @@ class Alternative(ReportPart):
     macs: int | None
     weight_bytes: int
     moved_bytes: int = Field(description="copied between its parts, per inference")
+    crossings: int = Field(0, description="tensors that cross because the host cuts and joins")
     cost: float | None = Field(description="by the weights of the target file; null: unknown")
     obstacle: str = Field("", description="reason why it is not possible; empty if it is")
     chosen: bool

@@ -183,6 +183,7 @@ def choice(legal: LegalModel, record: RewriteRecord) -> schema.FormChoice:
             macs=form.cost.macs,
             weight_bytes=form.cost.weight_bytes,
             moved_bytes=form.moved_bytes,
+            crossings=form.crossings,
             cost=form.total(legal.target),
             obstacle=form.obstacle,
             chosen=form.is_chosen,
