@@ -110,9 +110,9 @@ def nodes_on_device(
 ) -> set[int]:
     """Return the ids of the nodes that the device runs, so that crossings cost least.
 
-    The price of a crossing is that of the target's costs. Among equal prices a crossing is as late
-    as possible, but before the last operator of an output: the host computes it, which saves a
-    rounding.
+    The price of a crossing is that of the target's costs. Among equal prices the device moves
+    integers, and a crossing is as late as possible, but before the last operator of an output: the
+    host computes it, which saves a rounding.
 
     Args:
         model: a legalized model.
@@ -127,6 +127,7 @@ def nodes_on_device(
     cut, listed_ids = Cut(), {id(node) for node in candidates}
     places: dict[int, int] = {}
     int8: dict[int, int] = {}  # by id of a tensor: the vertex on whose side it is int8
+    moves: list[tuple[int, int]] = []  # of free moves: the vertex of their int8 tensors, their own
     for node in model.nodes():
         if id(node) in anyway:
             makes = places[id(node)] = DEVICE
@@ -150,12 +151,13 @@ def nodes_on_device(
             ):
                 places[id(node)] = makes
             else:
-                places[id(node)] = cut.vertex()
-                cut.edge(places[id(node)], makes)  # what the device reads is int8
+                place = places[id(node)] = cut.vertex()
+                cut.edge(place, makes)  # the device reads int8 only
+                moves.append((makes, place))
         else:
             continue
         int8.update((id(t), makes) for t in node.outputs)
-    _add_crossings(model, cut, places, target)
+    _add_crossings(model, cut, places, moves, target)
     device = cut.device()
     return {key for key, vertex in places.items() if vertex in device}
 
@@ -168,12 +170,21 @@ def _takes(node: Node, target: Target, *, after_conv: bool) -> bool:
     return any(takes_as(op, node, target, after_conv=after_conv) for op in names)
 
 
-def _add_crossings(model: Model, cut: Cut, places: dict[int, int], target: Target) -> None:
+def _add_crossings(
+    model: Model,
+    cut: Cut,
+    places: dict[int, int],
+    moves: Iterable[tuple[int, int]],
+    target: Target,
+) -> None:
     """Add the price of every tensor that crosses, once for each direction."""
     nodes = model.nodes()
     results = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
     tensors = [*((t, HOST) for t in model.graph.inputs), *results]
-    unit = 2 * len(tensors) ** 2 + 1  # more than all preferences among equals
+    preference = 3 * len(tensors)  # of a move on the device: more than one place can weigh
+    unit = (preference + 2 * len(tensors)) * len(tensors) + 1  # more than all preferences
+    for int8, place in moves:
+        cut.edge(int8, place, preference)
     for number, (tensor, maker) in enumerate(tensors):
         is_output = model.is_output(tensor)
         readers = {places.get(id(node), HOST) for node in query.consumers(tensor)}
