@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
-from npuconv.report.groups import PassRewrites, RuleFindings
+from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, PartialSums
 from npuconv.schemas.report import Device, Report
@@ -137,15 +137,11 @@ def _rewrites(report: Report) -> Section:
 def passes(report: Report) -> Table:
     """Return the passes with their numbers of changes, and the differences that were measured."""
     head = ("pass", "changes", "largest difference", "measured against")
-    rows = [
-        (group.name, str(len(group.rewrites)), group.difference, _references(group))
-        for group in groups.by_pass(report)
-    ]
+    rows = []
+    for group in groups.by_pass(report):
+        references = ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
+        rows.append((group.name, str(len(group.rewrites)), group.difference, references))
     return Table(head, rows, (1,))
-
-
-def _references(group: PassRewrites) -> str:
-    return ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
 
 
 def refusals(report: Report) -> Table:
