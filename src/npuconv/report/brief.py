@@ -68,8 +68,7 @@ def render_many(
     """Render a table of several checked models, then the details of the failed models."""
     table_rows = []
     for report, name in zip(reports, names, strict=True):
-        tally = groups.tally(report)
-        numbers = (tally.error, tally.warning, report.summary.transitions)
+        numbers = (*groups.tally(report), report.summary.transitions)
         label, share = words.verdict_label(report), words.device_share(report)
         table_rows.append((name, label, *map(str, numbers), share))
     head = ("model", "verdict", "error", "warn", "crossings", "device")

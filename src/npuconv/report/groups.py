@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
@@ -118,19 +117,10 @@ def kind(finding: FindingInfo | Finding) -> str:
     return "unknown" if unknown else finding.severity.value
 
 
-class Tally(NamedTuple):
-    """Numbers of findings that are left to look at."""
-
-    error: int  # an unknown limit that is an error counts here
-    warning: int  # those of the summary included
-    note: int
-
-
-def tally(report: Report) -> Tally:
-    """Count the findings that are left to look at, and the warnings of the summary."""
-    kinds = Counter(kind(finding) for finding in report.findings if not finding.accepted)
-    warnings = kinds["warning"] + len(report.summary.warnings)
-    return Tally(kinds["error"], warnings, kinds["note"])
+def tally(report: Report) -> tuple[int, int]:
+    """Return the numbers of errors and warnings that are left to look at."""
+    counts = report.summary.by_severity
+    return counts.get(Severity.ERROR, 0), counts.get(Severity.WARNING, 0)
 
 
 def undocumented(report: Report) -> int:
@@ -140,15 +130,15 @@ def undocumented(report: Report) -> int:
 
 def open_counts(report: Report) -> tuple[str, str, str]:
     """Return the numbers of errors, warnings and undocumented limits."""
-    number = tally(report)
-    return str(number.error), str(number.warning), str(undocumented(report))
+    errors, warnings = tally(report)
+    return str(errors), str(warnings), str(undocumented(report))
 
 
 def verdict(report: Report) -> str:
     """Return the verdict with the number of objections: ``CONVERTED, 1 warning``."""
-    number = tally(report)
-    nouns = {"error": number.error, "warning": number.warning}
-    counts = (count(n, noun) for noun, n in nouns.items() if n)
+    errors, warnings = tally(report)
+    counts = [count(errors, "error")] if errors else []
+    counts += [count(warnings, "warning")] if warnings else []
     return ", ".join([words.verdict_label(report), *counts])
 
 
