@@ -157,12 +157,13 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
 
 
 def _device(report: Report) -> str:
-    places = {place.name: place for place in groups.places(report)}
-    device = places.get("device")
+    placement = report.summary.placement
+    device = placement.get("device")
     if device is None:
         return ""
-    nodes = count(sum(place.nodes for place in places.values()), "node")
-    macs = "" if device.macs is None else f", {device.mac_share} of the MACs"
+    nodes = count(sum(placed.nodes for placed in placement.values()), "node")
+    share = words.share(device.macs, words.total_macs(report))
+    macs = "" if device.macs is None else f", {share} of the MACs"
     number = len(report.device.subgraphs) if report.device else 0
     within = f", in {count(number, 'subgraph')}" if number else ""
     later = ", once activations are int8" if report.summary.activations == "float" else ""
@@ -186,7 +187,7 @@ def _accuracy(report: Report) -> str:
 def _crossings(report: Report) -> str:
     """Return the number of crossings between device and host, and the bytes that cross."""
     device = report.device
-    if device is None or not groups.places(report):
+    if device is None or not report.summary.placement:
         return ""
     to_device, to_host = device.to_device.bytes, device.to_host.bytes
     if to_device is not None or to_host is not None:
