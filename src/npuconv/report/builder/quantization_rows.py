@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.evaluate.comparison import ConversionError
+from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition import Plan
@@ -72,7 +72,7 @@ def tensor_rows(
 
 
 def layer_rows(
-    quantization: Quantization, comparison: ConversionError
+    quantization: Quantization, comparison: MeasuredConversion
 ) -> tuple[quality.LayerQuant, ...]:
     """Return the compared layers with their weights, and the noise of their rounding."""
     graph, state = quantization.padded.graph, quantization.padded.state
