@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import npuconv
+from batch.conftest import tree
 
 pytestmark = pytest.mark.e2e
 
@@ -48,16 +49,6 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
     entry.convert_with = converted
 """
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a folder that is no cache."""
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in files
-        if ".npuconv-cache" not in path.parts
-    }
 
 
 @pytest.fixture
