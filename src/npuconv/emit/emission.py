@@ -76,7 +76,7 @@ class Emission:
         """Return the quantization of a model whose tensors still have their names."""
         layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
-            for conv in (plan.device if encodings else ())
+            for conv in (plan.convolutions if encodings else ())
         }
         return cls(plan, encodings, rounded, splits, layers)
 

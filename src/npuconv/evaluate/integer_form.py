@@ -46,8 +46,8 @@ def in_integers(opened: Opened) -> Opened:
     parts = _join_sums(model)
     for conv in model.nodes("Conv"):
         _round_before_activation(model, conv)
-    plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
-    if not plan.device:
+    plan = Plan(convolutions=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
+    if not plan.convolutions:
         return opened
     plan.passthrough = [node for node in model.nodes() if _only_moves(node)]
     options = Options()  # these passes ask for the format alone

@@ -264,10 +264,10 @@ class DeviceConvolution(NamedTuple):
 
 def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:
     """Return every device convolution with the tensor that is its layer's result."""
-    labels = [model.label(conv) for conv in plan.device]
+    labels = [model.label(conv) for conv in plan.convolutions]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(plan.device, labels, strict=True):
+    for conv, label in zip(plan.convolutions, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
         # A layer ends behind its activation, as clipping there is no loss. A max pool in between

@@ -32,7 +32,7 @@ def split_accumulated(
     model: Model, device: TargetDevice, emission: Emission
 ) -> tuple[int, Emission]:
     split, notes = emission.splits.parts, dict(emission.notes)
-    convs = [c for c in emission.plan.device if c.name in split and len(c.outputs)]
+    convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")
     sums = list(emission.sums)
     for conv in convs:
