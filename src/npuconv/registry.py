@@ -6,10 +6,44 @@ import importlib
 import inspect
 import pkgutil
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from npuconv.errors import InternalError
 
 T = TypeVar("T")
+
+
+class Ordered(Protocol):
+    """An item that runs after others."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """Names of the items before it."""
+
+
+Step = TypeVar("Step", bound=Ordered)
+
+
+def in_order(items: Iterable[Step], kind: str) -> list[Step]:
+    """Return items of a kind, each after those that it names, otherwise by name.
+
+    Raises:
+        InternalError: ``after`` names an item that does not exist, or goes round in a circle.
+    """
+    waiting = {item.name: item for item in items}
+    names, result = set(waiting), list[Step]()
+    while waiting:
+        ready = [item for item in waiting.values() if not set(item.after) & set(waiting)]
+        if not ready or any(set(item.after) - names for item in ready):
+            raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=kind)
+        result.append(min(ready, key=lambda item: item.name))
+        del waiting[result[-1].name]
+    return result
 
 
 def described(function: Callable[..., Any]) -> str:

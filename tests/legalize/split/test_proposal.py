@@ -1,14 +1,33 @@
-"""Tests of cutting channels, groups and images into parts."""
+"""Tests of the registry of ways to split, and of cutting channels, groups and images."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from npuconv.config import Options
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.split import limits, proposal
 from npuconv.legalize.split.layer import Layer
-from npuconv.legalize.split.proposal import chunks, cut, even, sizes, with_bias_once
+from npuconv.legalize.split.proposal import (
+    SPLITS,
+    Part,
+    Proposal,
+    Rounding,
+    Split,
+    chunks,
+    cut,
+    even,
+    sizes,
+    split,
+    splits_of,
+    with_bias_once,
+)
+from npuconv.registry import Registry
 from support.fits import layer
+from support.target_files import chip
 
 
 def of(whole: Layer, inputs: int) -> Layer:
@@ -43,3 +62,45 @@ def test_sizes_are_the_longest_of_even_parts():
     found = list(sizes(7))
     assert found == [7, 4, 3, 2, 1]
     assert [max(b - a for a, b in even(7, -(-7 // n))) for n in found] == found
+
+
+@pytest.fixture
+def ways(monkeypatch) -> Registry[Split]:
+    """A copy of the registry, for further ways."""
+    copy: Registry[Split] = Registry()
+    for item in SPLITS:
+        copy.add(item.name, item)
+    monkeypatch.setattr(proposal, "SPLITS", copy)
+    return copy
+
+
+def test_a_new_way_is_one_function(ways):
+    """Its decorator is all that the planner has to know: order, limits and exactness."""
+    target = chip(bias={"equals": False}, also={"unlisted_operators": "error"})
+    one = layer(bias=True)
+    assert TargetDevice(target, Options()).planner.plan(one)[0] is None  # nothing adds the bias
+
+    @split("dropped", limits.BIAS, after=("split-batch",), rounding=Rounding.RESULTS)
+    def drop_bias(layer, _demand, _settings):
+        """Drop the bias."""
+        yield Proposal("no bias", (Part(replace(layer, bias=False)),))
+
+    assert ways.get("drop-bias") is drop_bias
+    assert drop_bias in splits_of("Conv")
+    assert drop_bias not in splits_of("MaxPool")
+    planner = TargetDevice(target, Options()).planner
+    plan, exact = planner.plan(one)[0], planner.exact_plan(one)
+    assert plan is not None
+    assert plan.names == ("dropped",)
+    assert plan.rounds
+    assert exact is None
+
+
+def test_every_way_runs_after_those_that_it_names():
+    """An operator of either kind has ways, and they have different names."""
+    for op in ("Conv", "MaxPool", "AveragePool"):
+        names = [item.name for item in splits_of(op)]
+        assert len(names) == len(set(names)) > 4
+        for item in splits_of(op):
+            before = [names.index(name) for name in item.after if name in names]
+            assert max(before, default=-1) < names.index(item.name)
