@@ -126,12 +126,11 @@ def _phases() -> str:
 def _splits(op: str) -> str:
     """A table of the ways to split layers of an operator, in the order in which they are tried."""
     rows = [
-        f"| {', '.join(item.topics)} | {item.report_name} | {item.summary} | {item.rounding} |".replace(
-            "``", "`"
-        )
+        f"| {', '.join(item.topics)} | {item.report_name} | {item.summary} | {item.rounding} |"
         for item in splits_of(op)
     ]
-    return "\n".join(["| limits on | way | rewrite | in int8 |", "|---|---|---|---|", *rows, ""])
+    lines = ["| limits on | way | rewrite | in int8 |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines).replace("``", "`")
 
 
 def _options() -> str:
