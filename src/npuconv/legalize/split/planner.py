@@ -245,7 +245,7 @@ class Planner:
         if demand is None:
             return None, search
         splits, best = splits_of(layer.op), None
-        if self.exact_sums:
+        if self.exact_sums and layer.op == "Conv":
             descent = _Descent(self, demand, search, _sums_last(splits), exact, accumulates=True)
             best = descent.best(layer)
         return best or _Descent(self, demand, search, splits, exact).best(layer), search
