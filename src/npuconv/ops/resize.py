@@ -91,6 +91,29 @@ def coordinates(length: int, count: int, mode: str, scale: float = 0) -> Doubles
     return places
 
 
+def nearest(length: int, count: int, mode: str, scale: float, rounding: str) -> Array:
+    """Return the places that nearest values come from, int64 [count].
+
+    Args:
+        length: number of values before.
+        count: number of values after.
+        mode: ONNX's coordinate_transformation_mode.
+        scale: of the axis; 0: the ratio of the extents.
+        rounding: ONNX's nearest_mode.
+
+    Raises:
+        ModelError: the mode needs a region.
+    """
+    places = coordinates(length, count, mode, scale)
+    rounded = {
+        "round_prefer_floor": np.ceil(places - 0.5),
+        "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+    }[rounding]
+    return np.clip(rounded, 0, length - 1).astype(np.int64)
+
+
 def interpolation(
     length: int,
     count: int,
@@ -255,17 +278,9 @@ def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
     """Return the places that nearest values come from along an axis, int64."""
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
-    rounding: dict[str, Any] = {
-        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-        "floor": np.floor,
-        "ceil": np.ceil,
-    }
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    scale = _scale(draft, node, before, after, axis)
-    places = coordinates(before[axis], after[axis], mode, scale)
-    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](places)
-    return np.clip(nearest, 0, before[axis] - 1).astype(np.int64)
+    scale, rounding = _scale(draft, node, before, after, axis), attrs.get("nearest_mode", "")
+    return nearest(before[axis], after[axis], mode, scale, rounding or "round_prefer_floor")
 
 
 def _scale(
