@@ -23,6 +23,7 @@ from npuconv.cli.help import LazyGroup
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 from npuconv.report import FORMATS
 from npuconv.version import __version__
+from npuconv.yamlio import suggest
 
 # Help of each command, by its name: that of a function and of its module.
 COMMANDS = {
@@ -147,10 +148,8 @@ def _nearest_choice(error: click.BadParameter) -> str:
     """Return a question for the value that is spelled most like the wrong one."""
     wrong = re.match("'(.*)' is not one of", error.message)
     kind = error.param.type if error.param else None
-    if wrong is None or not isinstance(kind, click.Choice):
-        return ""
-    near = difflib.get_close_matches(wrong[1], list(map(str, kind.choices)), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = suggest(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
+    return f"; {near}" if near else ""
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:

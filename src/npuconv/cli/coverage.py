@@ -13,7 +13,7 @@ import click
 
 from npuconv.check_model import check_with
 from npuconv.cli import screen
-from npuconv.cli.help import printed_option
+from npuconv.cli.help import output_format_option
 from npuconv.cli.models import InputShapes, Shapes, expand, model_names
 from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
@@ -165,7 +165,7 @@ def _cell(model: str, target: str, **options: Any) -> Cell:
     help="repeatable; without it all built-in targets",
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@printed_option("text", "json")
+@output_format_option("text", "json", alias=True)
 @click.option("-v", "--verbose", is_flag=True, help="also what stops each model that is refused")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -173,7 +173,7 @@ def coverage(
     models: tuple[str, ...],
     targets: tuple[str, ...],
     input_shape: tuple[str, ...],
-    form: str,
+    output_format: str,
     verbose: bool,
     quiet: bool,
     no_color: bool,
@@ -193,7 +193,7 @@ def coverage(
         result = cover(expand(models), targets, progress, input_shape=shapes)
     for error in result.unreadable.values():
         screen.fail(error)
-    if form == "json":
+    if output_format == "json":
         click.echo(result.as_json(), nl=False)
     elif result.cells:
         screen.show(_sections(result, models, verbose=verbose), no_color=no_color)

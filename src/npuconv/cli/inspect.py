@@ -9,7 +9,7 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.help import GroupedCommand, printed_option
+from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
 from npuconv.report.sections import Note, Section, Table
@@ -31,7 +31,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL")
 @click.option("--diff", is_flag=True, help="compare two models: --diff BEFORE AFTER")
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@printed_option("text", "json")
+@output_format_option("text", "json", alias=True)
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
@@ -40,7 +40,7 @@ def inspect(
     models: tuple[str, ...],
     diff: bool,
     input_shape: tuple[str, ...],
-    form: str,
+    output_format: str,
     verbose: bool,
     no_color: bool,
 ) -> int:
@@ -58,7 +58,7 @@ def inspect(
         from npuconv.cli.inspection import compare
 
         compared = compare(models[0], models[1], shapes)
-        if form == "json":
+        if output_format == "json":
             click.echo(compared.as_json(), nl=False)
         else:
             screen.show(_diff_sections(compared), no_color=no_color)
@@ -66,7 +66,7 @@ def inspect(
     from npuconv.cli.inspection import inspect as inspect_model
 
     inspection = inspect_model(models[0], shapes)
-    if form == "json":
+    if output_format == "json":
         click.echo(inspection.as_json(), nl=False)
     else:
         screen.show(_sections(inspection, verbose=verbose), no_color=no_color)

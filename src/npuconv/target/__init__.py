@@ -3,7 +3,6 @@
 ``limit``        one limit of one fact, or ``?`` where it is undocumented; relations of facts
 ``description``  the fields of a target file
 ``semantics``    checks beyond the structure, and every problem of a file
-``view``         targets as text, and the differences of two
 """
 
 from __future__ import annotations
