@@ -6,43 +6,25 @@ import importlib
 import inspect
 import pkgutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
-
-from npuconv.errors import InternalError
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class Ordered(Protocol):
-    """An item that runs after others."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def after(self) -> tuple[str, ...]:
-        """Names of the items before it."""
-
-
-Step = TypeVar("Step", bound=Ordered)
-
-
-def in_order(items: Iterable[Step], kind: str) -> list[Step]:
-    """Return items of a kind, each after those that it names, otherwise by name.
+def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
+    """Return names, each after those that it maps to, otherwise sorted.
 
     Raises:
-        InternalError: ``after`` names an item that does not exist, or goes round in a circle.
+        ValueError: one that does not exist is named, or they go round in a circle.
     """
-    waiting = {item.name: item for item in items}
-    names, result = set(waiting), list[Step]()
+    waiting, result = dict(after), list[str]()
     while waiting:
-        ready = [item for item in waiting.values() if not set(item.after) & set(waiting)]
-        if not ready or any(set(item.after) - names for item in ready):
-            raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=kind)
-        result.append(min(ready, key=lambda item: item.name))
-        del waiting[result[-1].name]
+        ready = [name for name, before in waiting.items() if waiting.keys().isdisjoint(before)]
+        if not ready or not all(after.keys() >= set(after[name]) for name in ready):
+            raise ValueError(f"cannot be ordered: {sorted(waiting)}")
+        result.append(min(ready))
+        del waiting[result[-1]]
     return result
 
 

@@ -26,7 +26,9 @@ def order(phase: Phase) -> list[Pass]:
     Raises:
         InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
     """
-    return in_order((item for item in PASSES if item.phase == phase), f"phase {phase}")
+    passes = {item.name: item for item in PASSES if item.phase == phase}
+    with bugs_in(f"phase {phase}"):  # in what the passes name
+        return [passes[name] for name in in_order({n: p.after for n, p in passes.items()})]
 
 
 def run_phase(

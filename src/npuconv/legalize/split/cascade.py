@@ -14,13 +14,13 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, Rounding, split
+from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, Rounding, Split
 from npuconv.model.types import Tensor
 
 _Steps = tuple[tuple[int, int], ...]  # per axis: cells of the first average, and of the second
 
 
-@split("cascade", limits.KERNEL, after=("move-pads",), rounding=Rounding.RESULTS, repeats=True)
+@Split("cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True)
 def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Average blocks first, then the averages: a large depthwise kernel of equal weights.
 

@@ -22,11 +22,11 @@ from npuconv.legalize.split.proposal import (
     FitSettings,
     Part,
     Proposal,
+    Split,
     chunks,
     cut,
     even,
     sizes,
-    split,
 )
 from npuconv.model.types import Tensor
 
@@ -35,7 +35,7 @@ _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
 _Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
-@split("in turn", *_WINDOW, after=("undo-stride",), ops=("MaxPool",))
+@Split("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
 def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write max pools that follow each other: 13x13 is 7x7 and 7x7.
 
@@ -90,10 +90,9 @@ def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Laye
     return result
 
 
-@split(
+@Split(
     "channels",
-    limits.INPUTS,
-    limits.OUTPUTS,
+    (limits.INPUTS, limits.OUTPUTS),
     after=("pools-in-turn",),
     ops=POOLS,
     inserts=("Slice", "Concat"),
@@ -122,9 +121,9 @@ def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> T
     return builder.concat(results, 1)
 
 
-@split(
+@Split(
     "pool tiles",
-    limits.EXTENT,
+    (limits.EXTENT,),
     after=("split-pool-channels",),
     ops=POOLS,
     inserts=("Slice", "Concat"),

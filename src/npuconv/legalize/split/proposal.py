@@ -111,7 +111,6 @@ class FitSettings:
 
 
 DEFAULT = FitSettings()
-# Proposes forms of a layer, the most promising first.
 Propose = Callable[[Layer, Demand, FitSettings], Iterator[Proposal]]
 
 
@@ -127,18 +126,40 @@ class Rounding(StrEnum):
 
 @dataclass(frozen=True)
 class Split:
-    """A registered way to split a layer; its attributes are the arguments of ``split``."""
+    """A way to split a layer: the decorator of a function registers it.
 
-    name: str
+    Attributes:
+        report_name: its name in reports.
+        topics: topics of limits; it is tried on layers that break one of them.
+        after: names of those that are tried before it, of functions in kebab case. It works on
+            their results, and never the other way round: so the search ends, and looks at no
+            two orders of the same.
+        ops: operators of its layers.
+        rounding: values that int8 rounds once more.
+        repeats: whether it is tried on its own results.
+        inserts: operators around the parts of a pool, which the target has to list.
+        function: proposes forms of a layer, the most promising first.
+    """
+
     report_name: str
     topics: tuple[str, ...]
-    after: tuple[str, ...]
-    ops: tuple[str, ...]
-    rounding: Rounding
-    repeats: bool
-    inserts: tuple[str, ...]
-    function: Propose
-    summary: str
+    after: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ("Conv",)
+    rounding: Rounding = Rounding.NOTHING
+    repeats: bool = False
+    inserts: tuple[str, ...] = ()
+    function: Propose = lambda *_arguments: iter(())
+
+    def __call__(self, function: Propose) -> Split:
+        """Register a function; its name is that of the way, in kebab case."""
+        item = replace(self, function=function)
+        SPLITS.add(function.__name__.replace("_", "-"), item)
+        return item
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring."""
+        return " ".join(described(self.function).partition("\n\n")[0].split())
 
     def propose(
         self, layer: Layer, demand: Demand, settings: FitSettings = DEFAULT
@@ -157,47 +178,11 @@ class Split:
 SPLITS: Registry[Split] = Registry("npuconv.legalize.split")
 
 
-def split(
-    report_name: str,
-    *topics: str,
-    after: tuple[str, ...] = (),
-    ops: tuple[str, ...] = ("Conv",),
-    rounding: Rounding = Rounding.NOTHING,
-    repeats: bool = False,
-    inserts: tuple[str, ...] = (),
-) -> Callable[[Propose], Split]:
-    """Register a way to split; its name is the function's, in kebab case.
-
-    Args:
-        report_name: its name in reports.
-        topics: topics of limits; it is tried on layers that break one of them.
-        after: names of those that are tried before it. It works on their results, and never
-            the other way round: so the search ends, and looks at no two orders of the same.
-        ops: operators of its layers.
-        rounding: values that int8 rounds once more.
-        repeats: whether it is tried on its own results.
-        inserts: operators around the parts of a pool, which the target has to list.
-
-    Raises:
-        ValueError: a name that is taken.
-    """
-
-    def register(function: Propose) -> Split:
-        """Make a way to split of the function."""
-        name = function.__name__.replace("_", "-")
-        summary = " ".join(described(function).partition("\n\n")[0].split())
-        item = Split(
-            name, report_name, topics, after, ops, rounding, repeats, inserts, function, summary
-        )
-        SPLITS.add(name, item)
-        return item
-
-    return register
-
-
 def splits_of(op: str) -> tuple[Split, ...]:
     """Return the ways to split layers of an operator, in the order in which they are tried."""
-    return tuple(item for item in in_order(SPLITS, "ways to split") if op in item.ops)
+    items = {name: item for name in SPLITS.names() if (item := SPLITS.get(name)) is not None}
+    ordered = in_order({name: item.after for name, item in items.items()})
+    return tuple(items[name] for name in ordered if op in items[name].ops)
 
 
 def chunks(total: int, size: int) -> list[tuple[int, int]]:

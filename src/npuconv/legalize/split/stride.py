@@ -13,7 +13,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, Part, Proposal, split
+from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, Part, Proposal, Split
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
@@ -21,9 +21,9 @@ _MOST_PHASES = 4  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 
-@split(
+@Split(
     "stride",
-    limits.STRIDE,
+    (limits.STRIDE,),
     after=("phases-as-channels", "even-pads"),
     ops=OPERATORS,
     inserts=("Slice",),
@@ -54,7 +54,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     return builder.slice(emit(piece.with_layer(form)), bounds)
 
 
-@split("phases", *_ABOUT, after=("cascade-average",))
+@Split("phases", _ABOUT, after=("cascade-average",))
 def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Make phases of the input channels; phases of the output too, for a smaller kernel.
 
