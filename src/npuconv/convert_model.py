@@ -31,7 +31,7 @@ from npuconv.model.store import Store
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
-from npuconv.report.builder.placement_rows import graph_rows
+from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
@@ -113,26 +113,17 @@ def convert_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        rows, shown_clock = graph_rows(legal), clock if timings else None
+        rewritten, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
-            raise _refusal(build_report(legal, rows, "refused", failed=True, timings=shown_clock))
+            raise _refusal(build_report(legal, rewritten, timings=shown_clock))
         command = legal.target.next_command
         compiler = vela.require(command, form.name) if options.with_vela else []
         with _run_errors(legal.model.name):
             write = _write_integers if form.calibrates else _write_float_activations
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
-        is_refused = legal.findings.refuse
-        report = build_report(
-            legal,
-            graph_rows(legal, rows),
-            "refused" if is_refused else "converted",
-            failed=is_refused,
-            warnings=written.warnings,
-            outcome=written.outcome,
-            timings=shown_clock,
-        )
-        if is_refused:
+        report = build_report(legal, rewritten, written.results, timings=shown_clock)
+        if not report.ok:
             raise _refusal(report)
         if compiler and tflite is not None:
             report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})
