@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
-    """Return names, each after those that it maps to, otherwise sorted.
+    """Return names in an order that ``after`` allows, otherwise sorted.
 
     Raises:
-        ValueError: one that does not exist is named, or they go round in a circle.
+        ValueError: ``after`` has an unknown name or a circle.
     """
     waiting, result = dict(after), list[str]()
     while waiting:

@@ -13,7 +13,7 @@ from npuconv.config import Options
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Proposal, Split
+from npuconv.legalize.split.proposal import LayerSplit, Proposal
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from support.asserts import Passes, read, run_pass, same_numbers
@@ -78,7 +78,7 @@ def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any)
     return Layer(weight=weight, **{**defaults, **attrs})
 
 
-def proposals(split: Split, one: Layer, **limits: Any) -> list[Proposal]:
+def proposals(split: LayerSplit, one: Layer, **limits: Any) -> list[Proposal]:
     """The forms that one way to split proposes."""
     operator = chip(one.op, **limits).operator(one.op)
     assert operator is not None

@@ -14,10 +14,10 @@ from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.proposal import (
     OPERATORS,
     SPLITS,
+    LayerSplit,
     Part,
     Proposal,
     Rounding,
-    Split,
     chunks,
     cut,
     even,
@@ -65,9 +65,9 @@ def test_sizes_are_the_longest_of_even_parts():
 
 
 @pytest.fixture
-def ways(monkeypatch) -> Registry[Split]:
+def ways(monkeypatch) -> Registry[LayerSplit]:
     """A copy of the registry, for further ways."""
-    copy: Registry[Split] = Registry()
+    copy: Registry[LayerSplit] = Registry()
     for name in SPLITS.names():
         copy.add(name, SPLITS.get(name))
     monkeypatch.setattr(proposal, "SPLITS", copy)
@@ -80,7 +80,7 @@ def test_a_new_way_is_one_function(ways):
     one = layer(bias=True)
     assert TargetDevice(target, Options()).planner.plan(one)[0] is None  # nothing adds the bias
 
-    @Split("dropped", (limits.BIAS,), after=("split-batch",), rounding=Rounding.RESULTS)
+    @LayerSplit("dropped", (limits.BIAS,), after=("split-batch",), rounding=Rounding.RESULTS)
     def drop_bias(layer, _demand, _settings):
         """Drop the bias."""
         yield Proposal("no bias", (Part(replace(layer, bias=False)),))

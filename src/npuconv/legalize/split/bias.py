@@ -17,15 +17,15 @@ from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
     Rounding,
-    Split,
 )
 from npuconv.model.types import Tensor
 
 
-@Split("bias", (limits.BIAS,), after=("split-image",))
+@LayerSplit("bias", (limits.BIAS,), after=("split-image",))
 def write_zero_bias(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write a bias of zeros if the device requires a bias."""
     form = replace(layer, bias=True)
@@ -39,7 +39,7 @@ def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(replace(piece, layer=layer, bias=bias))
 
 
-@Split("bias", (limits.BIAS,), after=("write-zero-bias",), rounding=Rounding.BIAS)
+@LayerSplit("bias", (limits.BIAS,), after=("write-zero-bias",), rounding=Rounding.BIAS)
 def add_bias_behind(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Add the bias behind if the device supports none: on the device if it lists Add, or the host.
 
@@ -57,7 +57,7 @@ def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return builder.add([emit(inner), bias])
 
 
-@Split("bias", (limits.BIAS,), after=("add-bias-behind",), rounding=Rounding.BIAS_CHANNELS)
+@LayerSplit("bias", (limits.BIAS,), after=("add-bias-behind",), rounding=Rounding.BIAS_CHANNELS)
 def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Add channels of a constant to the input if the device supports no bias.
 

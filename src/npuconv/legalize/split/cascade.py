@@ -14,13 +14,15 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, Rounding, Split
+from npuconv.legalize.split.proposal import Emit, FitSettings, LayerSplit, Part, Proposal, Rounding
 from npuconv.model.types import Tensor
 
 _Steps = tuple[tuple[int, int], ...]  # per axis: cells of the first average, and of the second
 
 
-@Split("cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True)
+@LayerSplit(
+    "cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True
+)
 def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Average blocks first, then the averages: a large depthwise kernel of equal weights.
 

@@ -17,10 +17,10 @@ from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
     Rounding,
-    Split,
     Term,
     chunks,
     cut,
@@ -34,7 +34,7 @@ _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)
 
 
-@Split("inputs", (limits.INPUTS,), after=("make-dense",), rounding=Rounding.SUMS)
+@LayerSplit("inputs", (limits.INPUTS,), after=("make-dense",), rounding=Rounding.SUMS)
 def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve some input channels at a time and add the sums."""
     if layer.group > 1:
@@ -75,7 +75,7 @@ def _terms(layer: Layer, *, size: int) -> list[Term]:
     ]
 
 
-@Split("outputs", (limits.OUTPUTS,), after=("split-inputs",))
+@LayerSplit("outputs", (limits.OUTPUTS,), after=("split-inputs",))
 def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Make some output channels at a time."""
     if layer.group > 1:
@@ -110,7 +110,7 @@ def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
     return replace(piece, weight=weight, bias=bias)
 
 
-@Split("groups", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
+@LayerSplit("groups", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
 def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve some of the groups at a time.
 
@@ -151,7 +151,7 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
     return builder.concat(results, 1)
 
 
-@Split("dense", (limits.GROUP, limits.BIAS), after=("split-groups",))
+@LayerSplit("dense", (limits.GROUP, limits.BIAS), after=("split-groups",))
 def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write zeros between the groups: ``group`` times the MACs."""
     if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
@@ -170,7 +170,7 @@ def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(replace(piece, layer=_densified(piece.layer), weight=weight))
 
 
-@Split("zero channels", _CHANNELS, after=("split-outputs",))
+@LayerSplit("zero channels", _CHANNELS, after=("split-outputs",))
 def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Add channels of zeros to the input, and to the output, where a Slice cuts them off.
 

@@ -18,10 +18,10 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
     Rounding,
-    Split,
     Term,
     even,
     sizes,
@@ -36,7 +36,7 @@ _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 _LONGEST = 32  # taps along an axis that a kernel is enlarged to
 
 
-@Split("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
+@LayerSplit("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
 def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Convolve parts of the window and add the sums.
 
@@ -160,7 +160,7 @@ def _bound(
     return axis + 2, start, -margin if margin else FOREVER, step
 
 
-@Split("zero taps", (limits.KERNEL,), after=("split-kernel",))
+@LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))
 def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Add taps with zeros if the device takes larger or square kernels.
 
@@ -206,7 +206,7 @@ def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) 
     return emit(replace(piece, layer=form, source=source, weight=weight))
 
 
-@Split("dilation", (limits.DILATION,), after=("undo-stride",))
+@LayerSplit("dilation", (limits.DILATION,), after=("undo-stride",))
 def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write zeros between the taps, or convolve every ``d``-th cell by itself.
 

@@ -10,14 +10,14 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, Part, Proposal, Split
+from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
 from npuconv.model.types import Tensor
 
 # What is rewritten on an input that has been padded.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)
 
 
-@Split("pads", _NEED_NO_PADS, after=("split-batch",))
+@LayerSplit("pads", _NEED_NO_PADS, after=("split-batch",))
 def move_pads(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Pad in front of the convolution, with zeros.
 
@@ -35,7 +35,7 @@ def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(piece.with_layer(piece.layer.without_pads(), source))
 
 
-@Split("pads", (limits.PADS,), after=("move-pads",), ops=OPERATORS, inserts=("Slice",))
+@LayerSplit("pads", (limits.PADS,), after=("move-pads",), ops=OPERATORS, inserts=("Slice",))
 def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Pad each axis by the larger of its pads, or all by the largest, and cut off."""
     if not layer.padded:

@@ -14,9 +14,9 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     DEFAULT,
     FitSettings,
+    LayerSplit,
     Proposal,
     Rounding,
-    Split,
     splits_of,
 )
 from npuconv.model import edit
@@ -65,7 +65,7 @@ class SplitPlan:
     layer: Layer
     price: Price
     total: float
-    split: Split | None = None
+    split: LayerSplit | None = None
     proposal: Proposal | None = None
     parts: tuple[SplitPlan, ...] = ()
     summed: int = 0  # elements of sums that int8 rounds, without those within the parts
@@ -79,7 +79,7 @@ class SplitPlan:
         return (self, *max((part.steps for part in self.parts), key=len, default=()))
 
     @property
-    def splits(self) -> tuple[Split, ...]:
+    def splits(self) -> tuple[LayerSplit, ...]:
         """Ways in which this part is split, in order."""
         return tuple(step.split for step in self.steps if step.split is not None)
 
@@ -263,7 +263,7 @@ class Planner:
         return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 
 
-def _sums_last(splits: Sequence[Split]) -> tuple[Split, ...]:
+def _sums_last(splits: Sequence[LayerSplit]) -> tuple[LayerSplit, ...]:
     """Return the order for a device that adds in int32: its sums are of convolutions alone.
 
     All but the first of these may want a bias of zeros.
@@ -280,7 +280,7 @@ class _Descent:
     planner: Planner
     demand: Demand
     search: Search
-    splits: tuple[Split, ...]
+    splits: tuple[LayerSplit, ...]
     exact: bool = False  # whether int8 must round nothing more than the layer does
     accumulates: bool = False  # whether the device adds partial sums in int32
     plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
@@ -321,13 +321,13 @@ class _Descent:
             self.search.alternatives = plans
         return plans[0]
 
-    def _proposals(self, layer: Layer, start: int) -> Iterator[tuple[int, Split, Proposal]]:
+    def _proposals(self, layer: Layer, start: int) -> Iterator[tuple[int, LayerSplit, Proposal]]:
         for number, split in enumerate(self.splits[start:], start):
             for proposal in split.propose(layer, self.demand, self.planner.settings):
                 yield number, split, proposal
 
     def _follow(
-        self, layer: Layer, split: Split, proposal: Proposal, start: int
+        self, layer: Layer, split: LayerSplit, proposal: Proposal, start: int
     ) -> SplitPlan | None:
         """Return the cheapest plan that begins with this form of the layer."""
         price, parts = Price(moved=proposal.moved), []

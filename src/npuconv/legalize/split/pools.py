@@ -20,9 +20,9 @@ from npuconv.legalize.split.proposal import (
     POOLS,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
-    Split,
     chunks,
     cut,
     even,
@@ -35,7 +35,7 @@ _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
 _Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
-@Split("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
+@LayerSplit("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
 def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Write max pools that follow each other: 13x13 is 7x7 and 7x7.
 
@@ -90,7 +90,7 @@ def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Laye
     return result
 
 
-@Split(
+@LayerSplit(
     "channels",
     (limits.INPUTS, limits.OUTPUTS),
     after=("pools-in-turn",),
@@ -121,7 +121,7 @@ def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> T
     return builder.concat(results, 1)
 
 
-@Split(
+@LayerSplit(
     "pool tiles",
     (limits.EXTENT,),
     after=("split-pool-channels",),

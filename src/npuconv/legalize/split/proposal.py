@@ -125,15 +125,15 @@ class Rounding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Split:
-    """A way to split a layer: the decorator of a function registers it.
+class LayerSplit:
+    """A way to split a layer; as a decorator it registers a function.
 
     Attributes:
         report_name: its name in reports.
         topics: topics of limits; it is tried on layers that break one of them.
         after: names of those that are tried before it, of functions in kebab case. It works on
-            their results, and never the other way round: so the search ends, and looks at no
-            two orders of the same.
+            their results, never the reverse: so the search ends, and no two orders of the same
+            ways are looked at.
         ops: operators of its layers.
         rounding: values that int8 rounds once more.
         repeats: whether it is tried on its own results.
@@ -150,8 +150,8 @@ class Split:
     inserts: tuple[str, ...] = ()
     function: Propose = lambda *_arguments: iter(())
 
-    def __call__(self, function: Propose) -> Split:
-        """Register a function; its name is that of the way, in kebab case."""
+    def __call__(self, function: Propose) -> LayerSplit:
+        """Register a function under its name in kebab case."""
         item = replace(self, function=function)
         SPLITS.add(function.__name__.replace("_", "-"), item)
         return item
@@ -175,10 +175,10 @@ class Split:
         return elements(layer.output) if self.rounding is Rounding.BIAS else 0
 
 
-SPLITS: Registry[Split] = Registry("npuconv.legalize.split")
+SPLITS: Registry[LayerSplit] = Registry("npuconv.legalize.split")
 
 
-def splits_of(op: str) -> tuple[Split, ...]:
+def splits_of(op: str) -> tuple[LayerSplit, ...]:
     """Return the ways to split layers of an operator, in the order in which they are tried."""
     items = {name: item for name in SPLITS.names() if (item := SPLITS.get(name)) is not None}
     ordered = in_order({name: item.after for name, item in items.items()})

@@ -13,7 +13,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, Part, Proposal, Split
+from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
@@ -21,7 +21,7 @@ _MOST_PHASES = 4  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 
-@Split(
+@LayerSplit(
     "stride",
     (limits.STRIDE,),
     after=("phases-as-channels", "even-pads"),
@@ -54,7 +54,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     return builder.slice(emit(piece.with_layer(form)), bounds)
 
 
-@Split("phases", _ABOUT, after=("cascade-average",))
+@LayerSplit("phases", _ABOUT, after=("cascade-average",))
 def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Make phases of the input channels; phases of the output too, for a smaller kernel.
 

@@ -15,9 +15,9 @@ from npuconv.legalize.split.proposal import (
     OPERATORS,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
-    Split,
     chunks,
     cut,
     sizes,
@@ -30,7 +30,7 @@ _MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a
 _FEW_EXTRA = 8  # cells that a tile is enlarged by
 
 
-@Split("tiles", (limits.EXTENT,), after=("add-channels",))
+@LayerSplit("tiles", (limits.EXTENT,), after=("add-channels",))
 def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve tiles of the image, each with the border that its kernel reaches.
 
@@ -114,7 +114,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
     return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
-@Split("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))
+@LayerSplit("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))
 def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Take the images of a batch separately, or a few at a time."""
     batch = layer.source[0]
