@@ -126,14 +126,14 @@ class Rounding(StrEnum):
 
 @dataclass(frozen=True)
 class LayerSplit:
-    """A way to split a layer; as a decorator it registers a function.
+    """A way to split a layer, and the decorator that registers its function.
 
     Attributes:
-        report_name: its name in reports.
+        report_name: name in reports.
         topics: topics of limits; it is tried on layers that break one of them.
-        after: names of those that are tried before it, of functions in kebab case. It works on
-            their results, never the reverse: so the search ends, and no two orders of the same
-            ways are looked at.
+        after: names of the ways that are tried before it, of functions in kebab case. It works
+            on their results, never the reverse: so the search ends, and no two orders of the
+            same ways are looked at.
         ops: operators of its layers.
         rounding: values that int8 rounds once more.
         repeats: whether it is tried on its own results.
