@@ -130,7 +130,7 @@ class LayerSplit:
 
     Attributes:
         report_name: name in reports.
-        topics: topics of limits; it is tried on layers that break one of them.
+        topics: topics of limits; it is tried on layers that break any of these.
         after: names of the ways that are tried before it, of functions in kebab case. It works
             on their results, never the reverse: so the search ends, and no two orders of the
             same ways are looked at.
