@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 from google.protobuf.message import Message
 from onnx import AttributeProto, helper, numpy_helper
@@ -37,6 +38,27 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
         yield from (output.name for output in graph.output)
         for inner in graph.node:
             yield from reads(inner)
+
+
+class Links:
+    """Producers, consumers and constants of the tensors of a graph, by name."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.producers = {name: node for node in graph.node for name in node.output if name}
+        self.consumers: dict[str, list[onnx.NodeProto]] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.consumers.setdefault(name, []).append(node)
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """Return the value of an initializer; None for any other tensor."""
+        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+
+    def sole_consumer(self, name: str, op: str = "") -> onnx.NodeProto | None:
+        """Return the only node that reads a tensor, of one operator if given; else None."""
+        nodes = [node for node in self.consumers.get(name, []) if op in ("", node.op_type)]
+        return nodes[0] if len(nodes) == 1 else None
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,
-    ConversionError,
+    MeasuredConversion,
     accuracy_findings,
     summed_up,
 )
@@ -46,7 +46,7 @@ class Written:
 
 
 def describe_integers(
-    quantization: Quantization, emitted: EmittedModel, comparison: ConversionError
+    quantization: Quantization, emitted: EmittedModel, comparison: MeasuredConversion
 ) -> Written:
     """Describe a model with integer activations; its layers become part of its metadata.
 
