@@ -12,7 +12,7 @@ from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Cost, cost
+from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
 

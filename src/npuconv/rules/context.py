@@ -13,7 +13,7 @@ from npuconv.model import query
 from npuconv.model.attributes import contradictions
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 from npuconv.rules import Violation, is_convolution
 from npuconv.target import ListedOperator, Target, value_text
 from npuconv.target.facts import DECIDED_LATER, lookup
