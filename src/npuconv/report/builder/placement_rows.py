@@ -126,7 +126,7 @@ class _Replacements:
     """Nodes of the rewritten graph by the source nodes that they come from."""
 
     def __init__(self, model: Model) -> None:
-        self.nodes = by_label(model)
+        self.nodes = by_label(model.labelled())
         self.merged: dict[str, list[Node]] = {}
         for node in model.nodes():
             for label in model.origin(node)[1:]:
