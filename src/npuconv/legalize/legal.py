@@ -291,9 +291,8 @@ def legalize(
         split_layers(model, device.planner, device.splittable(model))
         core.sweep(model)
         legal = replace(legal, model=model)
-        others = [
-            f for f in engine.lint(legal.rule_context()) if f.op_type not in query.CONVOLUTIONS
-        ]
+        lint = engine.lint(legal.rule_context())
+        others = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
         after = sorted(convolutions + others, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
