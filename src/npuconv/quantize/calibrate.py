@@ -95,7 +95,9 @@ def calibrate_on(
 
 def _windows(graph: LegalModel) -> list[Windows]:
     """Return the windows of every convolution."""
-    return [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv)) is not None]
+    return [
+        w for conv in graph.plan.convolutions if (w := hessians_of.windows_of(conv)) is not None
+    ]
 
 
 def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -152,7 +154,7 @@ def _watched_names(graph: LegalModel) -> Collection[str]:
     """
     plan, first = graph.plan, first_convolution(graph.model)
     names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
-    for conv in plan.device:
+    for conv in plan.convolutions:
         output = conv.outputs[0].name
         compared = conv is first or output in graph.expected
         if compared or stored_output(graph.model, plan, conv) not in names:

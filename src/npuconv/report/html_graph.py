@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from npuconv.report import words
 from npuconv.report.escape import visible
-from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
+from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, draw
 from npuconv.report.groups import anchor, group_by, kind
 from npuconv.report.terminal import elide
 from npuconv.schemas.quality import LayerQuant, TensorQuant
@@ -238,10 +238,10 @@ def source_picture(report: Report) -> Picture | None:
 
 
 def _draw(report: Report, boxes: tuple[Box, ...]) -> Picture | None:
-    if not boxes:
-        return None
     edges = edges_of(boxes)
-    drawing = draw(arrange(len(boxes), edges))
+    drawing = draw(len(boxes), edges)
+    if drawing is None:
+        return None
     quant = report.quantization
     layers = group_by(quant.layers if quant else (), _source_node)
     tensors = {tensor.name: tensor for tensor in (quant.tensors if quant else ())}

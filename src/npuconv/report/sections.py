@@ -277,8 +277,8 @@ def _accuracy(report: Report) -> Section:
     parts: list[Element] = [f"{words.scores(accuracy)}; on {words.measured_on(accuracy)}"]
     parts += accuracy.notes
     rows = [
-        (f"part {name}" if is_part else name, *numbers)
-        for name, is_part, *numbers in words.output_rows(accuracy)
+        (f"part {tensor.name}" if is_part else tensor.name, *numbers)
+        for tensor, is_part, *numbers in words.output_rows(accuracy)
     ]
     parts += [Table(("output", "SQNR", "cosine", "top-1"), rows, (1, 2, 3))] if rows else []
     return Section("Accuracy: int8 against float", parts)

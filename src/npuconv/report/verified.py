@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from npuconv.report.escape import visible
-from npuconv.report.html import WEAK_DB, LayerBar, is_low, layer_bar, page
-from npuconv.report.html_ranges import Bar, bar_of
+from npuconv.report.html import LayerBar, layer_bar, page
+from npuconv.report.html_ranges import bar_style, position
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
 
@@ -27,8 +27,8 @@ class SideBySide(NamedTuple):
 
     layer: VerifiedLayer
     bar: LayerBar  # the SQNR as the bar of a chart
-    float_range: Bar | None  # None where no value is finite
-    int8_range: Bar | None
+    float_bar: str  # CSS of the range; empty where no value is finite
+    int8_bar: str
     zero: float  # position of 0 on the track, in per cent
 
 
@@ -41,8 +41,6 @@ def render(report: VerifyReport) -> str:
         rows=rows,
         worst_first=sorted(rows, key=lambda row: row.layer.rank),
         outputs=sorted(report.outputs, key=lambda output: output.rank),
-        is_low=is_low,
-        weak_db=WEAK_DB,
     )
 
 
@@ -71,11 +69,9 @@ def side_by_side(layer: VerifiedLayer) -> SideBySide:
     ranges = (layer.float_range, layer.int8_range)
     bounds = [bound for value_range in ranges if value_range for bound in value_range]
     low, high = min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0)
-    float_bar, int8_bar = (
-        None if value_range is None else bar_of(*value_range, low, high) for value_range in ranges
-    )
+    float_bar, int8_bar = (bar_style(*span, low, high) if span else "" for span in ranges)
     bar = layer_bar(LayerQuant(name=layer.name, sqnr_db=layer.sqnr_db, cosine=layer.cosine))
-    return SideBySide(layer, bar, float_bar, int8_bar, bar_of(0.0, 0.0, low, high).start)
+    return SideBySide(layer, bar, float_bar, int8_bar, position(0.0, low, high))
 
 
 def _row(

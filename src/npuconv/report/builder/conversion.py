@@ -13,7 +13,7 @@ from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,
-    ConversionError,
+    MeasuredConversion,
     accuracy_findings,
     summed_up,
 )
@@ -23,7 +23,6 @@ from npuconv.model import save
 from npuconv.quantize.quantization import Quantization
 from npuconv.report.builder import notices
 from npuconv.report.builder.quantization_rows import (
-    HostTraffic,
     budget_report,
     padding_report,
     partial_sums,
@@ -42,13 +41,12 @@ class Written:
 
     legal: LegalModel  # the float graph that it was made of, with all findings
     proto: onnx.ModelProto
-    outcome: RunResults  # quantization, accuracy, data
-    warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
+    results: RunResults
     tflite: TfliteFile | None = None  # the file, if that is the form
 
 
 def describe_integers(
-    quantization: Quantization, emitted: EmittedModel, comparison: ConversionError
+    quantization: Quantization, emitted: EmittedModel, comparison: MeasuredConversion
 ) -> Written:
     """Describe a model with integer activations; its layers become part of its metadata.
 
@@ -67,7 +65,6 @@ def describe_integers(
         {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},
     )
     weights, shares = weight_rows(graph.plan, state), quantization.shares
-    unpadded = quantization.unpadded
     rows = quality.QuantizationInfo(
         format=options.format,
         method=options.method,
@@ -77,10 +74,7 @@ def describe_integers(
         tensors=tensor_rows(graph.plan, state, quantization.calibration.statistics),
         layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
         budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
-        host_padding=padding_report(
-            HostTraffic.from_graph(unpadded.graph, unpadded.state, unpadded.sensitivity),
-            HostTraffic.from_graph(graph, state, padded.sensitivity),
-        ),
+        host_padding=padding_report(quantization.unpadded, padded),
         partial_sums=partial_sums(graph, padded.sensitivity),
         source_scales=source_scales(graph, state),
     )
@@ -96,8 +90,8 @@ def describe_integers(
         *waived(legal.findings.all_findings, legal.findings.selected),
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
-    outcome = RunResults(data.row, rows, accuracy)
-    return Written(legal, emitted.proto, outcome, warnings, tflite)
+    results = RunResults(data.row, rows, accuracy, warnings=warnings)
+    return Written(legal, emitted.proto, results, tflite)
 
 
 def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> Written:
@@ -113,5 +107,6 @@ def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) ->
         *notices.still_float(emitted.model, options),
         *waived(legal.findings.all_findings, legal.findings.selected),
     )
-    outcome = RunResults(quantization=None if options.format == "float" else rows)
-    return Written(legal, emitted.proto, outcome, warnings)
+    quantization = None if options.format == "float" else rows
+    results = RunResults(quantization=quantization, warnings=warnings)
+    return Written(legal, emitted.proto, results)

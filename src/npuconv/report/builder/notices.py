@@ -130,7 +130,7 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
 
 def nothing_left(plan: Plan) -> tuple[str, ...]:
     """Return a warning if no convolution runs on the device: then nothing is rounded."""
-    return () if plan.device else (NOTHING_LEFT,)
+    return () if plan.convolutions else (NOTHING_LEFT,)
 
 
 def still_float(model: Model, options: Options) -> tuple[str, ...]:
