@@ -84,29 +84,28 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
     number decides where to start.
     """
     dims = array.shape
-    before, channels, behind = 1, 1, array.size
+    outer, channels, inner = 1, 1, array.size
     if axis is not None:
         axis %= max(len(dims), 1)
-        before, channels, behind = math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
-    blocks = np.asarray(array, np.float32).reshape(before, channels, behind)
-    contributing = sample_interval(channels, samples)
-    most = quota(channels, -(-samples // contributing))
-    outer = max(min(before, most), 1)
-    counts = outer, max(min(behind, most // outer), 1)
+        outer, channels, inner = math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
+    blocks = np.asarray(array, np.float32).reshape(outer, channels, inner)
+    interval = sample_interval(channels, samples)
+    most = quota(channels, -(-samples // interval))
+    outer_count = max(min(outer, most), 1)
+    counts = outer_count, max(min(inner, most // outer_count), 1)
     # Odd, so that they do not walk along one column of an image.
-    steps = [-(-extent // n) | 1 for extent, n in zip((before, behind), counts, strict=True)]
+    steps = [-(-extent // n) | 1 for extent, n in zip((outer, inner), counts, strict=True)]
     starts = [int(number * _GOLDEN % 1 * step) for step in steps]
     first, second = (
-        min(start, max(extent - 1, 0))
-        for start, extent in zip(starts, (before, behind), strict=True)
+        min(start, max(extent - 1, 0)) for start, extent in zip(starts, (outer, inner), strict=True)
     )
     picked = blocks[first :: steps[0], :, second :: steps[1]]
     values = picked.transpose(1, 0, 2).reshape(channels, picked.shape[0] * picked.shape[2])
-    values = values[:, : 0 if number % contributing else None]
+    values = values[:, : 0 if number % interval else None]
     with np.errstate(invalid="ignore"):  # of infinite values, which extremes show
         sums = blocks.sum((0, 2), dtype=np.float64)
     lows, highs = blocks.min((0, 2), initial=np.inf), blocks.max((0, 2), initial=-np.inf)
-    return Observation(lows, highs, sums, np.array(values), before * behind)
+    return Observation(lows, highs, sums, np.array(values), outer * inner)
 
 
 class Accumulator:

@@ -15,7 +15,7 @@ def im2col(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> NDArray[np.float32]:
-    """Return the values that a kernel covers at each of its positions, as a view.
+    """Return the window of values under each position of a kernel, as a view.
 
     Args:
         values: [N,C,...].
