@@ -6,7 +6,7 @@ inferred: runtimes ignore them, and tools that open the batch of an export leave
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
