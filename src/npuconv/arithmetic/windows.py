@@ -15,7 +15,7 @@ def im2col(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> NDArray[np.float32]:
-    """Return the window of values under each position of a kernel, as a view.
+    """Return a view of all windows of a convolution.
 
     Args:
         values: [N,C,...].
