@@ -19,7 +19,7 @@ def im2col(
 
     Args:
         values: [N,C,...].
-        kernel: extents of the kernel, as are strides and dilations one for each spatial axis.
+        kernel: extents of the kernel by spatial axis, as are strides and dilations.
         strides: steps between positions.
         dilations: steps between values of a window.
         pads: zeros before all spatial axes, then behind them.
