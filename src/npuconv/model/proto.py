@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 from google.protobuf.message import Message
 from onnx import AttributeProto, helper, numpy_helper
@@ -37,6 +37,27 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
         yield from (output.name for output in graph.output)
         for inner in graph.node:
             yield from reads(inner)
+
+
+class Links:
+    """Producers, consumers and constants of the tensors of a graph, by name."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.producers = {name: node for node in graph.node for name in node.output if name}
+        self.consumers: dict[str, list[onnx.NodeProto]] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.consumers.setdefault(name, []).append(node)
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """Return the value of an initializer; None for any other tensor."""
+        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+
+    def sole_consumer(self, name: str, op: str = "") -> onnx.NodeProto | None:
+        """Return the only node that reads a tensor, of one operator if given; else None."""
+        nodes = [node for node in self.consumers.get(name, []) if op in ("", node.op_type)]
+        return nodes[0] if len(nodes) == 1 else None
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -349,18 +370,11 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.CopyFrom(OnnxExporter.export_attributes({name: copy})[0])
 
 
-@dataclass(frozen=True)
-class TensorType:
-    """Type and shape of a tensor, as a proto states them."""
+class TensorType(NamedTuple):
+    """Type and shape of a tensor; None where they are unknown."""
 
     dtype: Any = None
-    shape: list[int | str | None] | None = None
-    dims: Dims | None = None  # the shape, None for unknown extents
-
-    @property
-    def exact(self) -> bool:
-        """Return whether the shape is known as written, without a 0 for "unknown"."""
-        return self.shape is not None and self.dims == tuple(self.shape)
+    dims: Dims | None = None
 
 
 class Types:
@@ -378,7 +392,7 @@ class Types:
         key = info.type.SerializeToString()
         if key not in self._found:
             tensor = OnnxImporter.import_tensor(info)
-            self._found[key] = TensorType(tensor.dtype, tensor.shape, query.shape(tensor))
+            self._found[key] = TensorType(tensor.dtype, query.shape(tensor))
         return self._found[key]
 
     def code(self, dtype: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,16 +24,12 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
 
-if TYPE_CHECKING:
-    import onnx
-
 Doubles = NDArray[np.float64]
 _WEIGHT_STEPS = 2**11  # of 1, in the weights of a device that shifts
 _WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
 _PLANE = ((1, 2), (2, 3))  # axes of height and width: stored, and those of ONNX
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 _BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 
 
 def _passes(node: Node) -> bool:
@@ -44,10 +40,6 @@ def _passes(node: Node) -> bool:
     nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
     mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
     return nearest and mode != "tf_crop_and_resize" and not query.attribute(node, "axes")
-
-
-def _moves(node: onnx.NodeProto) -> bool:
-    return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
 
 
 def _takes(attributes: Attributes) -> bool:
@@ -167,8 +159,7 @@ def _kernel(node: Arguments[W]) -> W:
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
     if node.rescaling.kind == "float":
-        steps = np.rint(rows @ centred.array().astype(np.float64) @ columns.T * factor)
-        return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
+        return y_at.rounded(x, rows @ centred.array().astype(np.float64) @ columns.T * factor)
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
     return y_at.stored(
         node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
@@ -300,7 +291,6 @@ register(
         is_defined=_is_defined,
         parameters={2: "scales", 3: "sizes"},
         passes=_passes,
-        moves=_moves,
         follow=channels.resized,
         takes=_takes,
         kernel=_kernel,
