@@ -24,6 +24,7 @@ from npuconv.model import facts, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules import engine
+from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__
 
 
@@ -40,13 +41,11 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     candidates = find_obstacles(save.to_proto(legal.model))
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
     # A form holds no node better because it stays float.
-    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
+    rules = replace(legal.rule_context(obstacles=obstacles), kept_float=frozenset())
     return engine.lint(rules, stage="form")
 
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
-# The rule on sums of integer weights, which only quantization knows; all else was made to fit.
-WEIGHT_SUMS = "QNT002"
 NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
 
 
@@ -98,9 +97,10 @@ def emit_model(
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
-    broken = engine.lint(copy.rules(), stage="lowered")
+    broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
-        if finding.code != WEIGHT_SUMS:
+        # Only quantization knows the sums of integer weights; all else was made to fit.
+        if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
     proto = save.to_proto(copy.model, _metadata(copy, form, emission))
