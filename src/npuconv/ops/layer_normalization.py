@@ -59,15 +59,15 @@ def _is_defined(node: Node) -> bool:
     return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
     (x,), (x_at, y_at), parameters = (
-        node.values,
-        node.scales,
-        Normalization.from_attributes(node.attributes),
+        call.values,
+        call.scales,
+        Normalization.from_attributes(call.attributes),
     )
-    if node.rescaling.kind == "shift":
-        return y_at.stored(_by_shift(x, parameters, node.scales, node.rescaling))
+    if call.rescaling.kind == "shift":
+        return y_at.stored(_by_shift(x, parameters, call.scales, call.rescaling))
     whole = x_at.centred(x).array()
     axes = tuple(parameters.axes(whole.ndim))
     count = int(np.prod([whole.shape[axis] for axis in axes]))

@@ -9,8 +9,7 @@ not there, a TRANSPOSE makes it, or a RESHAPE where only axes of one element cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -26,8 +25,7 @@ _FORMS = "choose --format qoperator, or export the model in float32"
 _SHAPES = "give all extents with --input-shape NAME=1,3,224,224"
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A stored tensor: its number, and its order."""
 
     index: int
@@ -120,6 +118,10 @@ class Draft:
     def view(self, name: str) -> View | None:
         """Return the first form in which a tensor is stored; None for a constant."""
         return self._views.get(name, [None])[0]
+
+    def stored_view(self, name: str) -> View:
+        """Return the first form in which a tensor is stored; a constant has the order of ONNX."""
+        return self.view(name) or View(self.read(name), onnx_order(len(self.shape(name))))
 
     def order(self, names: Sequence[str], rank: int) -> Order:
         """Return the order of the first input of this rank, or the order of ONNX."""
@@ -216,8 +218,7 @@ class Draft:
 
     def requantize(self, name: str, result: str) -> None:
         """Append a QUANTIZE of an int8 tensor to the scale of another."""
-        order = self.order([name], len(self.shape(name)))
-        source = self.read(name, order)
+        source, order = self.stored_view(name)
         self.emit("QUANTIZE", [source], [self.store(result, order)], "QuantizeOptions")
 
     def take(self, source: int, output: int, axis: int, indices: Array) -> None:
