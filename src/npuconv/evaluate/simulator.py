@@ -46,15 +46,14 @@ _AXES_ARE_INPUT = {"ReduceSum": 13, "ReduceMax": 18}  # opset from which axes ar
 def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelProto:
     """Replace integer convolutions by float convolutions that make the same integers.
 
-    Other operators stay unchanged, except those that a device which requantizes by integers
-    computes otherwise. Tensors in ``watch`` become further outputs; a name that nothing makes is
-    left out.
+    If the device requantizes by integers, its kernels replace the other int8 operators, too.
+    Tensors in ``watch`` become further outputs; a name that nothing makes is left out.
 
     Returns:
         A model with the same inputs and outputs, for running only, not for storage.
     """
     model = with_layers(model)
-    graph, watched = _Graph(model), list(dict.fromkeys(watch))
+    graph, watched = _Simulation(model), list(dict.fromkeys(watch))
     kernels: dict[str, list[onnx.NodeProto]] = {}  # by result
 
     def write(operator: Int8Operator) -> bool:
@@ -88,8 +87,8 @@ def _requantization(words: str) -> Rescaling:
     return Rescaling("gemmlowp") if kind == "gemmlowp" else FLOAT
 
 
-class _Graph:
-    """The graph of a simulation, appended node by node in the order of the model."""
+class _Simulation:
+    """A graph, appended node by node in the order of the model."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -154,7 +153,7 @@ class _Graph:
 class _WholeNode(Whole):
     """Whole numbers that the graph computes in int64."""
 
-    graph: _Graph
+    graph: _Simulation
     name: str
     stem: str  # first part of the names of results
     extents: tuple[int | None, ...] = ()  # of the input of an operator; None if unknown
@@ -201,10 +200,10 @@ class _WholeNode(Whole):
         return self.graph.add(f"{self.stem}/matrix", np.asarray(values, np.float64))
 
 
-def _kernel(graph: _Graph, operator: Int8Operator) -> list[onnx.NodeProto]:
+def _kernel(graph: _Simulation, operator: Int8Operator) -> list[onnx.NodeProto]:
     """Return the nodes of the device kernel of an operator; none if it runs as written.
 
-    A table holds what the float operator makes between conversions, except in TFLite.
+    A table holds the results of the float operator between conversions, except in TFLite.
     """
     description, kind = operator.operator, graph.rescaling.kind
     if kind == "float" or description is None:
@@ -228,11 +227,11 @@ def _kernel(graph: _Graph, operator: Int8Operator) -> list[onnx.NodeProto]:
     return nodes
 
 
-def _write_convolution(graph: _Graph, node: onnx.NodeProto) -> bool:
+def _write_convolution(graph: _Simulation, node: onnx.NodeProto) -> bool:
     """Convolve floats that hold integers, multiply by the factor, round, saturate.
 
     Returns:
-        False if the node is no QLinearConv of 8 bits with constant parameters.
+        False unless the node is a QLinearConv of 8 bits with constant parameters.
     """
     if node.op_type != "QLinearConv" or graph.opset < _OLDEST:
         return False
@@ -276,7 +275,7 @@ def _column(layer: IntegerConv) -> tuple[int, ...]:
     return (-1, *[1] * layer.axes)
 
 
-def _accumulate(graph: _Graph, layer: IntegerConv, x: str) -> str:
+def _accumulate(graph: _Simulation, layer: IntegerConv, x: str) -> str:
     """Return the accumulator with the bias: float32 that holds integers, or int64."""
     stem, attributes = layer.result, dict(layer.attributes)
     attributes.pop("channels_last", None)

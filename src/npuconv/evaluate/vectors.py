@@ -264,8 +264,8 @@ def simulate(layer: IntegerConv, x: Array, how: Requantize) -> Array:
     Raises:
         ModelError: onnxruntime does not run the simulation.
     """
-    ends = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
-    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + ends)
+    margins = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
+    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + margins)
     arrays = {
         "x_scale": layer.x_scale, "x_zero": layer.x_zero, "weight": layer.weight,
         "w_scale": layer.w_scale, "w_zero": layer.w_zero, "y_scale": layer.y_scale,
