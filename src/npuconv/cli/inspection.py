@@ -13,7 +13,7 @@ import onnx
 from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
-from npuconv.model import load, query, shapes, skeleton
+from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
@@ -137,7 +137,7 @@ def summarize(model: Model) -> Inspection:
     )
     worst = plan.peak(model)
     results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
-    shapes_of = [t.shape for t in skeleton.constants(model.graph.nodes)]
+    shapes_of = [t.shape for t in query.constants(model.graph.nodes)]
     shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
     names = ("op", "mode", "kernel", "strides", "dilations", "pads")
     counts = {name: Counter(getattr(conv, name) for conv in convolutions) for name in names}

@@ -8,7 +8,7 @@ attributes, functions) are still left to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
@@ -93,6 +93,14 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for graph in inner_graphs(node):
             yield from all_nodes(graph.node)
+
+
+def all_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
+    """Yield a graph and all graphs inside of it with their depth of nesting."""
+    yield graph, depth
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from all_graphs(inner, depth + 1)
 
 
 def import_graph(proto: onnx.ModelProto) -> Graph:
@@ -292,8 +300,8 @@ def node_proto(node: Node) -> onnx.NodeProto:
     return proto
 
 
-def write_node(node: Node, into: onnx.NodeProto) -> None:
-    """Write a node into an empty proto."""
+def write_node(node: Node, into: onnx.NodeProto, attrs: Mapping[str, Any] | None = None) -> None:
+    """Write a node into an empty proto, with other attributes if ``attrs`` are given."""
     into.op_type = node.op
     into.input.extend([t.name for t in node.inputs])
     into.output.extend([t.name for t in node.outputs])
@@ -301,7 +309,7 @@ def write_node(node: Node, into: onnx.NodeProto) -> None:
         into.name = node.name
     if node.domain is not None:
         into.domain = node.domain
-    for key, value in node.attrs.items():
+    for key, value in (node.attrs if attrs is None else attrs).items():
         _write_attribute(key, value, into.attribute.add())
 
 

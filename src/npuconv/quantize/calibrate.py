@@ -167,7 +167,9 @@ def _count_values(graph: LegalModel, names: Collection[str], feed: Feed) -> floa
         name: query.static_shape(tensors[name]) for name in names if name in tensors
     }
     if None in dims_of.values():
-        dims_of |= shapes.for_inputs(graph.model, {name: x.shape for name, x in feed.items()})
+        dims_of |= shapes.extents_for_inputs(
+            graph.model, {name: x.shape for name, x in feed.items()}
+        )
     total = 0.0
     for name in names:
         dims = dims_of.get(name)
