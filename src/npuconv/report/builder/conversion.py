@@ -15,7 +15,7 @@ from npuconv.evaluate.comparison import (
     ONLY_INDICES,
     MeasuredConversion,
     accuracy_findings,
-    summed_up,
+    summarize,
 )
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import waived
@@ -58,7 +58,7 @@ def describe_integers(
     similarity, held_out = notices.sameness(data.samples), data.held_out is not None
     doubt = notices.doubt_db(similarity, held_out, data.builtin, emitted.legal.findings.selected)
     measured, samples = comparison.measured, data.measured_on()
-    accuracy = summed_up(measured, held_out, samples.indices, doubt)
+    accuracy = summarize(measured, held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
     save.add_metadata(
         emitted.proto,
