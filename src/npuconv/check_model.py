@@ -20,7 +20,6 @@ from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.model import save
-from npuconv.partition.crossings import traffic
 from npuconv.quantize.calibrate import try_sample
 from npuconv.report.builder import notices
 from npuconv.report.builder.placement_rows import rewritten_rows
@@ -104,9 +103,5 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     except NpuconvError:
         load_float(legal.model, proto)  # a conversion begins with that
         raise
-    not_judged = (
-        *notices.not_judged(legal.options, traffic(legal.model, legal.plan)),
-        *notices.sums_not_judged(legal.target, legal.plan.convolutions),
-        *notices.samples_not_judged(data.samples),
-    )
+    not_judged = notices.not_judged(legal, data.samples)
     return RunResults(data.row if legal.plan.convolutions else None, not_judged=not_judged)

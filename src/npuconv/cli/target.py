@@ -15,7 +15,7 @@ from npuconv.target import Target, builtin_names, read, value_text
 from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands, ListedOperator
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import Cited, Limit
-from npuconv.target.semantics import lint as find_problems
+from npuconv.target.lint import lint as find_problems
 
 _MODULES = {
     "coverage": "Show which targets take which models, and what stops each.",

@@ -24,12 +24,11 @@ from npuconv.quantize.quantization import Quantization
 from npuconv.report.builder import notices
 from npuconv.report.builder.quantization_rows import (
     budget_report,
+    layer_rows,
     padding_report,
     partial_sums,
     source_scales,
     tensor_rows,
-    weight_rows,
-    with_shares,
 )
 from npuconv.report.builder.report import RunResults
 from npuconv.schemas import quality
@@ -55,16 +54,15 @@ def describe_integers(
     """
     data, padded, budget = quantization.data, quantization.padded, quantization.budget
     graph, state, options = padded.graph, padded.state, padded.graph.options
-    similarity, held_out = notices.sameness(data.samples), data.held_out is not None
-    doubt = notices.doubt_db(similarity, held_out, data.builtin, emitted.legal.findings.selected)
-    measured, samples = comparison.measured, data.measured_on()
-    accuracy = summarize(measured, held_out, samples.indices, doubt)
+    measured, similarity = comparison.measured, notices.sameness(data.samples)
+    doubt = notices.doubt_db(data, similarity, emitted.legal.findings.selected)
+    samples, is_held_out = data.measured_on(), data.held_out is not None
+    accuracy = summarize(measured, is_held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
     save.add_metadata(
         emitted.proto,
         {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},
     )
-    weights, shares = weight_rows(graph.plan, state), quantization.shares
     rows = quality.QuantizationInfo(
         format=options.format,
         method=options.method,
@@ -72,15 +70,13 @@ def describe_integers(
         source=data.samples.description,
         synthetic=data.samples.synthetic,
         tensors=tensor_rows(graph.plan, state, quantization.calibration.statistics),
-        layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
-        budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
+        layers=layer_rows(quantization, comparison),
+        budget=None if budget is None else budget_report(graph, budget),
         host_padding=padding_report(quantization.unpadded, padded),
         partial_sums=partial_sums(graph, padded.sensitivity),
         source_scales=source_scales(graph, state),
     )
-    warnings = notices.nothing_left(legal.plan) or notices.about_samples(
-        data.samples, data.assumed, accuracy, held_out, data.builtin, similarity
-    )
+    warnings = notices.nothing_left(legal.plan) or notices.about_samples(data, accuracy, similarity)
     if options.min_sqnr is not None and measured.is_of_indices:
         warnings = (*warnings, ONLY_INDICES)
     warnings = (

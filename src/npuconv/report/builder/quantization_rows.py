@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.evaluate.matching import DeviceConvolution
+from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition import Plan
@@ -19,7 +19,7 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
-from npuconv.quantize.quantization import QuantizedGraph
+from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
@@ -71,16 +71,32 @@ def tensor_rows(
     return tuple(rows)
 
 
-def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
-    """Return the weights of every layer by node name, while they still are float."""
-    rows = {}
-    for conv in plan.convolutions:
+def layer_rows(
+    quantization: Quantization, comparison: MeasuredConversion
+) -> tuple[quality.LayerQuant, ...]:
+    """Return the compared layers with their weights, and the noise of their rounding."""
+    graph, state = quantization.padded.graph, quantization.padded.state
+    weights = dict[str, quality.WeightQuant]()  # as all that follows by node name
+    for conv in graph.plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
-            rows[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
-    return rows
+            weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
+    powers = quantization.shares  # errors in the outputs, relative to the power of the outputs
+    nodes = {layer.display_label: layer.node for layer in comparison.layers}
+    total, rows = sum(powers.values()), []
+    for row in comparison.rows:
+        node = nodes.get(row.name, "")
+        power = powers.get(node, 0.0)
+        update = {
+            "rounding": state.roundings.get(node, ""),
+            "weights": weights.get(node),
+            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
+            "noise_share": round(power / total, 4) if node in powers and total else None,
+        }
+        rows.append(row.model_copy(update=update))
+    return tuple(rows)
 
 
 def weight_row(
@@ -117,32 +133,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 def _decimal(value: np.float32) -> float:
     """Return the shortest decimal that rounds to the same float32; infinities are clipped."""
     return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
-
-
-def with_shares(
-    rows: Iterable[quality.LayerQuant],
-    layers: Iterable[DeviceConvolution],
-    shares: Mapping[str, float],
-    roundings: Mapping[str, str],
-    weights: Mapping[str, quality.WeightQuant],
-) -> tuple[quality.LayerQuant, ...]:
-    """Return layers with the noise of their rounding, and the method that rounded their weights.
-
-    ``shares`` are error powers in the outputs relative to their power, by node name.
-    """
-    nodes, total = {layer.display_label: layer.node for layer in layers}, sum(shares.values())
-    layer_rows = []
-    for row in rows:
-        node = nodes.get(row.name, "")
-        power = shares.get(node, 0.0)
-        update = {
-            "rounding": roundings.get(node, ""),
-            "weights": weights.get(node),
-            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
-            "noise_share": round(power / total, 4) if node in shares and total else None,
-        }
-        layer_rows.append(row.model_copy(update=update))
-    return tuple(layer_rows)
 
 
 MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
@@ -267,11 +257,8 @@ def _difference(before: Encoding, after: Encoding) -> str:
     return f"{zeros}, and values above {highest:.4g} are no longer cut off"
 
 
-def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
-    """Return the extra MACs of repeated layers and channels, with names of the source model.
-
-    ``biasless`` is the number of convolutions to which the device adds no bias.
-    """
+def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
+    """Return the extra MACs of repeated layers and channels, with names of the source model."""
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
@@ -302,7 +289,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
             )
             for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
         ),
-        biasless=biasless,
+        biasless=len(legal.biasless),
     )
 
 

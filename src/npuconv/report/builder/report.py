@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from npuconv import emit
 from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report import groups
 from npuconv.report.builder.placement_rows import choice, device_row, node_rows
 from npuconv.report.groups import kind
 from npuconv.report.words import count, total
@@ -71,7 +70,7 @@ def build_report(
     statuses, codes = Counter(finding.status for finding in findings), {f.code for f in findings}
     removed = {node.name for node in source.nodes} - {node.name for node in nodes}
     placement = {}
-    for place in groups.PLACEMENTS:
+    for place in get_args(schema.Placement):
         placed = [node for node in nodes if node.placement == place]
         placement[place] = schema.Count(nodes=len(placed), macs=total(n.macs for n in placed))
     limits = [
