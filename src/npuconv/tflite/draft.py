@@ -28,7 +28,7 @@ _SHAPES = "give all extents with --input-shape NAME=1,3,224,224"
 class View(NamedTuple):
     """A stored tensor: its number, and its order."""
 
-    index: int
+    number: int
     order: Order
 
 
@@ -256,13 +256,13 @@ class Draft:
                 self._like(self.flat(name), (1,) * (rank - len(shape)) + shape),
                 onnx_order(rank),
             )
-            self.reshape(self.flat(name), plain.index)
-            return plain.index if order == plain.order else self._reordered(plain, order)
+            self.reshape(self.flat(name), plain.number)
+            return plain.number if order == plain.order else self._reordered(plain, order)
         if name not in self._views:  # the indices of a MaxPool, for one
             raise ModelError(f"TFLite has no operator that makes {name!r}")
         for view in self._views[name]:
             if view.order == order:
-                return view.index
+                return view.number
         index = self._reordered(self._views[name][0], order)
         self._views[name].append(View(index, order))
         return index
@@ -289,7 +289,7 @@ class Draft:
         if self.constant(name) is None:
             for view in self._views[name]:
                 if is_flat(self.shape(name), view.order):
-                    return view.index
+                    return view.number
         return self.read(name)
 
     def _like(self, index: int, shape: Sequence[int]) -> int:
@@ -305,14 +305,14 @@ class Draft:
 
     def _reordered(self, view: View, order: Order) -> int:
         """Append a RESHAPE or a TRANSPOSE of a stored tensor into another order."""
-        stored = self.graph.tensors[view.index]
+        stored = self.graph.tensors[view.number]
         perm = [view.order.index(axis) for axis in order]
-        result = self._like(view.index, [stored.shape[k] for k in perm])
+        result = self._like(view.number, [stored.shape[k] for k in perm])
         if is_flat(stored.shape, tuple(perm)):
-            self.reshape(view.index, result)
+            self.reshape(view.number, result)
         else:
             places = self.number("perm", np.asarray(perm, np.int32))
-            self.emit("TRANSPOSE", [view.index, places], [result], "TransposeOptions")
+            self.emit("TRANSPOSE", [view.number, places], [result], "TransposeOptions")
         return result
 
 
