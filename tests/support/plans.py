@@ -18,7 +18,7 @@ from npuconv.legalize.selection import Findings
 from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.partition import Group, Plan
+from npuconv.partition.placement import Group, Plan
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.calibrate import Calibration, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
@@ -80,7 +80,7 @@ def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
     layers = [one for conv in graph.plan.convolutions if (one := hessians_of.windows_of(conv))]
-    return hessians_of.gather(graph.proto(), layers, feeds, len(feeds))
+    return hessians_of.gather(graph.proto(), layers, feeds)
 
 
 def calibrated(graph: LegalModel, feeds: Feeds) -> Calibration:
