@@ -226,4 +226,4 @@ def calibration_findings(
         rounded=state.weights,
         mismatch=mismatch,
     )
-    return engine.lint(graph.rules(evidence=evidence), stage="calibrated")
+    return engine.lint(graph.rule_context(evidence=evidence), stage="calibrated")
