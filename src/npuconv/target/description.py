@@ -178,7 +178,7 @@ class Costs(Cited):
     def total(
         self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int, crossings: int = 0
     ) -> float:
-        """Return the cost of one form; if tensors of it cross, what it moves crosses."""
+        """Return the cost of one form; with crossings, the moved bytes cross, too."""
         return (
             self.mac * macs
             + self.weight_byte * weight_bytes
