@@ -1,7 +1,7 @@
 """Import of a checked proto as a Model: functions inlined, sparse tensors dense, origins kept.
 
-Nodes and tensors equal those of graph-surgeon's importer, made several times faster: its
-constructors go through every list again for each of its elements. Rare parts (subgraphs, tensors
+The result equals the result of graph-surgeon's importer, several times faster: its constructors
+go through every list again for each element of the list. Rare parts (subgraphs, tensors
 as attributes, functions) are still left to it.
 """
 

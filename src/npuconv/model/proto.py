@@ -1,6 +1,6 @@
 """Walks over ONNX protos, and protos of graph-surgeon's nodes and tensors.
 
-Protos equal those of graph-surgeon's exporter, made several times faster: its helpers copy every
+Protos equal the results of graph-surgeon's exporter, several times faster: its helpers copy every
 part and look up the type of every attribute again. Rare parts (subgraphs, tensors as attributes)
 are still left to it.
 """
