@@ -49,16 +49,6 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         unreadable=unreadable,
         pictures=[picture(report) if is_quick else None for report in reports],
         source_pictures=[source_picture(report) if is_quick else None for report in reports],
-        findings=_findings,
-        profile=profile,
-        largest_share=largest_share,
-        ranked=ranked,
-        tensor_ranges=tensor_ranges,
-        weight_ranges=weight_ranges,
-        some=some,
-        contents=contents,
-        accuracy_of=accuracy_of,
-        unproven=unproven,
     )
 
 
@@ -97,7 +87,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.globals |= {"groups": groups, "words": words, "tables": sections, "terms": TERMS}
-    env.globals |= {"is_low": is_low, "weak_db": WEAK_DB}
+    env.globals |= {"weak_db": WEAK_DB, "tensor_ranges": tensor_ranges, "findings": findings}
+    helpers = (accuracy_of, contents, is_low, largest_share, profile, ranked, some, unproven)
+    env.globals |= {helper.__name__: helper for helper in (*helpers, weight_ranges)}
     env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
     env.filters["titled"] = lambda head: head[:1].upper() + head[1:]
@@ -120,7 +112,7 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _findings(report: Report) -> dict[str, object]:
+def findings(report: Report) -> dict[str, object]:
     """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
     by_label = groups.group_by(groups.standing(report), lambda group: group.label)
     folded = {

@@ -45,11 +45,9 @@ def render_many(
 
 
 def render_batch(
-    batch: BatchReport, base: str = "", *, color: bool = False, verbose: bool = False,
-    width: int = 80,
-) -> str:  # fmt: skip
+    batch: BatchReport, *, color: bool = False, verbose: bool = False, width: int = 80
+) -> str:
     """Render the summary of a batch; with ``verbose`` also the files of every job."""
-    del base
     label, style = ("DONE", "green") if batch.ok else ("NOT ALL DONE", "red")
     targets = {job.target for job in batch.jobs}
     subject = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
