@@ -22,7 +22,6 @@ from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
-from npuconv.report.job_names import shown_names
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Report
@@ -66,7 +65,8 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         # A name with a colon in its first part would be taken for a protocol.
         return quote(f"{base or '.'}/{path}") if path else ""
 
-    return page("batch.html.j2", batch=batch, names=shown_names(batch.jobs), link=link)
+    names = groups.shown_names({job.name: job.model for job in batch.jobs})
+    return page("batch.html.j2", batch=batch, names=names, link=link)
 
 
 def page(template: str, **values: object) -> str:
