@@ -23,7 +23,7 @@ from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
-from npuconv.partition import Plan, make_plan
+from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
