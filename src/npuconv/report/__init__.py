@@ -49,7 +49,7 @@ class _Renderer(Protocol):
         self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     ) -> str: ...
 
-    def render_batch(self, batch: BatchReport) -> str: ...
+    def render_batch(self, batch: BatchReport, **links: str) -> str: ...
 
 
 def render(report: Report, format: str) -> str:
@@ -91,11 +91,8 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     Raises:
         UsageError: there is no such format.
     """
-    if format == "html":
-        from npuconv.report import html
-
-        return html.render_batch(batch, base)
-    return _renderer(format).render_batch(batch)
+    links = {"base": base} if format == "html" else {}
+    return _renderer(format).render_batch(batch, **links)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
