@@ -135,7 +135,7 @@ def _row(
 ) -> schema.RewriteRow | None:
     """Return the row of a source node; None if it is as before, or only moved.
 
-    ``nodes`` are those that replace it, ``merged`` those that do its work among others.
+    ``nodes`` replace it; ``merged`` are nodes into which it was merged.
     """
     was, becomes = legal.source.forms[label], describe(nodes)
     if not nodes:
