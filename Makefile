@@ -29,7 +29,9 @@ demo: $(STAMP) ## convert a sample with its calibration data and show the report
 	@echo "The report for a browser: build/demo/digits.npu.report.html"
 
 test: $(STAMP) ## lint, types, layers, documentation, and all tests but those of make sweep
-	@$(MAKE) --no-print-directory --jobs=4 lint type layers docs-check
+	@$(MAKE) --no-print-directory --jobs=5 lint type layers docs-check pytest
+
+pytest: $(STAMP)
 	$(PYTEST)
 
 unit: $(STAMP) ## the fast tests only
@@ -132,11 +134,11 @@ MODELS ?= $(wildcard ../shared/models/*/model.onnx)
 runtimes: $(STAMP) ## layers and files on other runtimes and Arm's Vela: docs/runtimes.md
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[runtimes,litert]'
 	$(BIN)/pytest -n auto -m '' tests/e2e/test_runtimes.py tests/evaluate/test_litert.py tests/emit/tflite
-	$(BIN)/python benchmarks/targets.py runtimes --write $(MODELS)
+	$(BIN)/python benchmarks/targets.py runtimes $(MODELS)
 	$(PYTHON) -m venv $(VELA_VENV)
 	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[litert]' \
 	  ethos-u-vela pytest
-	$(VELA_VENV)/bin/python benchmarks/targets.py tflite --write $(MODELS)
+	$(VELA_VENV)/bin/python benchmarks/targets.py tflite $(MODELS)
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
@@ -145,4 +147,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation robustness runtimes test-oldest test-newest audit build clean
+.PHONY: help install demo test pytest unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation robustness runtimes test-oldest test-newest audit build clean

@@ -7,7 +7,7 @@
     python benchmarks/robustness.py kills     # kills in the middle of convert and batch
     python benchmarks/robustness.py size      # memory for a model of 3 GB
 
-Each command has --help. The exit code is 1 if anything that docs/robustness.md promises did not
+Each command has --help. The exit code is 1 if anything that CONTRIBUTING.md promises did not
 hold. ``hostile`` takes names: ``bomb/`` runs the cases whose names hold that, ``check:bomb/`` the
 same by one command, ``--every 25`` a slice.
 """

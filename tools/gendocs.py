@@ -27,6 +27,7 @@ from npuconv.cli import schema as schemas
 from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
+from npuconv.legalize.split.proposal import splits_of
 from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
 from npuconv.target.facts import FACTS
@@ -48,6 +49,9 @@ def pages() -> dict[Path, str]:
         REFERENCE / "targets.md": _targets(),
         REFERENCE / "glossary.md": _glossary(),
         REFERENCE / "facts.md": _facts(),
+        ROOT / "docs" / "fitting.md": _filled(
+            "fitting.md", convolutions=_splits("Conv"), pools=_splits("MaxPool")
+        ),
         ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
         ROOT / "docs" / "architecture.md": _filled("architecture.md", packages=_packages()),
     }
@@ -117,6 +121,16 @@ def _phases() -> str:
         homes[item.phase] = package.replace(".", "/")
     rows = [f"| `{phase.name}` | {phase.purpose} | `{homes[phase]}` |" for phase in Phase]
     return "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows, ""])
+
+
+def _splits(op: str) -> str:
+    """A table of the ways to split layers of an operator, in the order in which they are tried."""
+    rows = [
+        f"| {', '.join(item.topics)} | {item.report_name} | {item.summary} | {item.rounding} |"
+        for item in splits_of(op)
+    ]
+    lines = ["| limits on | way | rewrite | in int8 |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines).replace("``", "`")
 
 
 def _options() -> str:

@@ -73,7 +73,7 @@ def draw(report: Report) -> str:
 
 def _graph(graph: Picture) -> Iterator[str]:
     yield '<g class="lines">'
-    for path in (*graph.drawing.paths.values(), *graph.drawing.far):
+    for path in graph.drawing.paths.values():
         yield f'<path d="{path}"/>'
     yield "</g>"
     for card in graph.cards:

@@ -114,7 +114,7 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     return Case(
         entry.name,
         division,
-        notices.doubt_db(sameness, data.held_out is not None, data.builtin),
+        notices.doubt_db(data, sameness),
         {role: result.powers for role, result in measured.items()},
         {role: result.unsaturated for role, result in measured.items()},
     )

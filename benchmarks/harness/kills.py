@@ -34,7 +34,7 @@ JOBS = """version: 1
 defaults: {method: METHOD}
 jobs:
   - {model: digits.onnx, calibration: digits.npz}
-  - {model: digits_grouped.onnx, calibration: digits_grouped.npz, format: [qdq, float]}
+  - {model: digits_grouped.onnx, format: float}
 output: build/
 """
 LEFT = re.compile(r"\..*\.part")

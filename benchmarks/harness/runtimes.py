@@ -1,4 +1,4 @@
-"""Layers of converted models, each alone, on other runtimes: a table of docs/runtimes.md.
+"""Layers of converted models, each alone, on other runtimes.
 
 Models are those of ``samples`` and those given as arguments.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import npuconv
@@ -28,7 +28,6 @@ SHAPES = {
     "zerodce_mdturp": {"input": [1, 3, 128, 128]},
     "silero_vad_op15": {"input": [1, 576], "state": [2, 1, 128]},
 }
-_END = "<!-- end -->\n"
 COLUMNS = ["model", "layers", "values", *(f"{j}, {form}" for j in JUDGES for form in READS[j])]
 
 
@@ -53,40 +52,23 @@ def refusal(path: Path, error: NpuconvError) -> str:
     return f"not converted: {reason.split(' (')[0]}"
 
 
-def write(page: Path, maker: str, columns: Sequence[str], rows: Mapping[str, str]) -> None:
-    """Write a table into a page; rows of models that were not run stay as they are.
-
-    Args:
-        page: with the table between two comments.
-        maker: command in the first comment.
-        columns: head of the table.
-        rows: by the first cell.
-    """
-    before, behind_mark = page.read_text("utf-8").split(f"<!-- made by {maker} -->\n")
-    table, _, after = behind_mark.partition(_END)
-    old = {row.split("|")[1].strip(): row for row in table.strip().splitlines()[2:]}
-    head = [line(columns), line(["---"] * len(columns))]
-    text = "\n".join([*head, *(old | rows).values()])
-    page.write_text(f"{before}<!-- made by {maker} -->\n\n{text}\n\n{_END}{after}", "utf-8")
+def print_head(columns: Sequence[str]) -> None:
+    """Print the head of a table."""
+    print(line(columns))
+    print(line(["---"] * len(columns)), flush=True)
 
 
 def main(arguments: list[str]) -> None:
-    """Convert each model in each form, judge its layers, print and write the table."""
+    """Convert each model in each form, judge its layers, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", type=Path, help="besides samples/*/model.onnx")
-    parser.add_argument("--write", action="store_true", help="the table into docs/runtimes.md")
     options = parser.parse_args(arguments)
     missing = [judge for judge in JUDGES if not is_installed(judge)]
     if missing:
         sys.exit(f"not installed: {', '.join(missing)}: pip install 'npuconv[runtimes]'")
-    rows = {}
+    print_head(COLUMNS)
     for path in model_paths(options.models):
-        name = name_of(path)
-        rows[name] = line([name, *_cells(path)])
-        print(rows[name], flush=True)
-        if options.write:
-            page = ROOT / "docs" / "runtimes.md"
-            write(page, "benchmarks/targets.py runtimes", COLUMNS, rows)
+        print(line([name_of(path), *_cells(path)]), flush=True)
 
 
 def _cells(path: Path) -> list[str]:

@@ -23,7 +23,7 @@ from onnx import helper
 
 import npuconv
 from harness.commands import ROOT
-from harness.runtimes import SHAPES, line, model_paths, name_of, refusal, write
+from harness.runtimes import SHAPES, line, model_paths, name_of, print_head, refusal
 from npuconv.errors import NpuconvError, UsageError
 from npuconv.evaluate.vela import estimate, require
 from npuconv.report import render
@@ -168,22 +168,16 @@ def _feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def main(arguments: list[str]) -> None:
-    """Judge the models, print rows, and write the table."""
+    """Judge the models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "vela")
-    parser.add_argument("--write", action="store_true", help="the table into docs/runtimes.md")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
         command = require(Target.load("ethos-u55").next_command, "tflite")
     except UsageError:
         command = None
-    rows = {}
+    print_head(COLUMNS)
     for path in model_paths(options.models):
-        row = judged(path, options.folder, command)
-        rows[row.name] = line(row.cells())
-        print(rows[row.name], flush=True)
-    if options.write:
-        page = ROOT / "docs" / "runtimes.md"
-        write(page, "benchmarks/targets.py tflite", COLUMNS, rows)
+        print(line(judged(path, options.folder, command).cells()), flush=True)

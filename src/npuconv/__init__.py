@@ -30,8 +30,7 @@ from npuconv.version import __version__
 if TYPE_CHECKING:
     from npuconv.batch.entry import run_batch
     from npuconv.check_model import check
-    from npuconv.conversion import Conversion
-    from npuconv.convert_model import convert
+    from npuconv.convert_model import Conversion, convert
     from npuconv.evaluate.entry import verify
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _HOME = {  # modules of what is imported when it is first used
     "BatchReport": "npuconv.schemas.batch",
-    "Conversion": "npuconv.conversion",
+    "Conversion": "npuconv.convert_model",
     "check": "npuconv.check_model",
     "convert": "npuconv.convert_model",
     "Report": "npuconv.schemas.report",

@@ -5,6 +5,7 @@ The module is not called ``check``, because ``npuconv.check`` is the function.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -18,12 +19,10 @@ from npuconv.emit.emit import form_findings
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.selection import fails
 from npuconv.model import save
-from npuconv.partition.crossings import traffic
 from npuconv.quantize.calibrate import try_sample
 from npuconv.report.builder import notices
-from npuconv.report.builder.placement_rows import graph_rows
+from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import NO_RESULTS, RunResults, build_report
 from npuconv.schemas.report import Report
 from npuconv.timings import Timings
@@ -73,23 +72,16 @@ def check_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        form, refused = emit.get(legal.options.format), legal.findings.refuse
-        outcome, warnings = NO_RESULTS, tuple[str, ...]()
-        if not refused and not form.calibrates:
+        form, results = emit.get(legal.options.format), NO_RESULTS
+        if not legal.findings.refuse and runs:
+            with of_model(legal.model.name):
+                results = _run_first_sample(legal, calibration, clock)
+        if not legal.findings.refuse and not form.calibrates:
             has_samples = calibration is not None
             warnings = notices.unused(form.name, legal.options, samples=has_samples)
-        if not refused and runs:
-            with of_model(legal.model.name):
-                outcome = _run_first_sample(legal, calibration, clock)
-    return build_report(
-        legal,
-        graph_rows(legal),
-        "refused" if refused else "convertible",
-        failed=fails(legal.findings.selected, legal.options),
-        warnings=warnings,
-        outcome=outcome,
-        timings=clock if timings else None,
-    )
+            results = replace(results, warnings=warnings)
+    shown_clock = clock if timings else None
+    return build_report(legal, rewritten_rows(legal), results, is_check=True, timings=shown_clock)
 
 
 def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) -> RunResults:
@@ -111,9 +103,5 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     except NpuconvError:
         load_float(legal.model, proto)  # a conversion begins with that
         raise
-    not_judged = (
-        *notices.not_judged(legal.options, traffic(legal.model, legal.plan)),
-        *notices.sums_not_judged(legal.target, legal.plan.device),
-        *notices.samples_not_judged(data.samples),
-    )
-    return RunResults(data.row if legal.plan.device else None, not_judged=not_judged)
+    not_judged = notices.not_judged(legal, data.samples)
+    return RunResults(data.row if legal.plan.convolutions else None, not_judged=not_judged)

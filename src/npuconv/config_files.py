@@ -41,23 +41,23 @@ def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
     errors = yamlio.problems(document, Options, error=ConfigError)
     further = [] if errors else [error for check in checks for error in check(document)]
     name = document.data.get("target")
-    if isinstance(name, str) and name and not is_file(name, Path(path).parent):
+    is_name = isinstance(name, str) and name and not is_file(name, Path(path).parent)
+    if is_name and name not in builtin_names():
         hint = yamlio.suggest(name, builtin_names()) or f"known: {', '.join(builtin_names())}"
-        if name not in builtin_names():
-            text = f"target: unknown target {name!r}"
-            errors.append(document.error(ConfigError, ("target",), text, hint))
+        text = f"target: unknown target {name!r}"
+        errors.append(document.error(ConfigError, ("target",), text, hint))
     raise_together([*errors, *further], ConfigError)
-    return with_paths(document.data, Path(path).parent)
+    return rebase_paths(document.data, Path(path).parent)
 
 
 def missing_files(document: yamlio.Document, keys: Iterable[str]) -> Iterator[ConfigError]:
     """Yield an error for each key that names a file or folder which does not exist."""
     folder = Path(document.name).parent
-    options = with_paths(document.data, folder)
+    options = rebase_paths(document.data, folder)
     for key in keys:
         value = str(options.get(key) or "")
-        is_path = value and (key != "target" or is_file(document.data[key], folder))
-        if is_path and not Path(value).exists():
+        is_name = key == "target" and value and not is_file(document.data[key], folder)
+        if value and not is_name and not Path(value).exists():
             text = f"{key}: {value}: no such file or folder"
             yield document.error(ConfigError, (key,), text, _HINTS.get(key, ""))
 
@@ -91,11 +91,11 @@ def _has_table(path: Path) -> bool:
 
     try:
         return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
-    except (OSError, ValueError):  # of other tools: what is wrong with it is not for us to say
+    except (OSError, ValueError):  # the file belongs to other tools, which report its faults
         return False
 
 
-def with_paths(
+def rebase_paths(
     options: Mapping[str, Any], folder: Path, base: Path | None = None
 ) -> dict[str, Any]:
     """Return options with paths that are relative to ``folder`` made relative to ``base``.
@@ -109,7 +109,7 @@ def with_paths(
             continue
         if key != "target" or is_file(value, folder):
             path = folder / value
-            if base is not None or path.is_absolute():  # others may lead through links
+            if base is not None or path.is_absolute():  # a relative path may lead through links
                 path = Path(os.path.relpath(path, base))
             moved[key] = path.as_posix()
     return moved

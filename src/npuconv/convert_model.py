@@ -5,28 +5,68 @@ The module is not called ``convert``, because ``npuconv.convert`` is the functio
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
 import onnx
 
-from npuconv import emit, limits
+from npuconv import emit, files, limits
 from npuconv.config import Options, make_options
-from npuconv.conversion import Conversion, finish, refused, run_errors
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
 from npuconv.emit.emit import emit_model, form_findings
+from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.errors import ModelError, UnsupportedModelError, of_model
 from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
+from npuconv.executor import RuntimeRefusedError
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.model import save, store
+from npuconv.model.store import Store
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import Written, describe_float, describe_integers
-from npuconv.report.builder.placement_rows import graph_rows
+from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
+from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model and its report.
+
+    Attributes:
+        model: as ONNX. Weights of more than 2 GB are not in it but in files that it refers to;
+            these are removed with the conversion, and ``save`` writes them beside the model.
+        report: findings, rewrites and results.
+        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
+        next_command: of the target, to be run on the file; ``{model}`` is replaced by its path.
+    """
+
+    model: onnx.ModelProto
+    report: schema.Report
+    _store: Store | None = field(default=None, repr=False)  # owner of the files of large weights
+    tflite: TfliteFile | None = field(default=None, repr=False)
+    next_command: str = ""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model whole or not at all.
+
+        A path that ends in .onnx gets ONNX also where the form is TFLite.
+
+        Raises:
+            OutputError: the destination cannot be written.
+        """
+        if self.tflite is not None and Path(path).suffix != ".onnx":
+            files.write(path, self.tflite.data)
+        else:
+            save.save(self.model, path)
 
 
 def convert(
@@ -69,19 +109,42 @@ def convert_with(
 ) -> Conversion:
     """``convert`` with options that have been validated."""
     options, clock = emit.with_form(options), Timings(progress)
-    form, shown_clock = emit.get(options.format), clock if timings else None
+    form = emit.get(options.format)
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        rows = graph_rows(legal)
+        rewritten, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
-            raise refused(build_report(legal, rows, "refused", failed=True, timings=shown_clock))
+            raise _refusal(build_report(legal, rewritten, timings=shown_clock))
         command = legal.target.next_command
         compiler = vela.require(command, form.name) if options.with_vela else []
-        with run_errors(legal.model.name):
+        with _run_errors(legal.model.name):
             write = _write_integers if form.calibrates else _write_float_activations
             written = write(legal, calibration, clock)
-        return finish(written, rows, compiler, shown_clock)
+        legal, tflite = written.legal, written.tflite  # calibration and errors add findings
+        report = build_report(legal, rewritten, written.results, timings=shown_clock)
+        if not report.ok:
+            raise _refusal(report)
+        if compiler and tflite is not None:
+            report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})
+        return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
+
+
+def _refusal(report: schema.Report) -> UnsupportedModelError:
+    return UnsupportedModelError(f"{report.model.path}: {report.summary.headline}", report)
+
+
+@contextlib.contextmanager
+def _run_errors(name: str) -> Iterator[None]:
+    """Name the model in errors; a refusal by onnxruntime becomes a ``ModelError``.
+
+    Some refusals are not shown by any earlier run, for example of a tensor with 2,000 axes.
+    """
+    with of_model(name):
+        try:
+            yield
+        except RuntimeRefusedError as error:
+            raise ModelError(f"cannot be run: {error}") from None
 
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
@@ -109,7 +172,11 @@ def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timi
     load_float(legal.model, legal.proto())
     with clock.measured("quantize"):
         weights, _ = import_weights(
-            legal.model, legal.plan.device, {}, legal.source_scales, per_tensor=legal.is_per_tensor
+            legal.model,
+            legal.plan.convolutions,
+            {},
+            legal.source_scales,
+            per_tensor=legal.is_per_tensor,
         )
         emitted = emit_model(legal, weights=weights)
     refusal = check_loads(emitted.proto)

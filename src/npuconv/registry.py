@@ -6,10 +6,26 @@ import importlib
 import inspect
 import pkgutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
+    """Return names in an order that ``after`` allows, otherwise sorted.
+
+    Raises:
+        ValueError: ``after`` has an unknown name or a circle.
+    """
+    waiting, result = dict(after), list[str]()
+    while waiting:
+        ready = [name for name, before in waiting.items() if waiting.keys().isdisjoint(before)]
+        if not ready or not all(after.keys() >= set(after[name]) for name in ready):
+            raise ValueError(f"cannot be ordered: {sorted(waiting)}")
+        result.append(min(ready))
+        del waiting[result[-1]]
+    return result
 
 
 def described(function: Callable[..., Any]) -> str:

@@ -91,7 +91,7 @@ def test_a_sample_with_few_values_gives_all():
 def test_moments_are_weighted_by_counts():
     """A sample with more values weighs more."""
     one, two = of_sample(0, positions=1), of_sample(1, positions=3)
-    merged = one.merge(two)
+    merged = join([one, two])
     everything = np.concatenate([one.values, two.values], axis=1).astype(np.float64)
     assert np.allclose(merged.means, everything.mean(1))
     assert np.allclose(merged.squares, (everything**2).mean(1))
@@ -112,7 +112,7 @@ def test_a_variance_is_not_negative():
 def test_parts_that_do_not_belong_together(other):
     """A gap, the same sample twice, another tensor, other channels."""
     with pytest.raises(ValueError, match="tensor 't'"):
-        of_sample(0).merge(other)
+        join([of_sample(0), other])
 
 
 def test_capacity():

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 
+from click import BOOL
+
+from npuconv.cli.convert import convert
 from npuconv.cli.options import command_words
 from npuconv.cli.verdict import after_convert
+from npuconv.config import Options
 from npuconv.schemas.quality import QuantizationInfo
 from report.factory import make_clean
 
@@ -70,6 +74,17 @@ def test_command_words():
         "--config", "c.yaml", "--no-offload", "--keep-float", "a", "--keep-float", "b",
         "--input-layout", "x",
     ]  # fmt: skip
+
+
+def test_command_words_of_switches_parse_to_the_same_values():
+    """Every switch of convert, on and off, under its own name."""
+    switches = [p for p in convert.params if p.name in Options.model_fields and p.type is BOOL]
+    assert {"offload", "keep_scales", "standard_ops", "with_vela"} <= {p.name for p in switches}
+    for param in switches:
+        for flag in (*param.opts, *param.secondary_opts):
+            flags = convert.make_context("convert", ["m.onnx", flag]).params
+            given = {param.name: flags[param.name]}
+            assert command_words(None, given) == [flag]
 
 
 def test_verdict_comes_last_where_it_scrolled_away(cli, model):

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import npuconv
+from batch.conftest import tree
 
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
-NAMES = ("mlperf_tiny_kws_dscnn", "mnist8_cntk")  # small ones
+NAME = "mlperf_tiny_kws_dscnn"  # a small model
 
 found = pytest.mark.skipif(
     not (SHARED / "models").is_dir(), reason="no real models beside the project"
@@ -50,16 +51,6 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 """
 
 
-def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a folder that is no cache."""
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in files
-        if ".npuconv-cache" not in path.parts
-    }
-
-
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     """A folder with a jobs file; the same folder elsewhere gives the same bytes."""
@@ -75,9 +66,10 @@ def jobs(tmp_path, monkeypatch):
         model = (SHARED / "models/mtcnn_onet/model.onnx").read_bytes()
         (home / "corrupt.onnx").write_bytes(model[:4000])
         (home / "abort.onnx").write_bytes(model)
-        globs = ", ".join(f'"models/{one[:-1]}?/model.onnx"' for one in NAMES)
         text = JOBS.format(
-            chip="chip.yaml", models=globs, large="models/mobilenetv2_imagenet_dq/model.onnx"
+            chip="chip.yaml",
+            models=f'"models/{NAME[:-1]}?/model.onnx"',
+            large="models/mobilenetv2_imagenet_dq/model.onnx",
         )
         (home / "jobs.yaml").write_text(text)
         return home / "jobs.yaml"
@@ -97,17 +89,17 @@ def test_real_models(jobs):
         "late/model": "timeout",
     }  # fmt: skip
     assert report.summary.exit_code == 1
-    assert sum(job.ok for job in report.jobs) >= len(NAMES)
+    assert any(job.ok for job in report.jobs)
 
     command = [sys.executable, "-m", "npuconv", "batch", str(path), "-q"]
     process = subprocess.Popen(command)
     end = time.monotonic() + 600
-    while len(list(path.parent.rglob("*.lock.json"))) < 3 and time.monotonic() < end:
+    while len(list(path.parent.rglob("*.lock.json"))) < 1 and time.monotonic() < end:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
     kept = {p: p.stat().st_mtime_ns for p in path.parent.rglob("*.lock.json")}
-    assert 3 <= len(kept) < len(report.jobs)
+    assert 1 <= len(kept) < len(report.jobs)
     assert npuconv.run_batch(path).summary == report.summary
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     assert tree(path.parent / "build") == tree(whole.parent / "build")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from npuconv.cli import execute
+from support.jobs import in_process  # noqa: F401 a fixture
 
 pytestmark = pytest.mark.e2e
 
@@ -27,7 +28,7 @@ MEASURING = re.compile(r"npuconv (convert|batch)|score")
 DIGEST = re.compile(r"sha256 [0-9a-f]{12}")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 GUIDES = (
-    "accuracy", "batch", "ci", "report", "robustness", "split", "targets", "tutorial", "verify",
+    "accuracy", "batch", "ci", "report", "split", "targets", "tutorial", "verify",
 )  # fmt: skip
 PAGES = ("README.md", *(f"docs/{name}.md" for name in GUIDES))
 UPDATE = "NPUCONV_UPDATE_SNAPSHOTS"  # set: pages get what the commands print now
@@ -56,18 +57,30 @@ def split(text: str) -> tuple[str, str]:
 def output(head: str) -> str:
     """Run a command in the current folder and return what it prints.
 
-    npuconv runs in this process: starting it takes most of the time of a command. What follows
-    a pipe, and every other command, runs in a shell.
+    npuconv runs in this process: starting it takes most of the time of a command. Text after a
+    pipe, and every other command, runs in a shell.
     """
-    own, _, rest = re.sub(r"\\\n\s*", "", head.strip()).partition(" | ")
-    plain = own.removesuffix(" 2>&1")
-    if not own.startswith("npuconv ") or re.search(r"[;&><$`*]", plain):
+    line, _, filters = re.sub(r"\\\n\s*", "", head.strip()).partition(" | ")
+    found = re.fullmatch(
+        r"npuconv ((?:'[^']*'|[^';&><$`*])*?)( 2>&1| 2> \S+| > \S+)?(; echo .*\$\?\")?", line
+    )
+    if found is None:
         return shell(head)
-    out, beside = io.StringIO(), io.StringIO()
-    err = beside if rest and plain == own else out
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        execute(shlex.split(plain)[1:])
-    return beside.getvalue() + shell(rest, out.getvalue()) if rest else out.getvalue()
+    arguments, redirection, echo = found[1], (found[2] or "").split(), found[3]
+    out, err = io.StringIO(), io.StringIO()
+    printed_errors = out if redirection == ["2>&1"] or not (redirection or filters) else err
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(printed_errors):
+        code = execute(shlex.split(arguments))
+    text, beside = out.getvalue(), err.getvalue()
+    if redirection[:1] == ["2>"]:
+        Path(redirection[1]).write_text(beside, "utf-8")
+        beside = ""
+    if redirection[:1] == [">"]:
+        Path(redirection[1]).write_text(text, "utf-8")
+        text = ""
+    if echo:
+        text += f"exit code {code}\n"
+    return beside + (shell(filters, text) if filters else text)
 
 
 def shell(command: str, given: str = "") -> str:
@@ -134,6 +147,7 @@ def test_numbers_of_other_processors():
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("in_process")  # of a batch: its processes are tested in tests/batch
 def test_shown_output(page: str, folder: Path):
     """Pages show what their commands print."""
     wrong, text = [], (ROOT / page).read_text("utf-8")

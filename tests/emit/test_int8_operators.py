@@ -61,7 +61,7 @@ def test_integer_operators_of_onnxruntime():
     """QLinearAdd and QLinearConcat name their scales in another order."""
     add = helper.make_node("QLinearAdd", ["x0", "s0", "z0", "x1", "s1", "z1", "s2", "z2"], ["y"])
     concat = helper.make_node("QLinearConcat", ["s2", "z2", *add.input[:6]], ["y"], axis=1)
-    graph = Int8Graph(CASES["add"].model())
+    graph = Int8Graph(CASES["add"].model().graph)
     for node, op in ((add, "Add"), (concat, "Concat")):
         one = graph.read(node)
         assert one is not None

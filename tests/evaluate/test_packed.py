@@ -148,7 +148,7 @@ def test_a_layer_in_c(tmp_path, build, form):
     for number, layer in enumerate(device_layers(model)):
         shape = sizes(model, layer.source)
         x = np.random.default_rng(number).integers(-128, 128, shape, np.int8)
-        (expected,) = simulate([layer], [x], how)
+        expected = simulate(layer, x, how)
         np.testing.assert_array_equal(computed(folder, number, x, form), expected.reshape(-1))
         assert np.unique(expected).size > 10
 

@@ -289,7 +289,7 @@ def test_a_blocked_node_is_known_by_its_name():
     net = Net(x=(1, 2, 4, 4, 4)).conv("x", (4, 2, 3, 3, 3), name="bad").op("Relu", name="after")
     work = legalize(net.model(), Options())
     assert work.blocked == {"bad"}
-    assert work.plan.device == []
+    assert work.plan.convolutions == []
 
 
 def test_legalizing_does_not_touch_the_source():

@@ -82,7 +82,9 @@ def test_the_real_order():
 def test_an_unknown_after(table):
     """A misspelt name must not be ignored."""
     fill(table, throw_away("a", after=["nowhere"]), throw_away("b"))
-    with pytest.raises(InternalError, match=r"phase canonicalize: cannot be ordered: \['a', 'b'\]"):
+    with pytest.raises(
+        InternalError, match=r"phase canonicalize: ValueError: cannot be ordered: \['a', 'b'\]"
+    ):
         _manager.order(CANONICALIZE)
 
 

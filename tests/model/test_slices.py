@@ -32,6 +32,18 @@ def test_a_slice_of_what_a_window_leaves_nothing_of(step: int, before: bool):
     assert query.shape(model.graph.tensors()["w"]) == (1, 2, None, None)
 
 
+def test_a_slice_of_a_crop_that_leaves_nothing():
+    """A Pad may crop more than there is; a rule reports it."""
+    net = Net(x=(1, 2, 5, 5))
+    crop = net.constant(np.asarray([0, 0, -9, 0, 0, 0, 0, 0], np.int64))
+    ends = [net.constant(np.asarray([value], np.int64)) for value in (0, 9, 2)]
+    proto = net.op("Pad", "x", crop, to="w").op("Identity", "w", to="y").output().model()
+    proto.graph.node[-1].op_type = "Slice"
+    proto.graph.node[-1].input.extend(ends)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    assert {finding.code for finding in npuconv.check(proto).findings} == {"SHP015"}
+
+
 def body(kernel: int, *given: onnx.ValueInfoProto, inner: bool = False) -> onnx.GraphProto:
     """Build a body that slides a window over ``x`` and slices the result."""
     prefix = f"b{kernel}{'i' if inner else ''}"

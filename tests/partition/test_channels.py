@@ -286,7 +286,7 @@ def test_parts_of_a_layer_are_one_family():
     _, plan, _ = traced(two().model())
     apart = trace(plan)
     assert set(apart.families("a")).isdisjoint(apart.families("b"))
-    one = trace(plan, layers={conv.name: "layer" for conv in plan.device})
+    one = trace(plan, layers={conv.name: "layer" for conv in plan.convolutions})
     assert len({*one.families("a"), *one.families("b")}) == 1
 
 

@@ -108,8 +108,8 @@ def test_what_is_not_passed_on(built):
     assert passed(built) == []
 
 
-def test_a_concat_kept_apart():
-    """One whose inputs are too unlike runs in float, and so does what follows."""
+def test_a_concat_kept_float():
+    """A Concat that the user keeps float passes nothing on, and neither does its consumer."""
     built = net().op("Concat", "t0", "t0", axis=1, name="join").op("Relu")
     assert passed(built) == ["Concat", "Relu"]
-    assert passed(built, apart=["join"]) == []
+    assert passed(built, keep_float={"join": "join"}) == []

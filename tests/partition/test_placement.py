@@ -66,7 +66,7 @@ def test_a_blocked_convolution():
     model, plan = planned(net().op("Relu", name="act"), blocked=["conv"])
     assert places(model, plan) == {"conv": "host", "act": "undocumented"}
     assert plan.reason[id(model.nodes()[0])] == "a finding keeps it off the device"
-    assert (plan.device, plan.passthrough, plan.groups) == ([], [], [])
+    assert (plan.convolutions, plan.passthrough, plan.groups) == ([], [], [])
 
 
 @pytest.mark.parametrize("word", ["host", "error"])
@@ -80,10 +80,10 @@ def test_what_a_target_does_not_list(word):
 def test_a_target_without_convolutions():
     """Unlisted operators and those of foreign domains run elsewhere."""
     target = NPU.model_copy(update={"operators": {}})
-    assert planned(net(), target)[1].device == []
+    assert planned(net(), target)[1].convolutions == []
     built = Net(x=X)
     built.op("Conv", "x", built.random(4, 4, 1, 1), domain="com.example")
-    assert planned(built)[1].device == []
+    assert planned(built)[1].convolutions == []
 
 
 def test_every_node_has_a_place_and_a_reason():
@@ -91,7 +91,7 @@ def test_every_node_has_a_place_and_a_reason():
     model = read(digits())
     plan = make_plan(model, NPU)
     assert all(plan.reason[id(n)] and plan.placement[id(n)] for n in model.nodes())
-    assert len(plan.device) == 3
+    assert len(plan.convolutions) == 3
     assert all(query.is_standard(n) for n in plan.passthrough)
 
 

@@ -157,7 +157,7 @@ def test_what_is_padded_has_zero_point_0(seed: int) -> None:
     proto = Graph(seed).model()
     model, ctx = read(proto), context()
     prepare(model, ctx)
-    padded = [c for c in ctx.emission.plan.device if any(query.attribute(c, "pads", ()))]
+    padded = [c for c in ctx.emission.plan.convolutions if any(query.attribute(c, "pads", ()))]
     for conv in padded:
         assert not ctx.emission.encodings[conv.inputs[0].name].zeros.any(), conv.name
     fills = {}

@@ -108,7 +108,7 @@ def spend(own: Quantized) -> BudgetResult:
 
 def device_macs(spent: BudgetResult) -> int:
     """Return the MACs of the graph as it is now."""
-    return sum(macs(conv) for conv in spent.oversampled.graph.plan.device)
+    return sum(macs(conv) for conv in spent.oversampled.graph.plan.convolutions)
 
 
 @pytest.mark.parametrize("between", ["Relu", "Sigmoid", "HardSwish"])
@@ -248,7 +248,7 @@ def test_the_target_says_how_large_layers_may_be():
     own = of_loud("Relu", max_extra_macs=30)
     own = with_target(own, limited(in_c={"max": CHANNELS + 2}, weight_n={"max": CHANNELS + 1}))
     made = spend(own).oversampled
-    shapes = [conv.inputs[1].values.shape for conv in made.graph.plan.device]
+    shapes = [conv.inputs[1].values.shape for conv in made.graph.plan.convolutions]
     assert [one.index[CHANNELS:] for one in made.duplicated if len(one.index) > 10] == [(LOUD,)]
     assert max(shape[0] for shape in shapes) == CHANNELS + 1
     assert max(shape[1] for shape in shapes) <= CHANNELS + 2
@@ -261,7 +261,7 @@ def test_layers_that_read_one_by_one_grow_in_both():
     own = with_target(own, limited(group={"max": 9}))
     found = spend(own)
     assert len(found.repeats.channels["x"]) == 9
-    (conv,) = found.oversampled.graph.plan.device
+    (conv,) = found.oversampled.graph.plan.convolutions
     assert conv.attrs["group"] == 9
 
 

@@ -114,7 +114,7 @@ def gathered(
 ) -> tuple[dict[str, Hessian], list[Windows], Feeds]:
     """Hessians by layer name, the layers, and the samples."""
     graph = planned(read(proto))
-    layers = [layer for conv in graph.plan.device if (layer := windows_of(conv))]
+    layers = [layer for conv in graph.plan.convolutions if (layer := windows_of(conv))]
     feeds = random_feeds(graph.model, count)
     return gather(graph.proto(), layers, feeds, count), layers, feeds
 
@@ -180,7 +180,7 @@ def test_a_grid_does_not_fall_in_with_a_pattern():
     model = read(Net(x=(1, 1, 200, 200)).conv("x", (2, 1, 1, 1), name="conv").model())
     graph = planned(model)
     stripes = np.tile(np.float32([0, 1]), (1, 1, 200, 100))
-    found = gather(graph.proto(), [windows_of(graph.plan.device[0])], [{"x": stripes}] * 2, 2)
+    found = gather(graph.proto(), [windows_of(graph.plan.convolutions[0])], [{"x": stripes}] * 2, 2)
     assert found["conv"].count < 40_000
     assert found["conv"].means[0, 0] == pytest.approx(0.5, abs=0.05)
 

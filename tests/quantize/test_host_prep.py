@@ -100,8 +100,8 @@ def test_the_host_pads_what_it_makes():
     before = net().model()
     graph, _ = prepared(net())
     assert fired(graph, "pad-on-host") == ["a", "b"]
-    assert [conv.attrs["pads"] for conv in graph.plan.device] == [[0] * 4] * 2
-    assert all(conv in graph.model.nodes("Conv") for conv in graph.plan.device)
+    assert [conv.attrs["pads"] for conv in graph.plan.convolutions] == [[0] * 4] * 2
+    assert all(conv in graph.model.nodes("Conv") for conv in graph.plan.convolutions)
     same_numbers(before, graph.model)
 
 
@@ -176,7 +176,7 @@ def test_what_others_read_without_pads():
     graph, _ = prepared(side, pad_on_host="all")
     (record,) = graph.log.rewrites
     assert (record.node, record.note) == ("a", f"{3 * 18 * 18} bytes more cross to the device")
-    assert {conv.name: conv.inputs[0].name == "x" for conv in graph.plan.device} == {
+    assert {conv.name: conv.inputs[0].name == "x" for conv in graph.plan.convolutions} == {
         "a": False, "b": True,
     }  # fmt: skip
 
@@ -222,7 +222,7 @@ def test_pixels_that_are_half_a_step_off(attrs):
     """Pixels are moved, and padded by the host if need be; the grid goes with the tensor."""
     graph, grids = prepared(plain(**attrs), SIGNED)
     assert fired(graph, "align-input") == ["a"]
-    (conv,) = graph.plan.device
+    (conv,) = graph.plan.convolutions
     assert set(grids) == {conv.inputs[0].name} != {"x"}
     (own,) = grids.values()
     assert own.steps == pytest.approx(1 / 127.5, rel=1e-3)

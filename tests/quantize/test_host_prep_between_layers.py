@@ -72,7 +72,7 @@ def padded(built: Net, **options: object) -> list[str]:
 def test_a_tensor_crosses_where_the_outputs_gain():
     """The graph is planned anew, and what reads the padded tensor has half of the step."""
     graph, after, before = crossed(net())
-    (second,) = (conv for conv in graph.plan.device if conv.name == "second")
+    (second,) = (conv for conv in graph.plan.convolutions if conv.name == "second")
     assert [record.node for record in graph.log.rewrites] == ["second"]
     assert second.attrs["pads"] == [0] * 4
     own, old = after.encodings[second.inputs[0].name], before.encodings["made"]
@@ -179,7 +179,7 @@ def test_what_others_read_without_pads():
     built = net().conv("made", (4, 4, 1, 1), name="third", to="z").output("y", "z")
     graph, after, before = crossed(built, pad_on_host="all")
     assert [record.node for record in graph.log.rewrites] == ["second"]
-    sources = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
+    sources = {conv.name: conv.inputs[0].name for conv in graph.plan.convolutions}
     assert sources["third"] == "made" != sources["second"]
     assert set(after.encodings) == {*before.encodings, sources["second"]}
     inner, own = after.encodings["made"], after.encodings[sources["second"]]
@@ -221,7 +221,7 @@ def test_a_state_is_not_changed_in_place():
     assert set(after.roundings) <= {"second"}
     same = {"encodings": before.encodings, "methods": before.methods}
     assert replace(after, **same, weights=before.weights, roundings=before.roundings) == before
-    assert graph.plan.device
+    assert graph.plan.convolutions
 
 
 def test_what_is_left_of_the_error():

@@ -79,7 +79,7 @@ def mobile() -> Case:
     graph = planned(read(proto))
     names = [name for group in graph.plan.groups for name in group.tensors]
     inner = [name for name in names if name not in ("x", graph.model.graph.outputs[0].name)]
-    first = graph.plan.device[0].outputs[0].name
+    first = graph.plan.convolutions[0].outputs[0].name
     return case(proto, {n: alike(0.2 if n in (first, "made") else 1.0) for n in inner})
 
 
@@ -115,7 +115,7 @@ def test_copies_are_stored_like_their_layer(row: Case):
     scales = row.state.encodings["x"].scales.astype(np.float64)
     for shift, by in zip(one.shifts, offsets(3), strict=True):
         np.testing.assert_allclose(shift.values.reshape(-1), by * scales, rtol=1e-6)
-    nodes = {node.name: node for node in made.graph.plan.device}
+    nodes = {node.name: node for node in made.graph.plan.convolutions}
     convs = [name for name, _, is_conv in one.copies if is_conv]
     assert len(convs) == 3
     for name in convs:
@@ -145,7 +145,7 @@ def test_weights_of_copies_have_a_finer_mean(row: Case):
     made = row.made(Repeats({"first": 3}))
     names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
     source = row.state.encodings["x"]
-    weight = query.constant_input(row.graph.plan.device[0], 1)
+    weight = query.constant_input(row.graph.plan.convolutions[0], 1)
     values = [real_weights(made.state.weights[name], source, 1) for name in names]
     alone, mean = np.square(values[0] - weight).sum(), np.square(np.mean(values, 0) - weight).sum()
     assert mean < alone / 3
@@ -163,7 +163,7 @@ def test_an_input_that_the_device_makes_stays_where_it_is(row: Case):
 
 def mobile_first(mobile: Case) -> str:
     """Return the outputs of the first layer."""
-    return str(mobile.graph.plan.device[0].outputs[0].name)
+    return str(mobile.graph.plan.convolutions[0].outputs[0].name)
 
 
 def bought(mobile: Case, index: tuple[int, ...] = INDEX) -> Oversampled:
@@ -203,7 +203,7 @@ def test_copies_lie_a_share_of_a_step_apart(mobile: Case):
 def test_tensors_have_the_scales_of_their_channels(mobile: Case):
     """Copies as what they are copies of, and names as the graph has them."""
     made = bought(mobile)
-    for conv in made.graph.plan.device:
+    for conv in made.graph.plan.convolutions:
         for tensor in (conv.inputs[0], conv.outputs[0]):
             found = made.state.encodings[tensor.name]
             assert found.axis is None or len(found.scales) == query.shape(tensor)[1]
@@ -211,7 +211,7 @@ def test_tensors_have_the_scales_of_their_channels(mobile: Case):
 
 def test_weights_of_copied_rows_make_up_for_each_other(mobile: Case):
     """Their mean is nearer to the weights than one of them is."""
-    made, weight = bought(mobile), query.constant_input(mobile.graph.plan.device[0], 1)[LOUD]
+    made, weight = bought(mobile), query.constant_input(mobile.graph.plan.convolutions[0], 1)[LOUD]
     values = real_weights(made.state.weights["first"], mobile.state.encodings["x"], 1)
     alone, mean = values[LOUD], values[[LOUD, CHANNELS, CHANNELS + 1]].mean(axis=0)
     assert np.abs(mean - weight).max() < 0.7 * np.abs(alone - weight).max()
@@ -219,7 +219,7 @@ def test_weights_of_copied_rows_make_up_for_each_other(mobile: Case):
 
 def test_rows_that_are_no_copies_stay(mobile: Case):
     """Other rows keep their integers and their bias."""
-    weight, bias = (query.constant_input(mobile.graph.plan.device[0], k) for k in (1, 2))
+    weight, bias = (query.constant_input(mobile.graph.plan.convolutions[0], k) for k in (1, 2))
     nearest_to = nearest(weight, bias, mobile.state.encodings["x"], 1)
     own = mobile.state.weights.get("first", nearest_to)
     made, rest = bought(mobile).state.weights["first"], [k for k in range(CHANNELS) if k != LOUD]
@@ -229,7 +229,7 @@ def test_rows_that_are_no_copies_stay(mobile: Case):
 
 def test_channels_that_the_host_makes(row: Case):
     """The host itself moves the copies."""
-    name = row.graph.plan.device[2].inputs[0].name
+    name = row.graph.plan.convolutions[2].inputs[0].name
     made = row.made(Repeats({}, {name: (*range(8), 2, 5)}))
     (one,) = made.duplicated
     scales = row.state.encodings[name].scales.astype(np.float64)
@@ -241,9 +241,9 @@ def test_channels_that_the_host_makes(row: Case):
 
 def test_two_paths_that_meet_in_one_layer(row: Case):
     """The layer reads and makes more channels, and keeps the bias added by the first path."""
-    other = row.graph.plan.device[1].outputs[0].name
+    other = row.graph.plan.convolutions[1].outputs[0].name
     index = (*range(8), 0)
-    first = row.graph.plan.device[0].outputs[0].name
+    first = row.graph.plan.convolutions[0].outputs[0].name
     made = row.made(Repeats({}, {first: index, other: index}))
     assert len(made.duplicated) == 2
     moved = made.state.bias_offsets["second"]
@@ -256,7 +256,7 @@ def test_two_paths_that_meet_in_one_layer(row: Case):
 
 def test_copies_of_a_layer_lie_between_copies_of_channels(row: Case):
     """A channel doubled half a step apart moves the layer by half as much."""
-    name = row.graph.plan.device[2].inputs[0].name
+    name = row.graph.plan.convolutions[2].inputs[0].name
     made = row.made(Repeats({"third": 2}, {name: (*range(8), 2)}))
     (one,) = made.repeated
     scales = row.state.encodings[name].scales[[*range(8), 2]].astype(np.float64)

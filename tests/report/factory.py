@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from npuconv.findings import Severity, Status
@@ -313,7 +314,14 @@ def make_report(**changes: Any) -> Report:
         "unknown_limits": _UNKNOWN_LIMITS,
         "timings": (Timing(stage="legalize", seconds=0.25),),
     }
-    return Report(**(values | changes))
+    report = Report(**(values | changes))
+    counts = Counter(f.severity for f in report.open_findings if f.status is not Status.UNKNOWN)
+    counts[Severity.ERROR] = sum(f.severity is Severity.ERROR for f in report.open_findings)
+    counts[Severity.WARNING] += len(report.summary.warnings)
+    summary = report.summary.model_copy(
+        update={"by_severity": {level: counts[level] for level in Severity if counts[level]}}
+    )
+    return report.model_copy(update={"summary": summary})
 
 
 def make_summary(**changes: Any) -> Summary:
@@ -326,7 +334,7 @@ def make_summary(**changes: Any) -> Summary:
             "with --calibration",
         ),
         "exit_code": 1,
-        "by_severity": {Severity.ERROR: 3, Severity.WARNING: 25, Severity.NOTE: 1},
+        "by_severity": {},
         "by_status": {Status.REMAINING: 26, Status.REWRITTEN: 4, Status.UNKNOWN: 3},
         "placement": {
             "device": Count(nodes=61, macs=1_203_400_000),

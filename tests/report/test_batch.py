@@ -173,8 +173,7 @@ def test_the_accuracy_is_that_of_the_report(mixed):
 def test_counts_are_those_of_check(mixed):
     """The counts of a job are those of its report; undocumented limits are no warnings."""
     report = mixed.jobs[1].report
-    number = tally(report)
-    counts = (number.error, number.warning, undocumented(report))
+    counts = (*tally(report), undocumented(report))
     assert batch_row(mixed.jobs[1])[3:6] == tuple(map(str, counts))
     assert undocumented(report) > 0
 

@@ -74,8 +74,9 @@ def test_color_adds_only_color(report: Report, clean: Report) -> None:
 
 def test_amber_with_warnings(clean: Report) -> None:
     """Converted with a warning is amber, and the warning is in the verdict."""
-    told = clean.summary.model_copy(update={"warnings": ("samples look like 0..255: give more",)})
-    warned = clean.model_copy(update={"summary": told})
+    warnings = {"warnings": ("samples look like 0..255: give more",)}
+    changes = {**warnings, "by_severity": {Severity.WARNING: 1}}
+    warned = clean.model_copy(update={"summary": clean.summary.model_copy(update=changes)})
     shown = brief.render(warned, "m", color=True)
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
 
@@ -83,7 +84,8 @@ def test_amber_with_warnings(clean: Report) -> None:
 def test_a_warning_in_the_verdict_ends_before_its_advice(clean: Report) -> None:
     """Cut at a colon between words; names of tensors keep theirs."""
     warning = "array 'x' is taken for input 'serving:0': give --calibration-key"
-    summary = clean.summary.model_copy(update={"warnings": (warning,)})
+    changes = {"warnings": (warning,), "by_severity": {Severity.WARNING: 1}}
+    summary = clean.summary.model_copy(update=changes)
     said = brief.headline(clean.model_copy(update={"summary": summary}))
     assert said.endswith("1 warning: array 'x' is taken for input 'serving:0'")
 

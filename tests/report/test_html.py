@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from npuconv.report import html
@@ -49,9 +51,10 @@ def test_profile_keeps_the_order_of_the_network():
 def test_noise_beside_the_largest():
     """The list shows the share of the noise, the chart relates it to the largest."""
     rows = [layer("a", 30.0, noise_share=0.1), layer("b", 30.0, noise_share=0.4)]
-    bars = html.profile(quantized(layers=rows))
+    report = quantized(layers=rows)
+    bars = html.profile(report)
     assert [bar.noise for bar in bars] == ["10.0", "40.0"]
-    assert [bar.noise_height for bar in bars] == ["25.0", "100.0"]
+    assert re.findall(r'<u style="--v:([\d.]+)">', html.render(report)) == ["25.0", "100.0"]
     assert bars[0].text == "a, 30.0 dB, 10.0 % of the noise"
     assert [bar.layer.name for bar in html.ranked(quantized(layers=rows))] == ["b", "a"]
 
@@ -87,8 +90,8 @@ def test_a_clipped_range():
     cut = tensor("cut", lowest=-1.0, highest=1.0, clip_fraction=0.02)
     first, second = html.tensor_ranges(quantized([whole, cut]))
     assert (first.name, first.clipped, second.clipped) == ("cut", 0.02, 0.0)
-    assert (first.observed.start, first.observed.width) == (0.0, 100.0)
-    assert first.int8.style == "left:0.0%;width:50.0%"
+    assert first.observed == "left:0.0%;width:100.0%"
+    assert first.int8 == "left:0.0%;width:50.0%"
     assert first.zero == pytest.approx(25.0)
 
 
@@ -114,15 +117,15 @@ def test_weights():
     (bar,) = html.weight_ranges(
         quantized(layers=[layer("a", 9.0, weights=weights, rounding="compensated")])
     )
-    assert (bar.observed.start, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
-    assert (bar.int8.start, bar.int8.width) == (37.5, 25.0)
+    assert (bar.observed, bar.zero) == ("left:0.0%;width:75.0%", 50.0)
+    assert bar.int8 == "left:37.5%;width:25.0%"
     assert bar.note == "8 channels, the narrowest within ±0.5; rounded: compensated"
 
 
 def test_all_zero():
     """A tensor of zeros has a track."""
     (bar,) = html.tensor_ranges(quantized([tensor(minimum=0.0, maximum=0.0)]))
-    assert (bar.zero, bar.observed.width) == (0.0, 0.0)
+    assert (bar.zero, bar.observed) == (0.0, "left:0.0%;width:0.0%")
 
 
 def test_long_lists_of_values():

@@ -47,9 +47,9 @@ def test_channels_share_a_track():
     )
     (bar,) = tensor_ranges(quantized(channel_ranges=rows))
     first, second = bar.channels
-    assert first.int8.style == "left:0.0%;width:100.0%"
-    assert second.int8.style == "left:25.0%;width:50.0%"
-    assert second.observed.style == "left:50.0%;width:25.0%"
+    assert first.int8 == "left:0.0%;width:100.0%"
+    assert second.int8 == "left:25.0%;width:50.0%"
+    assert second.observed == "left:50.0%;width:25.0%"
     assert "channel 7: -4 to 4" in html.render(quantized(channel_ranges=rows))
 
 

@@ -71,15 +71,9 @@ def test_a_goal_that_is_missed():
 def test_both_ranges_share_a_track():
     """The wider of both models fills the track."""
     one = verified.side_by_side(layer(ours=(-1.0, 3.0), theirs=(0.0, 1.0)))
-    assert one.float_range is not None
-    assert one.int8_range is not None
-    assert (one.float_range.width, one.int8_range.start, one.int8_range.width, one.zero) == (
-        100.0,
-        25,
-        25,
-        25,
-    )
-    assert verified.side_by_side(layer(ours=None)).float_range is None
+    bars = "left:0.0%;width:100.0%", "left:25.0%;width:25.0%"
+    assert (one.float_bar, one.int8_bar, one.zero) == (*bars, 25)
+    assert verified.side_by_side(layer(ours=None)).float_bar == ""
 
 
 def test_table():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,7 +11,6 @@ import onnx
 
 import npuconv
 from npuconv import executor
-from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
 from npuconv.emit.emission import Emission
 from npuconv.emit.emit import form_findings
@@ -209,11 +207,3 @@ def same_numbers(
         assert old.shape == new.shape
         scale = float(np.abs(old).max(initial=0.0)) or 1.0
         assert np.max(np.abs(old - new), initial=0.0) <= rtol * scale
-
-
-def same_statistics(one: Mapping[str, Statistics], two: Mapping[str, Statistics]) -> None:
-    """Require the same statistics of the same tensors in the same order, to the bit."""
-    assert list(one) == list(two)
-    for name in one:
-        for key in {*Statistics.__dataclass_fields__} - {"name", "axis"}:
-            assert np.array_equal(getattr(one[name], key), getattr(two[name], key)), (name, key)

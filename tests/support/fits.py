@@ -6,7 +6,6 @@ found = fit(Net(x=(1, 8, 9, 9)).conv("x", (4, 8, 3, 3)), in_c={"max": 4})
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from npuconv.config import Options
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import DEFAULT, Proposal
+from npuconv.legalize.split.proposal import LayerSplit, Proposal
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from support.asserts import Passes, read, run_pass, same_numbers
@@ -79,10 +78,8 @@ def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any)
     return Layer(weight=weight, **{**defaults, **attrs})
 
 
-def proposals(
-    split: Callable[..., Iterator[Proposal]], one: Layer, **limits: Any
-) -> list[Proposal]:
-    """The forms that one rewrite proposes."""
-    operator = chip(**limits).operator("Conv")
+def proposals(split: LayerSplit, one: Layer, **limits: Any) -> list[Proposal]:
+    """The forms that one way to split proposes."""
+    operator = chip(one.op, **limits).operator(one.op)
     assert operator is not None
-    return list(split(one, Demand(operator), DEFAULT))
+    return list(split.propose(one, Demand(operator)))

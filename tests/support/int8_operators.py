@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic.rescaling import TensorScale
 from npuconv.emit.int8_operators import KEY
-from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
+from npuconv.evaluate.simulator import REQUANTIZE_KEY
 
 IMAGE = (1, 3, 8, 6)
 WIDE, FINE, MADE = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(0.07, 3)

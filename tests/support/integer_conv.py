@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.device import saturated
 from npuconv.arithmetic.gemmlowp import Multipliers, scaled
 from npuconv.arithmetic.whole import Rounding, WholeArray, shifted_right
 
@@ -149,6 +148,15 @@ def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> 
     parts = (factors.multiplier, factors.exponent)
     columns = Multipliers(*(column(part, sums.values.ndim) for part in parts))
     return saturated(scaled(sums, columns).values, zero)
+
+
+def saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:
+    """Return whole numbers moved by a zero point, within 8 bits of its type; int8 if plain."""
+    point = np.asarray(zero)
+    dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
+    limits = np.iinfo(dtype)
+    moved = whole + point.astype(whole.dtype)
+    return np.asarray(np.clip(moved, limits.min, limits.max)).astype(dtype)
 
 
 def column(values: NDArray[Any], rank: int) -> NDArray[Any]:

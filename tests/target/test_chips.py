@@ -13,7 +13,7 @@ from npuconv.errors import TargetError
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.target import builtin_names
-from npuconv.target.semantics import lint
+from npuconv.target.lint import lint
 from support.asserts import builtin, findings, read
 from support.builders import Net, integer_conv
 

@@ -15,7 +15,7 @@ from npuconv import yamlio
 from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import PREDICATES
-from npuconv.target.semantics import lint
+from npuconv.target.lint import lint
 from support.target_files import HEAD, described, document
 
 ROOT = Path(__file__).parents[2]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from npuconv.cli.target import block_rows
 from npuconv.errors import TargetError
 from npuconv.target import Target
 from npuconv.target.description import Requantize
-from npuconv.target.view import block_rows
 from support.target_files import NUMBERS, chip
 
 

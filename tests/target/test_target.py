@@ -11,7 +11,7 @@ from npuconv import yamlio
 from npuconv.cli import cli
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import Target, builtin_names, listed_operators
-from npuconv.target.semantics import lint
+from npuconv.target.lint import lint
 from support.builders import Net
 
 

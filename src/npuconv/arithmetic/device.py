@@ -8,7 +8,6 @@ float, or by an integer and then shift the product right.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -106,12 +105,3 @@ def shiftable_scales(
     candidates = [np.nextafter(nearest, nearest + np.sign(k), dtype=np.float32) for k in (0, -1, 1)]
     misses = [np.abs(float_factors(x, scales, y) - factors) for scales in candidates]
     return np.asarray(np.choose(np.argmin(misses, axis=0), candidates), np.float32)
-
-
-def saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:
-    """Return whole numbers moved by a zero point, within 8 bits of its type; int8 if plain."""
-    point = np.asarray(zero)
-    dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
-    limits = np.iinfo(dtype)
-    moved = whole + point.astype(whole.dtype)
-    return np.asarray(np.clip(moved, limits.min, limits.max)).astype(dtype)

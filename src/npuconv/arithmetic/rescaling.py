@@ -37,6 +37,11 @@ class TensorScale:
         """Return the int8 values of ``q - zero``, saturated."""
         return whole.plus(self.zero).clipped(LOWEST, HIGHEST)
 
+    def rounded(self, x: W, steps: ArrayLike) -> W:
+        """Return the int8 values, of the class of ``x``, of real numbers of steps of the scale."""
+        nearest = np.nan_to_num(np.rint(steps))
+        return self.stored(x.like(np.clip(nearest, -_LARGEST, _LARGEST)))
+
 
 @dataclass(frozen=True)
 class Rescaling:

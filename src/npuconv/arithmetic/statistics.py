@@ -84,14 +84,6 @@ class Statistics:
         """Variance of all values, float64 [C]."""
         return np.maximum(self.squares - self.means**2, 0.0)
 
-    def merge(self, following: Statistics) -> Statistics:
-        """Return the statistics of these samples and of the ``following`` samples together.
-
-        Raises:
-            ValueError: another tensor, or samples that do not follow.
-        """
-        return join([self, following])
-
 
 def join(parts: Sequence[Statistics]) -> Statistics:
     """Return the statistics of adjacent parts together; moments differ in the last bit at most.

@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Unpack
@@ -19,7 +18,6 @@ from npuconv.batch.job import (
     EXIT_CODES,
     Job,
     JobFolders,
-    JobLimits,
     Outcome,
     Settings,
     make_settings,
@@ -104,20 +102,14 @@ class Batch:
         config: str | Path | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self.expanded: Expanded = expand(path, options, config)
+        self.expanded: Expanded = expand(path, options, config, self.settings)
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
         cache = self.settings.cache
         self.place = JobFolders(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
-        self.jobs = tuple(
-            replace(job, limits=JobLimits(
-                timeout=job.limits.timeout or self.settings.timeout,
-                memory=job.limits.memory or self.settings.memory,
-            ))
-            for job in self.expanded.jobs
-        )  # fmt: skip
+        self.jobs = self.expanded.jobs
         self.locks = Locks(self.root, self.settings.threads)
 
     @property

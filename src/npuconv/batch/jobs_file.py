@@ -11,7 +11,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
@@ -20,12 +19,12 @@ from posixpath import normpath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from npuconv import yamlio
 from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Format, Options, make_options, merge
-from npuconv.config_files import is_file, read_config, with_paths
+from npuconv.config_files import is_file, read_config, rebase_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline
 from npuconv.legalize.rule_codes import check_codes, unknown_codes
@@ -44,21 +43,10 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _schema_of_texts(choices: tuple[str, ...] = ()) -> WithJsonSchema:
-    item: dict[str, Any] = {"type": "string", **({"enum": list(choices)} if choices else {})}
-    several = {"type": "array", "items": item, "minItems": 1}
-    return WithJsonSchema({"anyOf": [item, several]})
-
-
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(_as_tuple), Field(min_length=1), _schema_of_texts()
-]
-Formats = Annotated[
-    tuple[Format, ...],
-    BeforeValidator(_as_tuple),
-    Field(min_length=1),
-    _schema_of_texts(typing.get_args(Format)),
-]
+_Texts = Annotated[tuple[str, ...], Field(min_length=1)]
+_Formats = Annotated[tuple[Format, ...], Field(min_length=1)]
+Names = Annotated[_Texts, BeforeValidator(_as_tuple, json_schema_input_type=str | _Texts)]
+Formats = Annotated[_Formats, BeforeValidator(_as_tuple, json_schema_input_type=Format | _Formats)]
 
 
 def _describe(name: str) -> str:
@@ -117,11 +105,12 @@ def expand(
     path: str | Path,
     options: Mapping[str, Any] = MappingProxyType({}),
     config: str | Path | None = None,
+    limits: JobLimits | None = None,
 ) -> Expanded:
     """Read a jobs file and return its jobs; nothing is run and nothing written.
 
     ``options`` hold for every job and win over the file; their paths are relative to the current
-    folder. ``config`` has the options that the file leaves out.
+    folder. ``config`` has the options, and ``limits`` the limits, that the file leaves out.
 
     Raises:
         UsageError: an option cannot be used.
@@ -134,6 +123,8 @@ def expand(
     content = yamlio.validate(document, JobsFile, error=ConfigError)
     root, output = Path(path).resolve().parent, normpath(content.output)
     flags, below = read_outside_options(root, options, config)
+    if limits is not None:
+        below |= limits.model_dump(include={*JobLimits.model_fields})
     defaults = merge(below, content.defaults.model_dump(exclude_unset=True))
     expansion = _Expansion(document, root, output, defaults, flags)
     errors = expansion.errors
@@ -172,7 +163,7 @@ def read_outside_options(
     above, below = (
         {
             key: (value,) if key in MULTIPLIED else value
-            for key, value in with_paths(keys, Path(), root).items()
+            for key, value in rebase_paths(keys, Path(), root).items()
         }
         for keys in (flags, config_keys)
     )
@@ -181,7 +172,7 @@ def read_outside_options(
 
 def _unusable_files(document: yamlio.Document) -> Iterator[ConfigError]:
     folder = Path(document.name).parent
-    for key, value in with_paths(document.data, folder).items():
+    for key, value in rebase_paths(document.data, folder).items():
         try:
             if key != "target" or is_file(document.data[key], folder):
                 _check_file(key, value)

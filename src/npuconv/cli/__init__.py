@@ -23,6 +23,7 @@ from npuconv.cli.help import LazyGroup
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 from npuconv.report import FORMATS
 from npuconv.version import __version__
+from npuconv.yamlio import suggest
 
 # Help of each command, by its name: that of a function and of its module.
 COMMANDS = {
@@ -97,44 +98,37 @@ def execute(arguments: list[str]) -> int:
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.ctx.get_help() if error.ctx else "", err=True)
             return 2
-        except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
-            return _fail(_cause(error), 2)
+        except click.ClickException as error:
+            text, code = _describe_usage(error), 2
         except (KeyboardInterrupt, click.Abort) as error:
-            return _fail(screen.interruption(written), guard.signal_exit_code(error))
+            text, code = screen.interruption(written), guard.signal_exit_code(error)
         except OSError as error:  # a full disk, a name too long, a folder that may not be entered
             fault = error.strerror or type(error).__name__
-            return _fail(f"{error.filename or 'the output'}: {fault}", 2)
+            text, code = f"{error.filename or 'the output'}: {fault}", 2
         except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
             return 0
-        except Exception as error:
-            return _print_error(error)
-        return result if isinstance(result, int) else 0
-
-
-def _print_error(error: Exception) -> int:
-    """Print an error and return its exit code: the user's, lack of memory, or a bug."""
-    if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
-        for line in error.lines[:-1]:
-            screen.fail(line)
-        return _fail(error.lines[-1] if error.lines else str(error), error.exit_code)
-    if is_lack_of_memory(error):
-        return _fail(guard.cause(error), 2)
-    if os.environ.get("NPUCONV_TRACEBACK"):
-        raise error
-    if not isinstance(error, InternalError):
-        text = f"{type(error).__name__}: {error}"
-        error = InternalError(text, where="outside any pass")
-    return _fail(str(error), error.exit_code)
-
-
-def _fail(text: str, code: int) -> int:
+        except (guard.TimeIsUpError, Exception) as error:
+            is_bug = not isinstance(error, NpuconvError) or isinstance(error, InternalError)
+            if isinstance(error, guard.TimeIsUpError) or (is_bug and is_lack_of_memory(error)):
+                text, code = guard.cause(error), 2
+            elif is_bug and os.environ.get("NPUCONV_TRACEBACK"):
+                raise
+            elif isinstance(error, NpuconvError):
+                for line in error.lines[:-1]:
+                    screen.fail(line)
+                text, code = error.lines[-1] if error.lines else str(error), error.exit_code
+            else:
+                fault = f"{type(error).__name__}: {error}"
+                bug = InternalError(fault, where="outside any pass")
+                text, code = str(bug), bug.exit_code
+        else:
+            return result if isinstance(result, int) else 0
     screen.fail(text)
     return code
 
 
-def _cause(error: BaseException) -> str:
-    if not isinstance(error, click.ClickException):
-        return guard.cause(error)
+def _describe_usage(error: click.ClickException) -> str:
+    """Return the message of click in our words, with the likely option or value."""
     ctx, text = getattr(error, "ctx", None), error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         text = f"no such option: {error.option_name}{_nearest(error.option_name, ctx)}"
@@ -147,10 +141,8 @@ def _nearest_choice(error: click.BadParameter) -> str:
     """Return a question for the value that is spelled most like the wrong one."""
     wrong = re.match("'(.*)' is not one of", error.message)
     kind = error.param.type if error.param else None
-    if wrong is None or not isinstance(kind, click.Choice):
-        return ""
-    near = difflib.get_close_matches(wrong[1], list(map(str, kind.choices)), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = suggest(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
+    return f"; {near}" if near else ""
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:

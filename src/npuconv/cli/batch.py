@@ -84,7 +84,7 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.option("--ship", is_flag=True, help="send files to workers that share no folder")
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
-@output_format_option(PRINTED)
+@output_format_option(*PRINTED)
 @click.option(
     "--report",
     "reports",

@@ -24,7 +24,7 @@ DEFAULT_BASELINE = "npuconv-baseline.json"
 
 @click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@output_format_option(PRINTED)
+@output_format_option(*PRINTED)
 @click.option(
     "--write-baseline",
     is_flag=True,

@@ -57,6 +57,7 @@ def convert(
     options = with_form(collect(config, flags))
     destination, written = _destinations(model, output, reports, options, config)
     words = flags if output is None else {"output": output, **flags}
+    (name,) = model_names([model])
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
 
@@ -71,7 +72,8 @@ def convert(
     except UnsupportedModelError as error:
         _write(error.report, written)
         following = after_convert(error.report, model, str(destination), config, words)
-        _show(error.report, model, following, quiet, verbose, no_color)
+        if not quiet:
+            show(error.report, name, verbose=verbose, no_color=no_color, following=following)
         earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
         screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
         return error.exit_code
@@ -84,14 +86,13 @@ def convert(
         compiling = result.next_command.format(model=shlex.quote(str(destination)))
     following = compiling if result.report.calibration is None else ""
     following = following or after_convert(result.report, model, str(destination), config, words)
-    _show(result.report, model, following, quiet, verbose, no_color)
+    if not quiet:
+        show(result.report, name, verbose=verbose, no_color=no_color, following=following)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     if tflite is not None:  # whose axes may have another order
-        for line in (
-            *(f"input {i}" for i in tflite.inputs),
-            *(f"output {o}" for o in tflite.outputs),
-        ):
-            screen.say(line, quiet=quiet)
+        for side, tensors in (("input", tflite.inputs), ("output", tflite.outputs)):
+            for tensor in tensors:
+                screen.say(f"{side} {tensor}", quiet=quiet)
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
     if compiling and compiling != following:
@@ -110,40 +111,27 @@ def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
     """Return the paths of the result and of its reports; refuse a path that cannot be written."""
-    default = _path_beside(Path(model), suffix_of(options.format))
-    destination = default if output is None else Path(output)
-    default_reports = (
-        str(_path_beside(destination, f".report.{kind}")) for kind in ("json", "html")
-    )
-    written = reports or tuple(default_reports)
+    # The stem, as '.' has no name that could be replaced.
+    source, suffix, form = Path(model), suffix_of(options.format), options.format
+    destination = source.parent / f"{source.stem}{suffix}" if output is None else Path(output)
+    kinds = ("json", "html")
+    default_reports = (destination.parent / f"{destination.stem}.report.{kind}" for kind in kinds)
+    written = reports or tuple(map(str, default_reports))
     for report in written:
         format_of(report)
         if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
     if os.path.lexists(model):  # else loading it reports that
         check_destinations((destination, *written), input_files([model], options, config))
-    suffix, form = destination.suffix, options.format
-    if suffix not in (".onnx", ".tflite"):
+    if destination.suffix not in (".onnx", ".tflite"):
         hint = "a model is written as .onnx, or as .tflite with --format tflite"
         raise UsageError(f"-o {destination}: not a name of a model", hint=hint)
-    if suffix == ".tflite" and form != "tflite":
+    if destination.suffix == ".tflite" and form != "tflite":
         hint = "add --format tflite, or name the file .onnx"
         raise UsageError(f"-o {destination}: --format {form} is written as ONNX", hint=hint)
     return destination, written
 
 
-def _path_beside(path: Path, suffix: str) -> Path:
-    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
-
-
 def _write(report: Report, written: tuple[str, ...]) -> None:
     for path in written:
         files.write(path, render(report, format_of(path)))
-
-
-def _show(
-    report: Report, model: str, following: str, quiet: bool, verbose: bool, no_color: bool
-) -> None:
-    if not quiet:
-        (name,) = model_names([model])
-        show(report, name, verbose=verbose, no_color=no_color, following=following)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 
 from npuconv.check_model import check_with
 from npuconv.cli import screen
-from npuconv.cli.help import printed_option
+from npuconv.cli.help import output_format_option
 from npuconv.cli.models import InputShapes, Shapes, expand, model_names
 from npuconv.cli.options import parse_shapes
 from npuconv.config import make_options
@@ -59,6 +59,11 @@ class Cell:
     extra_macs: int | None = 0  # added by these rewrites; None if a dimension is not known
     crossings: int = 0  # tensors between device and host in one inference, by direction
     crossing_bytes: int | None = 0  # int8 bytes of these tensors; None if a dimension is not known
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict; if it is open, with the number of limits that it depends on."""
+        return f"open {len(self.unknown_limits)}" if self.verdict == "open" else self.verdict
 
     @property
     def extra_share(self) -> str:
@@ -165,7 +170,7 @@ def _cell(model: str, target: str, **options: Any) -> Cell:
     help="repeatable; without it all built-in targets",
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@printed_option("text", "json")
+@output_format_option("text", "json", alias=True)
 @click.option("-v", "--verbose", is_flag=True, help="also what stops each model that is refused")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -173,7 +178,7 @@ def coverage(
     models: tuple[str, ...],
     targets: tuple[str, ...],
     input_shape: tuple[str, ...],
-    form: str,
+    output_format: str,
     verbose: bool,
     quiet: bool,
     no_color: bool,
@@ -193,7 +198,7 @@ def coverage(
         result = cover(expand(models), targets, progress, input_shape=shapes)
     for error in result.unreadable.values():
         screen.fail(error)
-    if form == "json":
+    if output_format == "json":
         click.echo(result.as_json(), nl=False)
     elif result.cells:
         screen.show(_sections(result, models, verbose=verbose), no_color=no_color)
@@ -205,8 +210,17 @@ def _sections(result: Coverage, arguments: Sequence[str], *, verbose: bool) -> l
     rows: list[tuple[str, ...]] = []
     for model, name in zip(result.models, model_names(result.models, arguments), strict=True):
         cells = [cell for cell in result.cells if cell.model == model]
-        rows.append((name, *map(_verdict, cells)))
-        rows += [(f"  {label}", *texts) for label, texts in _figures(cells)]
+        rows.append((name, *(cell.verdict_text for cell in cells)))
+        rows.append(("  MACs on device", *(cell.device_share for cell in cells)))
+        rows.append(("  crossings", *(str(cell.crossings) for cell in cells)))
+        sizes = (cell.crossing_bytes for cell in cells)
+        texts = ("unknown" if n is None else f"{n / 1024:,.1f}" for n in sizes)
+        rows.append(("  KiB that cross", *texts))
+        if any(cell.fitted for cell in cells):
+            layers = (str(cell.fitted) if cell.fitted else "" for cell in cells)
+            rows.append(("  layers fitted", *layers))
+            shares = (cell.extra_share if cell.fitted else "" for cell in cells)
+            rows.append(("  MACs added", *shares))
     legend = "crossings: tensors that go between device and host in one inference."
     if any(cell.verdict == "open" for cell in result.cells):
         legend += " open: the answer depends on so many undocumented limits."
@@ -225,18 +239,3 @@ def _sections(result: Coverage, arguments: Sequence[str], *, verbose: bool) -> l
             items.append(Item([rule], [node + obstacle.message, obstacle.source]))
         sections.append(Section(f"{cell.model} on {cell.target}", items))
     return sections
-
-
-def _verdict(cell: Cell) -> str:
-    return f"open {len(cell.unknown_limits)}" if cell.verdict == "open" else cell.verdict
-
-
-def _figures(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rows below the verdicts on a model: label, and a text for each target."""
-    yield "MACs on device", [cell.device_share for cell in cells]
-    yield "crossings", [str(cell.crossings) for cell in cells]
-    sizes = (cell.crossing_bytes for cell in cells)
-    yield "KiB that cross", ["unknown" if n is None else f"{n / 1024:,.1f}" for n in sizes]
-    if any(cell.fitted for cell in cells):
-        yield "layers fitted", [str(cell.fitted) if cell.fitted else "" for cell in cells]
-        yield "MACs added", [cell.extra_share if cell.fitted else "" for cell in cells]

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.help import printed_option
+from npuconv.cli.help import output_format_option
 from npuconv.errors import UsageError
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.rules import RULES, SECTIONS, Rule, find
@@ -34,8 +34,8 @@ _CHECKED = {
 @click.command()
 @click.argument("code", required=False)
 @click.option("--all", "everything", is_flag=True, help="explain all rules and passes")
-@printed_option("text", "json", "markdown")
-def explain(code: str | None, everything: bool, form: str) -> int:
+@output_format_option("text", "json", "markdown", alias=True)
+def explain(code: str | None, everything: bool, output_format: str) -> int:
     """Explain a rule or a pass: what, why, how to fix.
 
     CODE is a rule's code (SHP002) or name (group-unsupported), or a pass's name
@@ -43,9 +43,9 @@ def explain(code: str | None, everything: bool, form: str) -> int:
     are listed.
     """
     if code:
-        text = describe(code, form, screen.terminal())
-    elif everything or form != "text":  # a list to be read by people is no such document
-        text = describe_all(form)
+        text = describe(code, output_format, screen.terminal())
+    elif everything or output_format != "text":
+        text = describe_all(output_format)
     else:
         text = list_entries((*rules(), *passes()), screen.terminal())
     click.echo(text, nl=False)

@@ -1,23 +1,211 @@
-"""``npuconv target explore``: text and page of the cost of undocumented limits."""
+"""``npuconv target explore``: cost of every undocumented limit of Conv, the tighter it is."""
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import click
 
 from npuconv import files
 from npuconv.cli import screen
-from npuconv.cli.exploration import Curve, Exploration
-from npuconv.cli.exploration import explore as explore_limits
 from npuconv.cli.help import output_format_option
-from npuconv.cli.models import expand
+from npuconv.cli.models import InputShapes, Shapes, expand
 from npuconv.cli.options import parse_shapes
-from npuconv.errors import UsageError
+from npuconv.config import make_options
+from npuconv.errors import ModelError, UsageError
+from npuconv.findings import Severity, Status
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.split.layer import Layer, layer_of
+from npuconv.legalize.split.planner import Planner, Price, SplitPlan
+from npuconv.legalize.split.proposal import DEFAULT
+from npuconv.model.facts import of_window
 from npuconv.report.sections import Section, Table
 from npuconv.report.words import count, quantity, size
-from npuconv.target import value_text
+from npuconv.target import Target, value_text
+from npuconv.target.facts import FACTS, lookup
+from npuconv.timings import Progress, silent
+
+SCHEMA_VERSION = 1
+MAX_POINTS = 7  # values of one limit
+KNEE = 0.1  # growth of the cost up to which a tighter value is still cheap
+# Forms that are weighed for one convolution: fewer than in a conversion, which needs one plan
+# where an exploration needs thousands.
+MAX_FORMS = 20
+
+
+@dataclass(frozen=True)
+class Point:
+    """All models under one value of a limit."""
+
+    value: int | bool  # the limit; of a number, the largest that is allowed
+    rewritten: int  # number of models with a rewritten convolution
+    refused: int  # number of models with a convolution that has no form within the limit
+    macs: int  # added multiply-accumulates
+    share: float  # added multiply-accumulates as a share of those of all models
+    moved_bytes: int  # bytes that are sliced, padded and concatenated
+    convolutions: int  # added convolutions
+    partial_sums: int  # elements that are rounded to int8 before they are added
+    cost: float  # added cost by the target's costs, as a share of the cost of all models
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One limit: the values that the models need, and the cost as it tightens."""
+
+    limit: str
+    fact: str
+    needed: tuple[int | bool, ...]
+    points: tuple[Point, ...]
+    knee: int | bool | None  # the tightest cheap value; None if no value is cheap
+
+    @property
+    def needs(self) -> str:
+        """Largest value that the models need, as text: ``up to 13``, ``true``."""
+        most = self.needed[-1]
+        return value_text(most) if isinstance(most, bool) else f"up to {most}"
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """The curves of all undocumented limits of Conv."""
+
+    target: str
+    models: tuple[str, ...]
+    left_out: dict[str, str]  # model -> reason
+    macs: int
+    convolutions: int
+    curves: tuple[Curve, ...]
+
+    def as_json(self) -> str:
+        """Return the exploration as JSON, for programs."""
+        data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+Layers = Counter[Layer]  # of one model: how many of its convolutions are alike
+
+
+def explore_limits(
+    models: Sequence[str],
+    target: str = "npu-int8",
+    progress: Progress = silent,
+    *,
+    knee: float = KNEE,
+    **options: Any,
+) -> Exploration:
+    """Tighten each undocumented limit of Conv alone, and sum the costs of all models.
+
+    Raises:
+        TargetError: no such target, or its file is wrong.
+        UsageError: an answer to no undocumented limit, or a shape for an input of no model.
+    """
+    device = Target.load(target).assuming(options.get("assume", ()))
+    layers: dict[str, Layers] = {}
+    left_out: dict[str, str] = {}
+    settings = make_options({"verify": False, **options, "target": target})
+    shapes = InputShapes(settings.input_shape)
+    for done, path in enumerate(models, 1):
+
+        def read(input_shape: Shapes, path: str = path) -> LegalModel:
+            return legalize(path, settings.model_copy(update={"input_shape": input_shape}))
+
+        try:
+            legal = shapes.apply(read)
+            if reason := _first_error(legal):
+                left_out[path] = reason
+            else:
+                convolutions = map(layer_of, legal.plan.convolutions)
+                layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
+        except ModelError as error:
+            left_out[path] = str(error)
+        progress("reading", done, len(models))
+    shapes.check()
+    conv = device.operator("Conv")
+    limits = [
+        name
+        for name, limit in (conv.limits.items() if conv else ())
+        if not limit.is_documented and FACTS[name].kind != "str"
+    ]
+    curves = []
+    for done, fact in enumerate(limits, 1):
+        if curve := _curve(device, list(layers.values()), fact, knee):
+            curves.append(curve)
+        progress("tightening", done, len(limits))
+    all_layers = sum(layers.values(), Counter())
+    macs = sum(layer.macs() * number for layer, number in all_layers.items())
+    return Exploration(target, tuple(layers), left_out, macs, all_layers.total(), tuple(curves))
+
+
+def _first_error(legal: LegalModel) -> str:
+    """Return the first error of a model, or ''."""
+    for finding in legal.findings.all_findings:
+        if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
+            return f"{finding.code} {finding.node}: {finding.message}"
+    return ""
+
+
+def _curve(device: Target, models: list[Layers], fact: str, knee: float) -> Curve | None:
+    """Return the cost for every value of a limit; None if no model has the fact."""
+    layers = {layer for model in models for layer in model}
+    values = {lookup({**of_window(la.window()), "bias": la.bias}, fact) for la in layers}
+    needed = sorted(value for value in values if isinstance(value, int))
+    if not needed:
+        return None
+    tried: list[int | bool] = [True, False]
+    if FACTS[fact].kind != "bool":
+        least = 0 if fact.startswith("pad") else 1
+        halves = {needed[-1] >> k for k in range(needed[-1].bit_length())}
+        tried = pick_evenly(sorted({*needed, least, *(h for h in halves if h > least)}), MAX_POINTS)
+    points = tuple(_point(device, models, fact, value) for value in tried)
+    cheap = [point.value for point in points if point.cost <= knee and not point.refused]
+    return Curve(f"Conv.{fact}", fact, tuple(needed), points, cheap[-1] if cheap else None)
+
+
+def pick_evenly(values: list[int], number: int) -> list[int | bool]:
+    """Return this number of the values, from the largest down, with both ends."""
+    values = values[::-1]
+    if len(values) <= number:
+        return list(values)
+    step = (len(values) - 1) / (number - 1)
+    return [values[round(i * step)] for i in range(number)]
+
+
+def _point(device: Target, models: list[Layers], fact: str, value: int | bool) -> Point:
+    plain = Planner(device)
+    planner = Planner(
+        device.assuming([f"Conv.{fact}={str(value).lower()}"]),
+        settings=replace(DEFAULT, most_layers=MAX_FORMS),
+        exact_sums=device.activations.accumulate == "int32",
+    )
+    all_layers = sum(models, Counter[Layer]())
+    plans: dict[Layer, SplitPlan | None] = {}
+    for layer in all_layers:
+        fits = planner.demand is not None and planner.demand.fits(layer)
+        plans[layer] = planner.leaf(layer) if fits else planner.plan(layer)[0]
+    added, sums, cost, plain_cost = Price(), 0, 0.0, 0.0
+    for layer, number in all_layers.items():
+        plan, leaf = plans[layer], plain.leaf(layer)
+        if plan is not None:
+            added = added.plus(plan.price, number).plus(leaf.price, -number)
+            sums += plan.sums * number
+            cost, plain_cost = cost + plan.total * number, plain_cost + leaf.total * number
+    macs = sum(layer.macs() * number for layer, number in all_layers.items())
+    changed = {la for la, plan in plans.items() if plan is not None and plan.proposal is not None}
+    return Point(
+        value=value,
+        rewritten=sum(not changed.isdisjoint(model) for model in models),
+        refused=sum(any(plans[layer] is None for layer in model) for model in models),
+        macs=added.macs,
+        share=added.macs / max(1, macs),
+        moved_bytes=added.moved,
+        convolutions=added.convolutions,
+        partial_sums=sums,
+        cost=cost / plain_cost - 1 if plain_cost else 0.0,
+    )
 
 
 @click.command()
@@ -27,7 +215,7 @@ from npuconv.target import value_text
     "--assume", multiple=True, metavar="LIMIT=VALUE", help="answer another limit meanwhile"
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@output_format_option(("text", "json"))
+@output_format_option("text", "json")
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
 )
@@ -121,72 +309,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-# The HTML page: a plot of each limit
-
-_WIDTH, _HEIGHT = 280, 120  # of a plot, in pixels
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 26  # margins of its axes
-_MIN_RANGE = 0.1  # smallest range of the axis of costs, or noise would look like growth
-
-_STYLE = """
-:root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
-body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
-  overflow-wrap:anywhere}
-.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
-h2{font-size:1rem;margin:0}p{margin:.2rem 0}h1+p{margin-bottom:1.5rem}small{color:var(--faint)}
-svg{width:100%;height:auto}text{font:9px system-ui,sans-serif;fill:currentColor}
-.plots+h2{margin-top:1.5rem}
-.axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
-.dot{fill:var(--line)}.knee{fill:var(--knee)}.refused{fill:var(--bad)}
-"""
-
-
 def render_page(result: Exploration) -> str:
-    """Return the curves as an HTML page of small plots, which needs no network."""
-    plots = "\n".join(map(_plot, result.curves))
-    reasons = "".join(
-        f"<li>{escape(Path(path).as_posix())}: {escape(reason)}</li>"
-        for path, reason in result.left_out.items()
-    )
-    left_out = f"<h2>Left out</h2><ul>{reasons}</ul>" if reasons else ""
-    title = f"Undocumented limits of {escape(result.target)}"
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style>\n<main>\n<h1>{title}</h1>\n"
-        f"<p>{_totals(result)}. Each plot: the added cost of all models as one limit "
-        "tightens, the others left open. Orange: the knee, the tightest value that is still "
-        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
-        f"\n{left_out}\n</main></html>\n"
-    )
+    """Return the curves as an HTML page of small plots."""
+    from npuconv.report import html  # takes jinja2, which text does not need
 
-
-def _plot(curve: Curve) -> str:
-    """Return the plot of the cost over the values, from loose to tight."""
-    top = max(_MIN_RANGE, *(point.cost for point in curve.points))
-    width, bottom = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _BOTTOM
-    line, marks = [], []
-    for i, point in enumerate(curve.points):
-        x = _LEFT + width * (i + 0.5) / len(curve.points)
-        y = _TOP + (bottom - _TOP) * (1 - point.cost / top)
-        value = value_text(point.value)
-        kind = "refused" if point.refused else "knee" if point.value == curve.knee else "dot"
-        text = (
-            f"{curve.fact} {value}: cost {_percent(point.cost)}, MACs {_percent(point.share)}, "
-            f"{point.convolutions:+d} convolutions, {point.moved_bytes} bytes moved, "
-            f"{point.rewritten} models rewritten, {point.refused} refused"
-        )
-        line.append(f"{x:.1f},{y:.1f}")
-        marks.append(
-            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{5 if kind == "knee" else 3}">'
-            f"<title>{escape(text)}</title></circle>"
-            f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{value}</text>'
-        )
-    knee = "no value is cheap" if curve.knee is None else f"knee at {value_text(curve.knee)}"
-    return (
-        f"<section><h2>{escape(curve.limit)}</h2><p>needed: {curve.needs}; {knee}</p>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(curve.limit)}">'
-        f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}"/>'
-        f'<text x="{_LEFT - 4}" y="{_TOP + 6}" text-anchor="end">{100 * top:+.0f} %</text>'
-        f'<text x="{_LEFT - 4}" y="{bottom}" text-anchor="end">0 %</text>'
-        f'<polyline class="line" points="{" ".join(line)}"/>{"".join(marks)}</svg></section>'
-    )
+    return html.page(
+        "explore.html.j2",
+        result=result, totals=_totals(result), percent=_percent, text=value_text,
+    )  # fmt: skip

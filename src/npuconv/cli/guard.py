@@ -74,15 +74,10 @@ def limited(command: Command) -> Command:
     command = help_all(command)
     for name in reversed(NAMES):
         text = f"[default: {getattr(DEFAULT, name)}]"
-        option = click.option(
-            flag(name),
-            name,
-            type=click.IntRange(0),
-            callback=_apply_limit,
-            expose_value=False,
+        command = click.option(
+            flag(name), name, type=click.IntRange(0), callback=_apply_limit, expose_value=False,
             help=text,
-        )
-        command = option(command)
+        )(command)  # fmt: skip
     return command
 
 
@@ -92,22 +87,21 @@ def _apply_limit(context: click.Context, parameter: click.Parameter, value: int 
 
 
 def _apply_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    try:
-        size = parse_size(value) if value else int(_memory_bytes() * _DEFAULT_SHARE)
-        if value and size < _MIN_BYTES:
-            raise ValueError(f"{value!r} is less than npuconv itself takes: {_MIN_BYTES >> 20}MiB")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    if value is None:  # a share of the memory of the machine, or of the container
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        for place in _CONTAINER_LIMITS:
+            with contextlib.suppress(OSError, ValueError):
+                size = min(size, int(Path(place).read_text()))
+        size = int(size * _DEFAULT_SHARE)
+    else:
+        try:
+            size = parse_size(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+        if size < _MIN_BYTES:
+            least = f"{_MIN_BYTES >> 20}MiB"
+            raise click.BadParameter(f"{value!r} is less than npuconv itself takes: {least}")
     context.with_resource(_memory_limit(size))
-
-
-def _memory_bytes() -> int:
-    """Return the memory of the machine, or of the container."""
-    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in _CONTAINER_LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            size = min(size, int(Path(place).read_text()))
-    return size
 
 
 @contextlib.contextmanager
@@ -135,16 +129,17 @@ def _apply_time(context: click.Context, _: click.Parameter, value: int | None) -
 
 @contextlib.contextmanager
 def _time_limit(seconds: int) -> Iterator[None]:
-    def over(_number: int, _frame: object) -> None:
+    text = f"took more than --max-seconds {seconds}"
+
+    def raise_error(_number: int, _frame: object) -> None:
         raise TimeIsUpError(text)
 
-    def give_up() -> None:
+    def end_process() -> None:
         click.echo(f"npuconv: error: {text}", err=True)
         os._exit(2)
 
-    text = f"took more than --max-seconds {seconds}"
-    before = signal.signal(signal.SIGALRM, over)
-    last = threading.Timer(seconds + _GRACE_SECONDS, give_up)
+    before = signal.signal(signal.SIGALRM, raise_error)
+    last = threading.Timer(seconds + _GRACE_SECONDS, end_process)
     last.daemon = True
     signal.setitimer(signal.ITIMER_REAL, seconds)
     last.start()
@@ -169,8 +164,11 @@ def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Inpu
     paths = [Path(destination) for destination in destinations]
     sources = list(inputs) if any(map(os.path.exists, paths)) else []
     for destination in paths:
-        for path, role in sources:
-            if _is_same(destination, path):
+        for source, role in sources:
+            is_same = False
+            with contextlib.suppress(OSError):  # a name too long: opening it reports that
+                is_same = source.is_file() and destination.samefile(source)
+            if is_same:
                 hint = "give another name"
                 raise UsageError(f"{destination}: would overwrite {role}", hint=hint)
         files.check_writable(destination)
@@ -190,10 +188,3 @@ def input_files(models: Iterable[str], options: Options, config: str | None) -> 
         "the configuration": config,
     }
     yield from ((Path(path), role) for role, path in others.items() if isinstance(path, str))
-
-
-def _is_same(destination: Path, source: Path) -> bool:
-    try:
-        return destination.exists() and source.is_file() and destination.samefile(source)
-    except OSError:  # a name too long, a folder that may not be entered: opening it reports that
-        return False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
+
+from npuconv.yamlio import suggest
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,12 +33,11 @@ GROUPS = {
     ),
     "Output": (
         "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
-        "form",
         "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
 LIMITS = "Limits"
-_OWN = "Options"  # those in no group
+_UNGROUPED = "Options"
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
@@ -62,39 +62,30 @@ class BriefOption(click.Option):
         return flags, shortened(text, kind)
 
 
-class _PrintedOption(click.Option):
-    """``--output-format``, which ``--format`` abbreviates where no model is written."""
+class _AliasedOption(click.Option):
+    """``--output-format`` with the alias ``--format``, which the help does not show."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return flags and text of the option under its one name."""
+        """Return flags and text of the option under its first name."""
         record = super().get_help_record(ctx)
         return record and (record[0].replace(", --format", ""), record[1])
 
 
-def printed_option(*formats: str, text: str = "what is printed") -> Callable[[Command], Command]:
-    """Add ``--output-format`` to a command that prints and writes no model.
+def output_format_option(
+    *formats: str, text: str = "what is printed", alias: bool = False
+) -> Callable[[Command], Command]:
+    """Add ``--output-format`` to a command; the first of ``formats`` is the default.
 
-    The first of ``formats`` is the default.
+    With ``alias`` it is also ``--format``, where no model is written.
     """
     return click.option(
         "--output-format",
-        "--format",
-        "form",
+        *(["--format"] if alias else []),
+        "output_format",
         type=click.Choice(formats),
         default=formats[0],
         help=text,
-        cls=_PrintedOption,
-    )
-
-
-def output_format_option(formats: Sequence[str]) -> Callable[[Command], Command]:
-    """Add ``--output-format`` to a command; the first of the formats is the default."""
-    return click.option(
-        "--output-format",
-        type=click.Choice(formats),
-        default=formats[0],
-        help="what is printed",
-        cls=BriefOption,
+        cls=_AliasedOption if alias else BriefOption,
     )
 
 
@@ -143,9 +134,8 @@ class LazyGroup(click.Group):
         """Return the command; refuse a misspelt one and name the nearest."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"no such command: {args[0]!r}{hint}")
+            hint = suggest(args[0], names)
+            ctx.fail(f"no such command: {args[0]!r}" + (f"; {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -169,27 +159,24 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups; rare options and limits only with ``--help-all``."""
         shows_all = bool(ctx.meta.get(SHOWS_ALL))
-        groups: dict[str, list[click.Parameter]] = {title: [] for title in (_OWN, *GROUPS, LIMITS)}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option):
-                groups[group_of(parameter)].append(parameter)
-        order = {name: place for names in GROUPS.values() for place, name in enumerate(names)}
-        for title in GROUPS:
-            groups[title].sort(key=lambda option: order.get(str(option.name), len(order)))
-        for title, options in groups.items():
+        places = {name: place for names in GROUPS.values() for place, name in enumerate(names)}
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        options.sort(key=lambda option: places.get(str(option.name), len(places)))
+        for title in (_UNGROUPED, *GROUPS, LIMITS):
             if not shows_all and title in self.brief_without:
                 continue
             rows = [
-                row
+                record
                 for option in options
-                if shows_all or option.name not in _RARE
-                if (row := option.get_help_record(ctx)) is not None
+                if group_of(option) == title and (shows_all or option.name not in _RARE)
+                if (record := option.get_help_record(ctx)) is not None
             ]
-            if rows and not shows_all:  # so that the texts of all groups begin in one column
+            if not rows:
+                continue
+            if not shows_all:  # so that the texts of all groups begin in one column
                 rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows, col_max=_TEXT_COLUMN)
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=_TEXT_COLUMN)
 
 
 def group_of(option: click.Option) -> str:
@@ -198,7 +185,7 @@ def group_of(option: click.Option) -> str:
     for title, names in GROUPS.items():
         if name in names:
             return title
-    return LIMITS if option.opts[0].startswith("--max-") else _OWN
+    return LIMITS if option.opts[0].startswith("--max-") else _UNGROUPED
 
 
 def help_all(command: Command) -> Command:

@@ -9,7 +9,7 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.help import GroupedCommand, printed_option
+from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
 from npuconv.report.sections import Note, Section, Table
@@ -31,7 +31,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL")
 @click.option("--diff", is_flag=True, help="compare two models: --diff BEFORE AFTER")
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@printed_option("text", "json")
+@output_format_option("text", "json", alias=True)
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
@@ -40,7 +40,7 @@ def inspect(
     models: tuple[str, ...],
     diff: bool,
     input_shape: tuple[str, ...],
-    form: str,
+    output_format: str,
     verbose: bool,
     no_color: bool,
 ) -> int:
@@ -53,23 +53,20 @@ def inspect(
         raise UsageError("--diff takes two models", hint="npuconv inspect --diff BEFORE AFTER")
     if not diff and len(models) != 1:
         raise UsageError("inspect takes one model", hint="--diff BEFORE AFTER compares two")
+    from npuconv.cli import inspection
+
     shapes = parse_shapes(input_shape)
+    content: Inspection | ModelDifference
     if diff:
-        from npuconv.cli.inspection import compare
-
-        compared = compare(models[0], models[1], shapes)
-        if form == "json":
-            click.echo(compared.as_json(), nl=False)
-        else:
-            screen.show(_diff_sections(compared), no_color=no_color)
-        return 0
-    from npuconv.cli.inspection import inspect as inspect_model
-
-    inspection = inspect_model(models[0], shapes)
-    if form == "json":
-        click.echo(inspection.as_json(), nl=False)
+        content = inspection.compare(models[0], models[1], shapes)
+        sections = _diff_sections(content)
     else:
-        screen.show(_sections(inspection, verbose=verbose), no_color=no_color)
+        content = inspection.inspect(models[0], shapes)
+        sections = _sections(content, verbose=verbose)
+    if output_format == "json":
+        click.echo(content.as_json(), nl=False)
+    else:
+        screen.show(sections, no_color=no_color)
     return 0
 
 
@@ -77,6 +74,12 @@ def _sections(inspection: Inspection, *, verbose: bool) -> list[Section]:
     """Return totals, convolutions, and every node when verbose."""
     operators = ", ".join(f"{op} {count}" for op, count in inspection.operators.items())
     producer = inspection.producer or "no producer"
+    peak = "unknown (dynamic shape)"
+    if inspection.peak_bytes is not None:
+        int8 = f", {size(inspection.peak_int8_bytes)} in int8"
+        int8 = "" if inspection.peak_int8_bytes == inspection.peak_bytes else int8
+        peak = f"at most {size(inspection.peak_bytes)} at a time{int8}"
+        peak += f", while {inspection.peak_node} runs"
     notes = {
         "model": [f"{inspection.path} (sha256 {inspection.sha256[:12]})"],
         "opset": [f"{inspection.opset}, IR {inspection.ir_version}, {producer}"],
@@ -85,7 +88,7 @@ def _sections(inspection: Inspection, *, verbose: bool) -> list[Section]:
         "nodes": [f"{inspection.nodes:,} ({inspection.in_subgraphs} in subgraphs)"],
         "parameters": [f"{inspection.parameters:,}"],
         "MACs": ["unknown (dynamic shape)" if inspection.macs is None else f"{inspection.macs:,}"],
-        "activations": [_peak(inspection)],
+        "activations": [peak],
         "operators": [operators],
         "calibration": [inspection.calibration] if inspection.calibration else [],
     }
@@ -113,15 +116,6 @@ def _space_dimensions(text: str) -> str:
     return text if fits else f"{head} {' x '.join(shape.split('x'))}"
 
 
-def _peak(inspection: Inspection) -> str:
-    if inspection.peak_bytes is None:
-        return "unknown (dynamic shape)"
-    text = f"at most {size(inspection.peak_bytes)} at a time"
-    if inspection.peak_int8_bytes != inspection.peak_bytes:
-        text += f", {size(inspection.peak_int8_bytes)} in int8"
-    return f"{text}, while {inspection.peak_node} runs"
-
-
 def _convolutions(inspection: Inspection) -> Table:
     """Return a row for each, without the attributes that are the same for all."""
     uniform_attributes = {
@@ -130,12 +124,9 @@ def _convolutions(inspection: Inspection) -> Table:
     columns = {head: name for head, name in _COLUMNS.items() if name not in uniform_attributes}
     rows = []
     for convolution in inspection.convolutions:
-        cells = [str(getattr(convolution, name)) for name in columns.values()]
-        cells = [
-            _short(cell) if name == "input" else cell
-            for name, cell in zip(columns.values(), cells, strict=True)
-        ]
-        rows.append([*cells, _number(convolution.macs)])
+        texts = {name: str(getattr(convolution, name)) for name in columns.values()}
+        texts["input"] = _short(convolution.input)
+        rows.append([*texts.values(), _number(convolution.macs)])
     return Table([*columns, "MACs"], rows, (len(columns),))
 
 

@@ -13,7 +13,7 @@ import onnx
 from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
-from npuconv.model import load, query, shapes, skeleton
+from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
@@ -85,29 +85,23 @@ class Inspection:
 def inspect(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Inspection:
-    """Look into a model; nothing is changed.
+    """Look into a model, and for the samples that a conversion would assume; nothing is changed.
 
     Raises:
         ModelError: not a valid model.
     """
-    inspection = summarize(read(source, input_shape))
-    return replace(inspection, calibration=_calibration(source, input_shape or {}))
-
-
-def _calibration(
-    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
-) -> str:
-    """Return the samples that a conversion would assume; empty if there are none."""
     from npuconv.data.builtin import choose_builtin
     from npuconv.legalize.legal import legalize
 
+    inspection = summarize(read(source, input_shape))
     try:
-        legal = legalize(source, Options(input_shape=input_shape, verify=False))
-        if not legal.plan.device:
-            return ""
-        return choose_builtin(legal.model, legal.options.preprocess, legal.expected).sentence
+        legal = legalize(source, Options(input_shape=input_shape or {}, verify=False))
+        if not legal.plan.convolutions:
+            return inspection
+        builtin = choose_builtin(legal.model, legal.options.preprocess, legal.expected)
     except NpuconvError:  # what stands against it is for check to say
-        return ""
+        return inspection
+    return replace(inspection, calibration=builtin.sentence)
 
 
 def read(
@@ -131,13 +125,13 @@ def summarize(model: Model) -> Inspection:
     header = model.header
     windows = ((node, as_float(node)) for node in model.nodes())
     convolutions = tuple(
-        _row(model, node, win)
+        _convolution(model, node, win)
         for node, plain in windows
         if plain.op in query.CONVOLUTIONS and (win := window(plain)) is not None
     )
     worst = plan.peak(model)
     results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
-    shapes_of = [t.shape for t in skeleton.constants(model.graph.nodes)]
+    shapes_of = [t.shape for t in query.constants(model.graph.nodes)]
     shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
     names = ("op", "mode", "kernel", "strides", "dilations", "pads")
     counts = {name: Counter(getattr(conv, name) for conv in convolutions) for name in names}
@@ -163,23 +157,21 @@ def summarize(model: Model) -> Inspection:
             if count
         },
         convolutions=convolutions,
-        steps=tuple(_step(model, node) for node in model.nodes()),
+        steps=tuple(
+            NodeSummary(
+                name=model.label(node),
+                op=query.qualified(node),
+                output=_dims(query.shape(node.outputs[0])) if node.outputs else "",
+                parameters=plan.parameters(node),
+                macs=plan.macs(node),
+            )
+            for node in model.nodes()
+        ),
     )
 
 
-def _step(model: Model, node: Node) -> NodeSummary:
-    output = _dims(query.shape(node.outputs[0])) if node.outputs else ""
-    return NodeSummary(
-        name=model.label(node),
-        op=query.qualified(node),
-        output=output,
-        parameters=plan.parameters(node),
-        macs=plan.macs(node),
-    )
-
-
-def _row(model: Model, node: Node, win: Window) -> Convolution:
-    automatic = win.auto_pad != "NOTSET"
+def _convolution(model: Model, node: Node, win: Window) -> Convolution:
+    pads = ",".join(map(str, flat_pads(win.pads)))
     return Convolution(
         name=model.label(node),
         op=query.qualified(node),
@@ -190,7 +182,7 @@ def _row(model: Model, node: Node, win: Window) -> Convolution:
         strides="x".join(map(str, win.strides)),
         dilations="x".join(map(str, win.dilations)),
         group=win.group,
-        pads=win.auto_pad if automatic else ",".join(map(str, flat_pads(win.pads))),
+        pads=pads if win.auto_pad == "NOTSET" else win.auto_pad,
         parameters=win.parameters(),
         macs=win.macs,
     )
@@ -268,13 +260,8 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
         groups.setdefault(convolution.name, ([], []))[0].append(convolution)
     for convolution in after.convolutions:
         name = convolution.name
-        prefix_lengths = [
-            len(name),
-            *(index for index in range(len(name) - 1, 0, -1) if name[index] in "/_"),
-        ]
-        source = next(
-            (name[:length] for length in prefix_lengths if name[:length] in operators), name
-        )
+        lengths = [len(name), *(i for i in range(len(name) - 1, 0, -1) if name[i] in "/_")]
+        source = next((name[:n] for n in lengths if name[:n] in operators), name)
         groups.setdefault(source, ([], []))[1].append(convolution)
     matches = []
     for name, (old, new) in groups.items():

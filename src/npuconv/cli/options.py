@@ -23,7 +23,7 @@ Decorator = Callable[[Any], Any]
 NO_CONFIG = "none"  # of --config: read no file
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # of Options, besides preprocessing
 _FILES = ("target", "calibration", "baseline")  # files of a configuration that a run reads
-# Flags that have not the name of their option, and flags of both values.
+# Flags that are named differently from their option, and flags of a switch that is off.
 _FLAGS = {"preprocess__preset": "--preprocess", "preprocess__layout": "--input-layout"}
 _OPPOSITES = {"keep_scales": "--requantize"}
 _METAVARS = {
@@ -46,7 +46,7 @@ _METAVARS = {
     "target": "NAME",
     "without": "NAME,...",
 }
-_WHOLE = ("assume", "keep_float")  # not split at commas, which names and values may hold
+_WITH_COMMAS = ("assume", "keep_float")  # not split at commas, which names and values may hold
 _COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
 _NUMBERS = {  # form of the value, and the maximum count of numbers
     "preprocess__mean": (_COLOR, None),
@@ -164,7 +164,8 @@ def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
-        (values.setdefault(parent, {}) if parent else values)[key] = _parse(name, value)
+        group = values.setdefault(parent, {}) if parent else values
+        group[key] = _parse(name, value)
     return values
 
 
@@ -172,8 +173,8 @@ def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
     """Return the flags that were given as words of a command, to be pasted."""
     words = [] if config is None else ["--config", config]
     for name, value in flags.items():
-        if value is False:
-            words.append(f"--no-{_flag(name)[2:]}")
+        if isinstance(value, bool):
+            words.append(_switch(name, value))
         elif value is not None:
             for item in value if isinstance(value, tuple) else (value,):
                 words += [_flag(name), str(item)]
@@ -186,8 +187,10 @@ def refuse_empty(flags: dict[str, Any]) -> None:
     Raises:
         UsageError: a flag is empty.
     """
-    for name in [name for name, value in flags.items() if value in ("", ("",))]:
-        raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")
+    for name, value in flags.items():
+        if value in ("", ("",)):
+            hint = "leave it out, or say what it is to be"
+            raise UsageError(f"{_flag(name)} is empty", hint=hint)
 
 
 def _flag_of_path(path: tuple[str, ...]) -> str:
@@ -203,32 +206,41 @@ def _flag(name: str) -> str:
     return _FLAGS.get(name) or f"--{name.removeprefix('preprocess__').replace('_', '-')}"
 
 
+def _switch(name: str, value: bool) -> str:
+    """Return the flag that turns a switch on or off."""
+    flag = _flag(name)
+    return flag if value else _OPPOSITES.get(name, f"--no-{flag[2:]}")
+
+
 def _options(names: Collection[str]) -> list[Decorator]:
     """Return the flags of options; ``rules`` has none."""
-    fields = {name: Options.model_fields[name] for name in names if name != "rules"}
-    if "preprocess" in fields:
-        keys = {f"preprocess__{key}": field for key, field in Preprocess.model_fields.items()}
-        items = list(fields.items())
-        position = list(fields).index("preprocess")
-        fields = dict([*items[:position], *keys.items(), *items[position + 1 :]])
-    return [_option(name, field) for name, field in fields.items()]
+    options = []
+    for name in names:
+        if name == "preprocess":
+            keys = Preprocess.model_fields.items()
+            options += [_option(f"preprocess__{key}", field) for key, field in keys]
+        elif name != "rules":
+            options.append(_option(name, Options.model_fields[name]))
+    return options
 
 
 def _option(name: str, field: FieldInfo) -> Decorator:
+    """Return the flag of an option: its form and help follow from the type and default."""
     flag, kind, text = _flag(name), field.annotation, field.description or ""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
     origin = typing.get_origin(kind)
-    if isinstance(field.default, str | int) and not isinstance(field.default, bool):
+    if name in _OPPOSITES:
+        flags = f"{flag}/{_OPPOSITES[name]}"
+        return click.option(flags, name, type=bool, help=text, default=None)
+    if isinstance(field.default, str | int) and kind is not bool:
         text += f"  [default: {field.default}]"
     settings: dict[str, Any] = {"help": text, "default": None, "cls": BriefOption}
-    if name in _OPPOSITES:
-        return click.option(f"{flag}/{_OPPOSITES[name]}", name, type=bool, help=text, default=None)
-    if kind is bool:
+    if kind is bool:  # the flag changes the default
+        flag = _switch(name, not field.default)
         settings["help"] = f"do not {text}" if field.default else text
         settings |= {"flag_value": not field.default, "type": bool}
-        return click.option(f"--no-{flag[2:]}" if field.default else flag, name, **settings)
-    if origin is Literal:
+    elif origin is Literal:
         settings["type"] = click.Choice([str(choice) for choice in typing.get_args(kind)])
     elif kind is int:
         settings["type"] = int
@@ -241,16 +253,23 @@ def _option(name: str, field: FieldInfo) -> Decorator:
 def _parse(name: str, value: Any) -> Any:
     """Return the value of a flag as the plain value of a configuration file."""
     if name == "input_shape":
-        return dict(_shape(item) for item in value)
+        return parse_shapes(value)
     if name in _NUMBERS:
-        return _numbers(name, str(value))
-    if not isinstance(value, tuple) or name in _WHOLE:
+        return _parse_numbers(name, str(value))
+    if not isinstance(value, tuple) or name in _WITH_COMMAS:
         return value
     parts = [part.strip() for item in value for part in item.split(",") if part]
-    return parts if name != "severity" else dict(map(_level, parts))
+    if name != "severity":
+        return parts
+    levels = {}
+    for part in parts:
+        code, separator, levels[code] = part.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{part!r} is not CODE=LEVEL", param_hint="--severity")
+    return levels
 
 
-def _numbers(name: str, text: str) -> Any:
+def _parse_numbers(name: str, text: str) -> Any:
     form, max_count = _NUMBERS[name]
     kind = int if max_count else float
     try:
@@ -268,23 +287,15 @@ def parse_shapes(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     Raises:
         click.BadParameter: not NAME=1,3,224,224.
     """
-    return {name: tuple(dims) for name, dims in map(_shape, items)}
-
-
-def _shape(text: str) -> tuple[str, list[int]]:
-    name, separator, dims = text.rpartition("=")
-    try:
-        if not separator or not name:
-            raise ValueError
-        return name, [int(d) for d in dims.replace("x", ",").split(",")]
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is not NAME=1,3,224,224", param_hint="--input-shape"
-        ) from None
-
-
-def _level(text: str) -> tuple[str, str]:
-    code, separator, level = text.partition("=")
-    if not separator:
-        raise click.BadParameter(f"{text!r} is not CODE=LEVEL", param_hint="--severity")
-    return code, level
+    shapes = {}
+    for item in items:
+        name, _, dims = item.rpartition("=")
+        try:
+            if not name:
+                raise ValueError
+            shapes[name] = tuple(int(dim) for dim in dims.replace("x", ",").split(","))
+        except ValueError:
+            raise click.BadParameter(
+                f"{item!r} is not NAME=1,3,224,224", param_hint="--input-shape"
+            ) from None
+    return shapes

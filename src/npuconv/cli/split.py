@@ -51,19 +51,20 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
     from npuconv.evaluate.split import split as write
 
     result = write(model, output, target=target, emit=emit)
-    if not quiet:
-        manifest = result.manifest
-        device = [part for part in manifest.parts if part.side == "device"]
-        host = len(manifest.parts) - len(device)
-        click.echo(
-            f"{count(len(device), 'part')} for the device, {host} for the host, "
-            f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
-            f"in {visible(str(result.directory))}"
-        )
-        for part in manifest.parts:
-            inputs, outputs = (_names(tensors) for tensors in (part.inputs, part.outputs))
-            click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {inputs} -> {outputs}")
-        click.echo(f"next: npuconv run {visible(str(result.directory))} --data SAMPLES")
+    if quiet:
+        return 0
+    manifest = result.manifest
+    device = [part for part in manifest.parts if part.side == "device"]
+    host = len(manifest.parts) - len(device)
+    click.echo(
+        f"{count(len(device), 'part')} for the device, {host} for the host, "
+        f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
+        f"in {visible(str(result.directory))}"
+    )
+    for part in manifest.parts:
+        inputs, outputs = (_names(tensors) for tensors in (part.inputs, part.outputs))
+        click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {inputs} -> {outputs}")
+    click.echo(f"next: npuconv run {visible(str(result.directory))} --data SAMPLES")
     return 0
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+
 import click
 
+from npuconv.cli import schema as schemas
 from npuconv.cli import screen
-from npuconv.cli.help import LazyGroup, printed_option
+from npuconv.cli.help import LazyGroup, output_format_option
 from npuconv.errors import TargetError
-from npuconv.target import Target, view
+from npuconv.target import Target, builtin_names, read, value_text
+from npuconv.target.description import COST_WEIGHTS, Bias, Block, Demands, ListedOperator
+from npuconv.target.facts import FACTS
+from npuconv.target.limit import Cited, Limit
+from npuconv.target.lint import lint as find_problems
 
 _MODULES = {
     "coverage": "Show which targets take which models, and what stops each.",
     "explore": "Show what each undocumented limit would cost these models.",
 }
+_MAX_NAME, _MAX_VALUE = 40, 28  # columns; a longer cell is not aligned, and moves no other line
+_ORDER = {name: place for place, name in enumerate(FACTS)}
 
 
 # Settings of its own: click keeps the flags of help that it first sees.
@@ -26,28 +36,32 @@ def target() -> None:
 @target.command("list")
 def list_command() -> None:
     """List the built-in targets."""
-    for line in view.summaries():
-        click.echo(line)
+    targets = [Target.load(name) for name in builtin_names()]
+    width = max(len(target.name) for target in targets)
+    for item in targets:
+        click.echo(f"{item.file:<{width}}  {item.description.split('. ')[0].strip()}")
 
 
 @target.command()
 @click.argument("name", metavar="NAME|FILE.yaml")
-@printed_option("text", "json", "yaml", text="yaml is the file itself, to start your own from")
-def show(name: str, form: str) -> None:
+@output_format_option(
+    "text", "json", "yaml", text="yaml is the file itself, to start your own from", alias=True
+)
+def show(name: str, output_format: str) -> None:
     """Show every limit of a target, with its source.
 
     A line for each; only a terminal breaks those which are longer than it is wide.
     """
     description = Target.load(name)
-    if form == "yaml":
+    if output_format == "yaml":
         click.echo(description.yaml, nl=False)
-    elif form == "json":
-        click.echo(view.as_json(description), nl=False)
+    elif output_format == "json":
+        data = description.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        text, width = view.as_text(description), screen.terminal()
-        if width is not None:
-            text = "".join(f"{screen.wrap_line(row, width)}\n" for row in text.splitlines())
-        click.echo(text, nl=False)
+        width = screen.terminal()
+        for line in _show_lines(description):
+            click.echo(line if width is None else screen.wrap_line(line, width))
 
 
 @target.command()
@@ -56,10 +70,17 @@ def lint(files: tuple[str, ...]) -> None:
     """Check target files; print every problem, one per line."""
     total = 0
     for file in files:
-        lines = view.lint_lines(file)
-        total += len(lines)
-        for line in lines or [f"{file}: ok"]:
-            click.echo(line)
+        try:
+            problems = find_problems(read(file))
+        except TargetError as error:
+            problems = [error]
+        for problem in problems:
+            where = problem.file + (f":{problem.line}:{problem.column}" if problem.line else "")
+            prefix = f"{where}: " if where else ""
+            click.echo(f"{prefix}error: {str(problem).removeprefix(prefix)}")
+        if not problems:
+            click.echo(f"{file}: ok")
+        total += len(problems)
     if total:
         raise TargetError(f"{total} problem{'s' if total > 1 else ''} found")
 
@@ -72,7 +93,7 @@ def diff(old: str, new: str) -> None:
 
     A dash marks a limit that a target does not have.
     """
-    lines = view.differences(Target.load(old), Target.load(new))
+    lines = _diff_lines(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)
 
@@ -80,4 +101,117 @@ def diff(old: str, new: str) -> None:
 @target.command()
 def schema() -> None:
     """Print the JSON schema of target files."""
-    click.echo(view.schema_json(), nl=False)
+    click.echo(json.dumps(schemas.load("target"), indent=2))
+
+
+def _show_lines(target: Target) -> list[str]:
+    """Return a target as tables of limits with their sources."""
+    lines = [f"{target.name} {target.version}".strip()]
+    lines += [f"  {line}" for line in target.description.split("\n") if line]
+    for name, block in target.blocks():
+        lines += ["", f"{name}{_origin(block)}", *_aligned(block_rows(block))]
+    fused = target.fused_activations
+    lines += ["", f"fused_activations: {_with_assumed(fused)}{_origin(fused)}"]
+    stated = target.costs.model_fields_set
+    if costs := [row for row in _costs(target).items() if row[0] in stated]:
+        lines += ["", "costs", *_aligned(costs)]
+    if demands := _demand_rows(target.all_operators):
+        lines += ["", "all operators", *_aligned(demands)]
+    for name, operator in target.operators.items():
+        title = name + (f" ({operator.domain})" if operator.domain else "")
+        lines += ["", title, *_aligned(_demand_rows(operator))]
+    lines += ["", f"operators not listed: {target.unlisted_operators}"]
+    lines += [f"opset: {target.opset}"] if target.opset else []
+    if target.sources:
+        lines += ["", "sources", *(f"  {name}: {text}" for name, text in target.sources.items())]
+    return [line.rstrip() for line in lines]
+
+
+def _diff_lines(old: Target, new: Target) -> list[str]:
+    """Return a line for each limit, format or relation that differs, by operator."""
+    before, after = _comparable(old), _comparable(new)
+    lines: list[str] = []
+    for title in dict.fromkeys((*before, *after)):
+        (values, required), (new_values, new_required) = (
+            parts.get(title, ({}, [])) for parts in (before, after)
+        )
+        names = sorted(
+            dict.fromkeys((*values, *new_values)),
+            key=lambda name: _ORDER.get(name.partition(" ")[0], -1),
+        )
+        rows = [(name, values.get(name, "-"), new_values.get(name, "-")) for name in names]
+        changed = [row for row in rows if row[1] != row[2]]
+        widths = [max((len(row[column]) for row in changed), default=0) for column in (0, 1)]
+        texts = [f"{n:<{widths[0]}}  {o:<{widths[1]}} -> {v}" for n, o, v in changed]
+        texts += [f"- require {text}" for text in required if text not in new_required]
+        texts += [f"+ require {text}" for text in new_required if text not in required]
+        if texts:
+            indent = "  " if title else ""
+            lines += ["", *([title] if title else []), *(indent + text for text in texts)]
+    return lines[1:]
+
+
+def _comparable(target: Target) -> dict[str, tuple[dict[str, str], list[str]]]:
+    """Return the limits or keys of each part of a target, and its relations."""
+    general = {
+        "version": target.version or "-",
+        "opset": str(target.opset or "-"),
+        "unlisted_operators": target.unlisted_operators,
+        "fused_activations": _with_assumed(target.fused_activations),
+    }
+    parts: dict[str, tuple[dict[str, str], list[str]]] = {"": (general, [])}
+    for name, block in target.blocks():
+        parts[name] = {key: value for key, value, _ in block_rows(block)}, []
+    parts["costs"] = _costs(target), []
+    for name, part in {"all operators": target.all_operators, **target.operators}.items():
+        rows = {name: _with_assumed(limit) for name, limit in _limits(part)}
+        if isinstance(part, ListedOperator):
+            domain = {"domain": part.domain} if part.domain else {}
+            rows = {"operator": "listed", **domain, **rows}
+        parts[name] = rows, [relation.text() for relation in part.require]
+    return parts
+
+
+def block_rows(block: Block) -> Iterator[tuple[str, str, str]]:
+    """Yield key, value and whether it is assumed, of a number format."""
+    for key in type(block).model_fields:
+        is_unused = key == "assume" and isinstance(block, Bias) and block.is_documented
+        if key not in ("source", "why", "assumed") and not is_unused:
+            assumed = "assumed" if key in block.assumed else ""
+            yield key, value_text(getattr(block, key)), assumed
+
+
+def _costs(target: Target) -> dict[str, str]:
+    return {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
+
+
+def _demand_rows(part: Demands) -> list[tuple[str, str, str, str]]:
+    """Return name, value and origin of the limits of an operator, and of its relations."""
+    rows = [(name, _with_assumed(limit), limit.source, limit.why) for name, limit in _limits(part)]
+    return rows + [("require", item.text(), item.source, item.why) for item in part.require]
+
+
+def _limits(part: Demands) -> Iterator[tuple[str, Limit]]:
+    """Yield the limits of an operator; limits of its modes are named ``kernel_h (depthwise)``."""
+    yield from part.limits.items()
+    for mode, limits in part.modes.items() if isinstance(part, ListedOperator) else ():
+        yield from ((f"{name} ({mode})", limit) for name, limit in limits.items())
+
+
+def _with_assumed(limit: Limit) -> str:
+    return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
+
+
+def _origin(part: Cited) -> str:
+    origin = ": ".join(filter(None, (part.source, part.why)))
+    return f"  [{origin}]" if origin else ""
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    table = list(rows)
+    limits = (_MAX_NAME, *[_MAX_VALUE] * 3)
+    widths = [
+        min(max(map(len, column)), limit)
+        for column, limit in zip(zip(*table, strict=True), limits, strict=False)
+    ]
+    return ["  " + "  ".join(map(str.ljust, row, widths)) for row in table]

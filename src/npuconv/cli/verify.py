@@ -40,7 +40,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
-@output_format_option(("text", "json"))
+@output_format_option("text", "json")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -111,36 +111,30 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
         "int8": [f"{report.int8_model.path} (sha256 {report.int8_model.sha256[:12]})"],
         "on": [f"{count(report.samples, 'sample')}: {report.source}"],
         "SQNR": [f"{sqnr}, cosine {cosine}, largest error {largest}"],
-        "right": [
-            f"on {labelled.samples} labelled samples: float {percent(labelled.float_top1)}, "
-            f"int8 {percent(labelled.int8_top1)} (output {labelled.output})"
-            for labelled in filter(None, [report.labelled])
-        ],
     }
+    if labelled := report.labelled:
+        shares = f"float {percent(labelled.float_top1)}, int8 {percent(labelled.int8_top1)}"
+        text = f"on {labelled.samples} labelled samples: {shares} (output {labelled.output})"
+        notes["right"] = [text]
+    lines = [*notes.items(), *(("warning:", [warning]) for warning in report.warnings)]
     outputs = sorted(report.outputs, key=lambda output: output.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for output in shown_outputs for row in _rows(output)]
     head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
     if all(output.top1_agreement is None for output in outputs):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    few = f", worst first ({len(shown_outputs)} of {len(outputs)})"
-    title = "outputs" if len(shown_outputs) == len(outputs) else f"outputs{few}"
+    is_cut = len(shown_outputs) < len(outputs)
+    cut = f", worst first ({len(shown_outputs)} of {len(outputs)})" if is_cut else ""
     sections = [
-        Section(
-            "",
-            [
-                *(Note(label, texts) for label, texts in notes.items() if texts),
-                *(Note("warning:", [warning]) for warning in report.warnings),
-            ],
-        ),
-        Section(title, [Table(head, rows, range(1, len(head)))]),
+        Section("", [Note(label, texts) for label, texts in lines]),
+        Section(f"outputs{cut}", [Table(head, rows, range(1, len(head)))]),
     ]
     layers = sorted(report.layers, key=lambda layer: layer.rank)
-    worst = layers if verbose else layers[:_MAX_ROWS]
+    shown_layers = layers if verbose else layers[:_MAX_ROWS]
     if layers:
-        number = f"{len(worst)} of {len(layers)}, on {report.layer_samples} samples"
+        number = f"{len(shown_layers)} of {len(layers)}, on {report.layer_samples} samples"
         title = f"layers, worst first, errors of earlier ones included ({number})"
-        rows = [(layer.name, *_numbers(layer)) for layer in worst]
+        rows = [(layer.name, *_numbers(layer)) for layer in shown_layers]
         table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
         sections.append(Section(title, [table]))
     if report.unmatched:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
@@ -76,7 +76,7 @@ class Emission:
         """Return the quantization of a model whose tensors still have their names."""
         layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
-            for conv in (plan.device if encodings else ())
+            for conv in (plan.convolutions if encodings else ())
         }
         return cls(plan, encodings, rounded, splits, layers)
 
@@ -91,6 +91,18 @@ def quantizer(model: Model, tensor: Tensor) -> Node | None:
     """The QuantizeLinear that alone reads a tensor, if one does."""
     consumer = query.sole_consumer(model, tensor)
     return consumer if consumer is not None and consumer.op == "QuantizeLinear" else None
+
+
+def dequantized(model: Model, like: Node, source: Tensor, origin: Node) -> Tensor:
+    """Insert a DequantizeLinear with the parameters of another; return its output."""
+    import numpy as np
+
+    inputs, attrs, shape = [source, *list(like.inputs)[1:]], dict(like.attrs), query.shape(source)
+    output = edit.insert(
+        model, "DequantizeLinear", inputs, origin=[origin], shape=shape, attrs=attrs
+    )
+    output.dtype = np.dtype(np.float32)
+    return output
 
 
 def same_scale(a: Node, b: Node) -> bool:

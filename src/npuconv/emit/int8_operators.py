@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import W
-from npuconv.model.proto import attributes_of
+from npuconv.model.proto import Links, attributes_of
 from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.target import Target
@@ -68,17 +67,8 @@ class Int8Operator:
         return operator.compute(Arguments(self.attributes, values, self.scales, how))
 
 
-class Int8Graph:
-    """A model in which int8 operators are looked for."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._initializers = {t.name: t for t in model.graph.initializer}
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self.producers = {name: node for node in model.graph.node for name in node.output}
-        self.consumers: dict[str, list[onnx.NodeProto]] = {}
-        for node in model.graph.node:
-            for name in node.input:
-                self.consumers.setdefault(name, []).append(node)
+class Int8Graph(Links):
+    """A graph in which int8 operators are looked for."""
 
     def read(
         self, node: onnx.NodeProto, quantizer: onnx.NodeProto | None = None
@@ -104,7 +94,7 @@ class Int8Graph:
         else:
             inputs, sources, pairs = [], [], []
             for place, name in enumerate(node.input):
-                key, values = operator.parameters.get(place), self._array(name)
+                key, values = operator.parameters.get(place), self.constant(name)
                 producer = self.producers.get(name)
                 if not name or (values is not None and (key is not None or not values.size)):
                     inputs.append(name)
@@ -139,7 +129,7 @@ class Int8Graph:
             operator = OPERATORS.get(node.op_type)
             operands: list[str | float] = []
             for name in filter(None, node.input):
-                array = self._array(name)
+                array = self.constant(name)
                 if array is not None and array.size != 1:
                     return None
                 operands.append(
@@ -171,19 +161,14 @@ class Int8Graph:
         """Return an operator, if each tensor has one constant scale and int8 zero point."""
         scales = []
         for pair in pairs:
-            values = [array for name in pair if (array := self._array(name)) is not None]
+            values = [array for name in pair if (array := self.constant(name)) is not None]
             if [array.size for array in values] != [1, 1] or values[1].dtype != np.int8:
                 return None
             scales.append(TensorScale(float(values[0].item()), int(values[1].item())))
         inputs, sources, result = tensors
-        constants = {n: a for n in sources if (a := self._array(n)) is not None}
+        constants = {n: a for n in sources if (a := self.constant(n)) is not None}
         parts = (inputs, sources, result, tuple(scales), attributes, constants, steps)
         return Int8Operator(node.name or result, op, node, *parts)
-
-    def _array(self, name: str) -> NDArray[Any] | None:
-        if name not in self._arrays and name in self._initializers:
-            self._arrays[name] = numpy_helper.to_array(self._initializers[name])
-        return self._arrays.get(name)
 
     def _collect(self, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
         """Return the float operators that make a tensor, in order, and their dequantized inputs.
@@ -197,7 +182,7 @@ class Int8Graph:
         def visit(tensor: str) -> bool:
             """Collect the operators before a tensor; return whether they have no other inputs."""
             producer = self.producers.get(tensor)
-            if not tensor or tensor in self._initializers or tensor in nodes:
+            if not tensor or self.constant(tensor) is not None or tensor in nodes:
                 return True
             if producer is None or len(producer.output) != 1:
                 return False
@@ -231,7 +216,7 @@ def int8_operators(
         accept: whether to return an operator.
     """
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model)
+    names, graph = set(metadata.get(KEY, "").splitlines()), Int8Graph(model.graph)
     operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
         operator = None
@@ -256,7 +241,7 @@ def int8_operators(
 
 def listed_operators(model: onnx.ModelProto, target: Target) -> Iterator[Int8Operator]:
     """Yield the operators that a target lists, in the order of the model."""
-    graph = Int8Graph(model)
+    graph = Int8Graph(model.graph)
     for node in model.graph.node:
         operator = None
         if node.op_type == "QuantizeLinear":

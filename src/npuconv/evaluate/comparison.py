@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from onnx import numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
@@ -35,7 +34,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
-from npuconv.model.proto import attributes_of
+from npuconv.model.proto import Links, attributes_of
 from npuconv.quantize.fake_quant import index_outputs, leaves, logits
 from npuconv.quantize.quantization import Quantization
 from npuconv.rules import engine
@@ -304,14 +303,14 @@ class Comparison:
 
 def zero_points(model: onnx.ModelProto) -> dict[str, int]:
     """Return the zero points of outputs that a QuantizeLinear with one zero point makes."""
-    constants = {t.name: t for t in model.graph.initializer}
-    zeros = {
-        node.output[0]: numpy_helper.to_array(constants[node.input[2]])
-        for node in model.graph.node
-        if node.op_type == "QuantizeLinear" and len(node.input) > 2 and node.input[2] in constants
-    }
-    names = [output.name for output in model.graph.output]
-    return {n: int(zeros[n].item()) for n in names if n in zeros and zeros[n].size == 1}
+    links, points = Links(model.graph), dict[str, int]()
+    for output in model.graph.output:
+        node = links.producers.get(output.name)
+        if node is not None and node.op_type == "QuantizeLinear" and len(node.input) > 2:
+            zero = links.constant(node.input[2])
+            if zero is not None and zero.size == 1:
+                points[output.name] = int(zero.item())
+    return points
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -342,11 +341,11 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
 
     Tensors whose names ``after``, the same model converted, does not have are left out.
     """
-    makers = {name: node for node in before.graph.node for name in node.output if name}
+    producers = Links(before.graph).producers
     tensors = {name for node in after.graph.node for name in node.output}
     parts = {}
     for output in before.graph.output:
-        names = tuple(name for name in leaves(output.name, makers) if name in tensors)
+        names = tuple(name for name in leaves(output.name, producers) if name in tensors)
         if 1 < len(names) <= MAX_PARTS:
             parts[output.name] = names
     return parts
@@ -360,8 +359,8 @@ def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[s
         output saturates, or if the converted model does not have all tensors.
     """
     names = [output.name for output in logits(before, before_decisions=True).graph.output]
-    makers = {name: node for node in before.graph.node for name in node.output if name}
-    outputs = {name for output in before.graph.output for name in leaves(output.name, makers)}
+    producers = Links(before.graph).producers
+    outputs = {name for output in before.graph.output for name in leaves(output.name, producers)}
     tensors = {name for node in after.graph.node for name in node.output}
     return names if not outputs.issuperset(names) and tensors.issuperset(names) else []
 
@@ -373,12 +372,12 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
     axis 1 on: its axis is the axis of the classes only if it is the last.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    makers = {name: node for node in model.graph.node for name in node.output if name}
+    producers = Links(model.graph).producers
     axes = {}
     for output in model.graph.output:
-        node = makers.get(output.name)
+        node = producers.get(output.name)
         while node is not None and node.op_type in _PASSING:
-            node = makers.get(node.input[0])
+            node = producers.get(node.input[0])
         if node is None or node.op_type not in _NORMALIZING:
             continue
         axis = int(attributes_of(node).get("axis", -1 if opset >= _BY_AXIS else 1))
@@ -441,7 +440,7 @@ def summed_up(
 
 
 @dataclass(frozen=True)
-class ConversionError:
+class MeasuredConversion:
     """Error of a conversion against its float model."""
 
     layers: list[DeviceConvolution]  # layers of the float graph, before a budget is spent
@@ -452,7 +451,7 @@ class ConversionError:
 
 def compare_conversion(
     quantization: Quantization, emitted: EmittedModel, step: Callable[[int, int], None]
-) -> ConversionError:
+) -> MeasuredConversion:
     """Measure outputs and layers on the samples held out.
 
     ``step`` is called after each sample.
@@ -478,7 +477,7 @@ def compare_conversion(
             text = f"{graph.model.name}: onnxruntime does not run it: {reason}"
             raise ModelError(text) from None
         raise InternalError(f"the result does not run: {error}", where="emit") from None
-    return ConversionError(layers, pairs, measured, comparison.layer_rows(measured))
+    return MeasuredConversion(layers, pairs, measured, comparison.layer_rows(measured))
 
 
 def check_loads(model: onnx.ModelProto) -> str:

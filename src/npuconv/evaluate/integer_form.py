@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from npuconv.config import Options
 from npuconv.emit import int32_sums
-from npuconv.emit.emission import Emission, Splits, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, Splits, dequantized, dequantizer, quantizer, same_scale
 from npuconv.emit.int32_sums import Int32Sum
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
@@ -22,7 +21,7 @@ from npuconv.legalize.split.builder import SumTerm
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
-from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
 from npuconv.partition import Plan
 from npuconv.partition.operators import passes_int8
@@ -46,8 +45,8 @@ def in_integers(opened: Opened) -> Opened:
     parts = _join_sums(model)
     for conv in model.nodes("Conv"):
         _round_before_activation(model, conv)
-    plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
-    if not plan.device:
+    plan = Plan(convolutions=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
+    if not plan.convolutions:
         return opened
     plan.passthrough = [node for node in model.nodes() if _only_moves(node)]
     options = Options()  # these passes ask for the format alone
@@ -86,11 +85,7 @@ def _join(model: Model, layer: Int32Sum) -> str:
         return ""
     source, convs, result = sliced[0], list(layer.convs), layer.total
     stored = edit.constant(model, f"{w.name}/joined", joined)
-    terms = [
-        _dequantized(model, x, source, source.shape),
-        _dequantized(model, w, stored, joined.shape),
-        *biases,
-    ]
+    terms = [dequantized(model, x, source, x), dequantized(model, w, stored, w), *biases]
     dims, attrs = query.shape(result), layer.entry.window.model_dump()
     output = edit.insert(model, "Conv", terms, origin=convs, shape=dims, attrs=attrs)
     output.dtype = result.dtype
@@ -98,14 +93,6 @@ def _join(model: Model, layer: Int32Sum) -> str:
     assert conv is not None, "it has just been inserted"
     edit.hand_over(output, result)
     return str(conv.name)
-
-
-def _dequantized(model: Model, like: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
-    """Insert a DequantizeLinear with the parameters of another; return its output."""
-    inputs, attrs = [source, *list(like.inputs)[1:]], dict(like.attrs)
-    output = edit.insert(model, "DequantizeLinear", inputs, origin=[like], shape=shape, attrs=attrs)
-    output.dtype = np.dtype(np.float32)
-    return output
 
 
 def _round_before_activation(model: Model, conv: Node) -> None:

@@ -16,14 +16,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from npuconv.arithmetic.encoding import dequantize
 from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
 from npuconv.model.core import Model
-from npuconv.model.proto import attributes_of
+from npuconv.model.proto import Links, attributes_of
 from npuconv.partition import Plan
 from npuconv.quantize.oversampling import Oversampled
 
@@ -170,7 +169,7 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
             entries = []
         layers = [LayerPair(**{**entry, "channels": tuple(entry["channels"])}) for entry in entries]
     else:
-        floats = _TensorReaders(float_model)
+        floats = Links(float_model.graph)
         layers = [_behind_activation(layer, floats) for layer in _inferred_layers(int8_model)]
     tensors = {name for node in float_model.graph.node for name in node.output}
     stored = {name for node in int8_model.graph.node for name in node.output}
@@ -183,22 +182,22 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 
 def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
     """Yield integer tensors that end a layer, with the scale in the graph."""
-    graph = _TensorReaders(model)
+    graph = Links(model.graph)
     for node in model.graph.node:
         if node.op_type not in _LAYERS:
             continue
         last = node.output[0]
-        activation = graph.sole_reader(last)
+        activation = graph.sole_consumer(last)
         if activation is not None and activation.op_type in _ACTIVATIONS:
             last = activation.output[0]
-        conversion = graph.sole_reader(last)
+        conversion = graph.sole_consumer(last)
         if conversion is not None and conversion.op_type == "QuantizeLinear":
             stored, names = conversion.output[0], conversion.input[1:3]
         else:
-            conversion = graph.sole_reader(last, "DequantizeLinear")
+            conversion = graph.sole_consumer(last, "DequantizeLinear")
             parameters = node.input[6:8] if node.op_type.startswith("QLinear") else []
             stored, names = last, (parameters if conversion is None else conversion.input[1:3])
-        scale, zero = (*(graph.constants.get(name) for name in names), None, None)[:2]
+        scale, zero = (*(graph.constant(name) for name in names), None, None)[:2]
         if scale is not None:
             axis = 1 if conversion is None else attributes_of(conversion).get("axis", 1)
             zeros = np.zeros((), np.int8) if zero is None else zero
@@ -207,31 +206,14 @@ def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
             yield LayerPair(node.name or last, tensor, stored, scale, zeros, axis=int(axis))
 
 
-def _behind_activation(layer: LayerPair, floats: _TensorReaders) -> LayerPair:
+def _behind_activation(layer: LayerPair, floats: Links) -> LayerPair:
     """End a layer behind its Relu where its zero point is the least integer: it saturates."""
     zeros = np.asarray(layer.zero_point)
-    reader = floats.sole_reader(layer.tensor)
+    reader = floats.sole_consumer(layer.tensor)
     if reader is None or reader.op_type not in _ACTIVATIONS:
         return layer
     saturates = (zeros == np.iinfo(zeros.dtype).min).all()
     return replace(layer, tensor=reader.output[0]) if saturates else layer
-
-
-class _TensorReaders:
-    """Readers of the tensors of a graph, and its constants."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        graph = model.graph
-        self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
-        self._readers: dict[str, list[onnx.NodeProto]] = {}
-        for node in graph.node:
-            for name in node.input:
-                self._readers.setdefault(name, []).append(node)
-
-    def sole_reader(self, name: str, op: str = "") -> onnx.NodeProto | None:
-        """Return the only node that reads a tensor, of one operator if given; else None."""
-        readers = [n for n in self._readers.get(name, []) if op in ("", n.op_type)]
-        return readers[0] if len(readers) == 1 else None
 
 
 def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
@@ -264,10 +246,10 @@ class DeviceConvolution(NamedTuple):
 
 def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:
     """Return every device convolution with the tensor that is its layer's result."""
-    labels = [model.label(conv) for conv in plan.device]
+    labels = [model.label(conv) for conv in plan.convolutions]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(plan.device, labels, strict=True):
+    for conv, label in zip(plan.convolutions, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
         # A layer ends behind its activation, as clipping there is no loss. A max pool in between

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from npuconv import executor, files
 from npuconv.data import preparation
@@ -31,6 +31,7 @@ from npuconv.evaluate.subgraphs import (
 )
 from npuconv.evaluate.vectors import device_layers, target_of
 from npuconv.model import save
+from npuconv.model.proto import Links
 from npuconv.schemas import split as schema
 from npuconv.version import __version__
 
@@ -226,15 +227,15 @@ def _qparams(model: onnx.ModelProto) -> dict[str, Qparams]:
 
     Input and output of nodes that only move or compare integers have the same.
     """
-    constants = {t.name: t for t in model.graph.initializer}
+    links = Links(model.graph)
     qparams: dict[str, Qparams] = {}
     for node in model.graph.node:
         # The scale of the input, and of the output, and the zero points behind them.
         places = _QPARAMS.get(node.op_type, (None, None))
         for name, place in zip((*node.input[:1], *node.output[:1]), places, strict=False):
             pair = [] if place is None else node.input[place : place + 2]
-            if len(pair) == 2 and all(n in constants for n in pair):
-                scale, zero = (numpy_helper.to_array(constants[n]) for n in pair)
+            scale, zero = (*map(links.constant, pair), None, None)[:2]
+            if scale is not None and zero is not None:
                 qparams.setdefault(name, (scale, zero))
     for node in (*model.graph.node, *reversed(model.graph.node)):
         if node.op_type in ("Relu", "Clip", "MaxPool", "NhwcMaxPool") and node.input:

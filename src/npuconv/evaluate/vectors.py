@@ -29,10 +29,10 @@ from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
-from npuconv.evaluate.simulator import as_float
-from npuconv.evaluate.simulator.float_carriers import REQUANTIZE_KEY
+from npuconv.evaluate.simulator import REQUANTIZE_KEY, as_float
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
+from npuconv.model.proto import Links
 from npuconv.model.query import matches
 from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.target import Target
@@ -94,15 +94,12 @@ def vectors(
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "operators": []}
     how = chip.activations.requantize
     values = _run(opened, steps, feeds)
-    convolutions = [step for step in steps if isinstance(step, IntegerConv)]
-    outputs = simulate(convolutions, [values[layer.source] for layer in convolutions], how)
-    computed = dict(zip([layer.result for layer in convolutions], outputs, strict=True))
     for number, step in enumerate(steps):
         # Safe on any system, such as ``003_features_dw.npz``.
         stem = re.sub(r"[^\w.-]+", "_", step.name, flags=re.ASCII).strip("._")[:80]
         name = f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
         if isinstance(step, IntegerConv):
-            rows["layers"].append(_write_layer(step, folder / name, values, computed, how))
+            rows["layers"].append(_write_layer(step, folder / name, values, how))
         else:
             rows["operators"].append(_write_operator(step, folder / name, values, how))
         progress("vectors", number + 1, len(steps))
@@ -182,13 +179,10 @@ def _run(
 
 
 def _write_layer(
-    layer: IntegerConv,
-    file: Path,
-    values: Mapping[str, Array],
-    computed: Mapping[str, Array],
-    how: Requantize,
+    layer: IntegerConv, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
-    x, y = values[layer.source], computed[layer.result]
+    x = values[layer.source]
+    y = simulate(layer, x, how)
     scales = {"x_scale": layer.x_scale, "w_scale": layer.w_scale, "y_scale": layer.y_scale}
     zeros = {"x_zero_point": layer.x_zero, "w_zero_point": layer.w_zero}
     zeros["y_zero_point"] = layer.y_zero
@@ -197,7 +191,8 @@ def _write_layer(
     if layer.bias is not None:
         arrays["bias"] = layer.bias
     if how.kind == "shift":
-        multipliers = shifts(layer, how)
+        bits, places = how.multiplier_bits, how.max_shift
+        multipliers = device.shifts(layer.factors, bits=bits, max_shift=places)
         arrays |= {"multiplier": multipliers.multiplier, "shift": multipliers.shift}
     if how.kind == "gemmlowp":
         pair = gemmlowp.multipliers(layer.x_scale, layer.w_scale, layer.y_scale)
@@ -234,9 +229,8 @@ def _write_operator(
     operator: Int8Operator, file: Path, values: Mapping[str, Array], how: Requantize
 ) -> dict[str, Any]:
     inputs = [{**values, **operator.constants}[source] for source in operator.sources]
-    y = operator.compute([WholeArray.from_array(x) for x in inputs], rescaling(how)).values.astype(
-        np.int8
-    )
+    whole = [WholeArray.from_array(x) for x in inputs]
+    y = operator.compute(whole, rescaling(how)).values.astype(np.int8)
     arrays = {f"x{k}": x for k, x in enumerate(inputs)} | {"y": y}
     data = npz(arrays)
     files.write(file, data)
@@ -262,71 +256,39 @@ def _numbers(values: Array) -> Any:
     return listed[0] if values.ndim == 0 else listed
 
 
-def simulate(
-    layers: Sequence[IntegerConv], inputs: Sequence[Array], how: Requantize
-) -> list[Array]:
-    """Return the outputs of the device for inputs of layers, in the layout of the model.
+def simulate(layer: IntegerConv, x: Array, how: Requantize) -> Array:
+    """Return the output of the device for the input of a layer, in the layout of the model.
 
     Padding is the stored integer 0 for any zero point.
 
     Raises:
         ModelError: onnxruntime does not run the simulation.
     """
-    if not layers:
-        return []
-    nodes, infos, constants, feeds = [], [], [], {}
-    for number, (layer, x) in enumerate(zip(layers, inputs, strict=True)):
-        amounts = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
-        padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + amounts)
-        feeds[f"x/{number}"] = padded
-        names = [f"x/{number}"]
-        for key in (
-            "x_scale",
-            "x_zero",
-            "weight",
-            "w_scale",
-            "w_zero",
-            "y_scale",
-            "y_zero",
-            "bias",
-        ):
-            array = getattr(layer, key)
-            if array is not None:
-                names.append(f"{key}/{number}")
-                constants.append(numpy_helper.from_array(array, names[-1]))
-        window = {"strides": layer.strides, "dilations": layer.dilations, "group": layer.group}
-        node = helper.make_node("QLinearConv", names, [f"y/{number}"])
-        node.attribute.extend(helper.make_attribute(key, value) for key, value in window.items())
-        nodes.append(node)
-        infos += [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
-            for name, dtype, shape in (
-                (names[0], padded.dtype, padded.shape),
-                (node.output[0], layer.y_zero.dtype, None),
-            )
-        ]
-    graph = helper.make_graph(nodes, "layers", infos[::2], infos[1::2], constants)
+    margins = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
+    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + margins)
+    arrays = {
+        "x_scale": layer.x_scale, "x_zero": layer.x_zero, "weight": layer.weight,
+        "w_scale": layer.w_scale, "w_zero": layer.w_zero, "y_scale": layer.y_scale,
+        "y_zero": layer.y_zero,
+    } | ({} if layer.bias is None else {"bias": layer.bias})  # fmt: skip
+    window: dict[str, Any] = {"strides": layer.strides, "dilations": layer.dilations}
+    node = helper.make_node("QLinearConv", ["x", *arrays], ["y"], group=layer.group, **window)
+    kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in (padded, layer.y_zero)]
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [helper.make_tensor_value_info("x", kinds[0], padded.shape)],
+        [helper.make_tensor_value_info("y", kinds[1], None)],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
-    results = [node.output[0] for node in nodes]
     try:
-        outputs = executor.Session(as_float(model)).run(feeds, results)
+        y = executor.Session(as_float(model)).run({"x": padded})["y"]
     except executor.RuntimeRefusedError as error:
-        raise ModelError(f"onnxruntime does not run the layers: {error}") from None
-    return [
-        np.moveaxis(outputs[name], 1, -1) if layer.channels_last else outputs[name]
-        for name, layer in zip(results, layers, strict=True)
-    ]
-
-
-def shifts(layer: IntegerConv, how: Requantize) -> device.Shifts:
-    """Return the multipliers and shifts of a layer.
-
-    Raises:
-        ModelError: a factor is too large or too small for them.
-    """
-    return device.shifts(layer.factors, bits=how.multiplier_bits, max_shift=how.max_shift)
+        raise ModelError(f"onnxruntime does not run layer {layer.name!r}: {error}") from None
+    return np.moveaxis(y, 1, -1) if layer.channels_last else y
 
 
 def device_layers(model: onnx.ModelProto) -> Iterator[IntegerConv]:
@@ -338,15 +300,11 @@ def device_layers(model: onnx.ModelProto) -> Iterator[IntegerConv]:
         ModelError: a QLinearConv has auto_pad, which ``convert`` does not write.
     """
     model = with_layers(model)
-    constants = {t.name: t for t in model.graph.initializer}
-
-    def constant(name: str) -> Array | None:
-        return numpy_helper.to_array(constants[name]) if name in constants else None
-
+    links = Links(model.graph)
     for number, node in enumerate(model.graph.node):
         if node.op_type != "QLinearConv":
             continue
-        layer = IntegerConv.read(node, constant)
+        layer = IntegerConv.read(node, links.constant)
         if layer is None:
             continue
         if layer.attributes.get("auto_pad", "") in SAME:

@@ -135,7 +135,7 @@ class LegalModel:
         allows = self.target.activations.allows_zero_point
         takes_all = allows(LOWEST) and allows(HIGHEST)
         centred = [] if takes_all else [t.name for t in self.plan.operator_tensors]
-        bare = [conv for conv in self.plan.device if conv.name in self.biasless]
+        bare = [conv for conv in self.plan.convolutions if conv.name in self.biasless]
         centred += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
         if self.options.io == "int8" or self.options.format != "tflite":
             return [*self.uniform_tensors, *centred]
@@ -146,7 +146,7 @@ class LegalModel:
     def channels(self) -> Channels:
         """Channels that share a scale, in tensors that are not uniform."""
         names = [name for group in self.plan.groups for name in group.tensors]
-        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
+        layers = {conv.name: self.model.origin(conv) for conv in self.plan.convolutions}
         if self.is_per_tensor:
             return trace(self.plan, names, layers)
         imported = self.source_scales.uniform_tensors(self.model, self.plan)
@@ -155,13 +155,13 @@ class LegalModel:
     @property
     def padded_tensors(self) -> set[str]:
         """Tensors that a convolution pads with stored zeros."""
-        convs = (c for c in self.plan.device if any(query.attribute(c, "pads", ()) or ()))
+        convs = (c for c in self.plan.convolutions if any(query.attribute(c, "pads", ()) or ()))
         return {conv.inputs[0].name for conv in convs}
 
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias, or only a small one."""
-        return frozenset(c.name for c in self.plan.device if self.device.is_biasless(c))
+        return frozenset(c.name for c in self.plan.convolutions if self.device.is_biasless(c))
 
     @property
     def symmetric_tensors(self) -> set[str]:
@@ -178,7 +178,7 @@ class LegalModel:
     @property
     def partial_sums(self) -> set[str]:
         """Tensors of convolutions in parts, whose sum is activated later."""
-        return {c.outputs[0].name for c in self.plan.device if c.name in self.summed}
+        return {c.outputs[0].name for c in self.plan.convolutions if c.name in self.summed}
 
     @property
     def has_host(self) -> bool:

@@ -14,6 +14,7 @@ from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import shapes, validate
 from npuconv.model.core import Model, sweep
 from npuconv.partition.costs import cost
+from npuconv.registry import in_order
 
 MAX_ROUNDS = 20
 State = TypeVar("State")
@@ -25,16 +26,9 @@ def order(phase: Phase) -> list[Pass]:
     Raises:
         InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
     """
-    waiting = {p.name: p for p in PASSES if p.phase == phase}
-    names = set(waiting)
-    result: list[Pass] = []
-    while waiting:
-        ready = [p for p in waiting.values() if not set(p.after) & set(waiting)]
-        if not ready or any(set(p.after) - names for p in ready):
-            raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=f"phase {phase}")
-        result.append(min(ready, key=lambda p: p.name))
-        del waiting[result[-1].name]
-    return result
+    passes = {item.name: item for item in PASSES if item.phase == phase}
+    with bugs_in(f"phase {phase}"):  # in what the passes name
+        return [passes[name] for name in in_order({n: p.after for n, p in passes.items()})]
 
 
 def run_phase(

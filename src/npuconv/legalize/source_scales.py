@@ -164,7 +164,7 @@ class SourceScales:
             return []
         groups = self.match_groups(model, plan).groups
         names = [name for group in plan.groups if group.name in groups for name in group.tensors]
-        for conv in plan.device:
+        for conv in plan.convolutions:
             dims = query.shape(conv.inputs[1])
             is_depthwise = dims is not None and dims[1] == _DEPTHWISE
             if self.weights_of(model, conv) is not None and not is_depthwise:

@@ -17,6 +17,6 @@
 ``nhwc``            operators of onnxruntime's domains in terms of ONNX's
 ``nhwc_reference``  evaluator of channels-last operators
 ``facts``           properties of a node that a target can limit
-``shapes``          shape inference
-``skeleton``        input of shape inference: the graph without its weights
+``shapes``          shapes of tensors: of the user, of the file, inferred
+``inference``       shape inference by ONNX on the graph without its weights
 """

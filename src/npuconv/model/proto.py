@@ -8,12 +8,13 @@ attributes, functions) are still left to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 from google.protobuf.message import Message
 from onnx import AttributeProto, helper, numpy_helper
@@ -37,6 +38,27 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
         yield from (output.name for output in graph.output)
         for inner in graph.node:
             yield from reads(inner)
+
+
+class Links:
+    """Producers, consumers and constants of the tensors of a graph, by name."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.producers = {name: node for node in graph.node for name in node.output if name}
+        self.consumers: dict[str, list[onnx.NodeProto]] = {}
+        for node in graph.node:
+            for name in node.input:
+                self.consumers.setdefault(name, []).append(node)
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """Return the value of an initializer; None for any other tensor."""
+        return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
+
+    def sole_consumer(self, name: str, op: str = "") -> onnx.NodeProto | None:
+        """Return the only node that reads a tensor, of one operator if given; else None."""
+        nodes = [node for node in self.consumers.get(name, []) if op in ("", node.op_type)]
+        return nodes[0] if len(nodes) == 1 else None
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -69,6 +91,14 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for graph in inner_graphs(node):
             yield from all_nodes(graph.node)
+
+
+def all_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
+    """Yield a graph and all graphs inside of it with their depth of nesting."""
+    yield graph, depth
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from all_graphs(inner, depth + 1)
 
 
 def import_graph(proto: onnx.ModelProto) -> Graph:
@@ -268,8 +298,8 @@ def node_proto(node: Node) -> onnx.NodeProto:
     return proto
 
 
-def write_node(node: Node, into: onnx.NodeProto) -> None:
-    """Write a node into an empty proto."""
+def write_node(node: Node, into: onnx.NodeProto, attrs: Mapping[str, Any] | None = None) -> None:
+    """Write a node into an empty proto, with other attributes if ``attrs`` are given."""
     into.op_type = node.op
     into.input.extend([t.name for t in node.inputs])
     into.output.extend([t.name for t in node.outputs])
@@ -277,7 +307,7 @@ def write_node(node: Node, into: onnx.NodeProto) -> None:
         into.name = node.name
     if node.domain is not None:
         into.domain = node.domain
-    for key, value in node.attrs.items():
+    for key, value in (node.attrs if attrs is None else attrs).items():
         _write_attribute(key, value, into.attribute.add())
 
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npuconv import files
-from npuconv.model.core import Model
-from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model, with_inner
+from npuconv.model.types import Graph, Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +42,24 @@ def value(tensor: Tensor | None) -> np.ndarray | None:
     if array.nbytes > _MAY_BE_MAPPED:
         files.count_mapped(array.nbytes)
     return array
+
+
+def constants(nodes: Iterable[Node]) -> list[Tensor]:
+    """Return every constant that the nodes read, also inside subgraphs, once."""
+    by_name: dict[str, Tensor] = {}
+    for node in nodes:
+        for inner in with_inner(node):
+            for tensor in inner.inputs:
+                if is_constant(tensor):
+                    by_name.setdefault(tensor.name, tensor)
+    return list(by_name.values())
+
+
+def typed_results(graph: Graph, nodes: Iterable[Node]) -> list[Tensor]:
+    """Return results of known type and shape, without outputs of the graph."""
+    outputs = {id(t) for t in graph.outputs}
+    results = (t for node in nodes for t in node.outputs if t.name and id(t) not in outputs)
+    return [t for t in results if t.dtype is not None and t.shape is not None]
 
 
 def input_of(node: Node, index: int) -> Tensor | None:

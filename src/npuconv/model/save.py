@@ -23,7 +23,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from npuconv import files
 from npuconv.errors import OutputError
-from npuconv.model import query, skeleton, store
+from npuconv.model import query, store
 from npuconv.model.core import Model
 from npuconv.model.proto import Types, is_packed, node_proto
 from npuconv.model.types import Node, Tensor
@@ -153,7 +153,7 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
-    constants = {t.name: t for t in skeleton.constants(graph.nodes)}
+    constants = {t.name: t for t in query.constants(graph.nodes)}
     # An output may be a constant that no node reads.
     constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
     # A branch of an If that is never taken may contradict the shapes around it.
@@ -167,7 +167,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         doc_string=graph.doc_string,
     )
     types = Types()
-    for tensor in [] if has_branches else skeleton.typed(graph):
+    for tensor in [] if has_branches else query.typed_results(graph, graph.nodes):
         types.write(tensor, proto.value_info.add())
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:

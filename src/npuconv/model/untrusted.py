@@ -18,8 +18,8 @@ from onnx import TensorProto
 
 from npuconv import limits
 from npuconv.errors import ModelError
-from npuconv.model.proto import inner_graphs
-from npuconv.model.skeleton import MAX_SHAPE_VALUES
+from npuconv.model.inference import MAX_SHAPE_VALUES
+from npuconv.model.proto import all_graphs
 
 MAX_AXES = 64  # of a numpy array
 _WINDOW_ATTRIBUTES = frozenset(
@@ -67,7 +67,7 @@ def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
     Raises:
         ModelError: names the limit, or the contradiction.
     """
-    graphs = list(_graphs(proto.graph))
+    graphs = list(all_graphs(proto.graph))
     tensors: list[TensorProto] = []
     try:
         _check_text(proto, graphs)
@@ -129,14 +129,6 @@ def _names_of(nodes: Nodes) -> list[str | bytes]:
         names += node.output
         names += [attribute.name for attribute in node.attribute]
     return names
-
-
-def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
-    """Yield a graph and all graphs inside of it with their depth of nesting."""
-    yield graph, depth
-    for node in graph.node:
-        for inner in inner_graphs(node):
-            yield from _graphs(inner, depth + 1)
 
 
 def _count_called_nodes(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import pass_selected
 from npuconv.tflite.elementwise import binary, unary
 
@@ -14,7 +14,6 @@ register(
     Operator(
         name="Max",
         data=None,
-        moves=always,
         function=lambda *values, **_: reduce(np.maximum, values),
         adjoint=pass_selected,
         to_tflite=binary("MAXIMUM", "MaximumMinimumOptions"),
@@ -22,7 +21,6 @@ register(
     Operator(
         name="Min",
         data=None,
-        moves=always,
         function=lambda *values, **_: reduce(np.minimum, values),
         adjoint=pass_selected,
         to_tflite=binary("MINIMUM", "MaximumMinimumOptions"),
@@ -30,7 +28,6 @@ register(
     Operator(
         name="Where",
         data=(1, 2),
-        moves=always,
         to_tflite=binary("SELECT_V2", "SelectV2Options"),
     ),
     Operator(name="Equal", data=None, to_tflite=binary("EQUAL", "EqualOptions")),

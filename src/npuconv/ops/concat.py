@@ -72,7 +72,6 @@ register(
         is_defined=_is_defined,
         data=None,
         passes=always,
-        moves=always,
         follow=_follow,
         kernel=_kernel,
         adjoint=_adjoint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import pass_reshaped
 from npuconv.tflite.draft import Draft, View, onnx_order
 
@@ -40,13 +40,12 @@ def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 register(
     Operator(
         name="Identity",
-        moves=always,
         adjoint=pass_reshaped,
         to_tflite=_identity_to_tflite,
     ),
     Operator(name="Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite),
     Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite),
     Operator(name="CastLike", to_tflite=_cast_to_tflite),
-    Operator(name="Expand", moves=always, to_tflite=_expand_to_tflite),
-    Operator(name="Tile", moves=always),
+    Operator(name="Expand", to_tflite=_expand_to_tflite),
+    Operator(name="Tile"),
 )

@@ -71,7 +71,6 @@ register(
     Operator(
         name="DepthToSpace",
         passes=always,
-        moves=always,
         follow=_from_depth,
         adjoint=_adjoint,
         to_tflite=_to_tflite,
@@ -79,7 +78,6 @@ register(
     Operator(
         name="SpaceToDepth",
         passes=always,
-        moves=always,
         follow=_to_depth,
         to_tflite=_space_to_tflite,
     ),

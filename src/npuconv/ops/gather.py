@@ -80,11 +80,10 @@ register(
     Operator(
         name="Gather",
         passes=always,
-        moves=always,
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,
     ),
-    Operator(name="GatherElements", moves=always),
-    Operator(name="GatherND", moves=always, to_tflite=_to_tflite),
+    Operator(name="GatherElements"),
+    Operator(name="GatherND", to_tflite=_to_tflite),
 )

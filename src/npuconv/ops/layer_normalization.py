@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from npuconv.arithmetic.rescaling import Rescaling, TensorScale
 from npuconv.arithmetic.whole import shifted_right
+from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Operator, W, register
@@ -24,7 +25,6 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
 _EXACT_BITS = 52  # of a number whose root float64 tells exactly
 _SPREAD_BITS = 14  # of the largest variance, in squares of steps
-_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 _BIAS_BITS = 54  # of an offset before it is shifted
 
 
@@ -78,8 +78,7 @@ def _kernel(node: Arguments[W]) -> W:
     real = normal * np.asarray(parameters.scale, np.float64) + np.asarray(
         parameters.bias, np.float64
     )
-    steps = np.rint(real / float(np.float32(y_at.scale)))
-    return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
+    return y_at.rounded(x, real / float(np.float32(y_at.scale)))
 
 
 def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], how: Rescaling) -> W:
@@ -95,9 +94,15 @@ def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], ho
         parameters: of the operator.
         scales: of the input and of the result.
         how: the requantization of the device; factors out of reach get the nearest multiplier.
+
+    Raises:
+        ModelError: an extent along the axes is not known.
     """
     (x_at, y_at), axes = scales, list(parameters.axes(len(x.shape)))
-    count = int(np.prod([x.shape[axis] or 1 for axis in axes]))
+    extents = [n for axis in axes if (n := x.shape[axis]) is not None]
+    if len(extents) < len(axes):
+        raise ModelError("LayerNormalization: an extent is not known")
+    count = int(np.prod(extents))
     epsilon = parameters.shift(x_at, count)
     whole = x.plus(-x_at.zero)
     total = whole.total(axes)

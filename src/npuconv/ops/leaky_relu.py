@@ -16,7 +16,7 @@ from npuconv.model.proto import attributes_of
 from npuconv.model.types import Node
 from npuconv.ops.functions import is_of_one_value
 from npuconv.ops.operator import Arguments, Operator, W, always, register
-from npuconv.ops.tables import SOURCE, TableStep, look_up, lookup, table
+from npuconv.ops.tables import SOURCE, TableStep, lookup, table
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import TensorScales
@@ -51,9 +51,7 @@ def _prelu_kernel(node: Arguments[W]) -> W:
     if len(entries) == 1:
         return node.values[0].looked_up(entries[0])
     channels = zip(entries, np.moveaxis(node.values[0].array(), 1, 0), strict=True)
-    return node.values[0].like(
-        np.stack([look_up(row, channel) for row, channel in channels], axis=1)
-    )
+    return node.values[0].like(np.stack([row[x + 128] for row, x in channels], axis=1))
 
 
 def _tflite_leaky(node: Arguments[W]) -> W:

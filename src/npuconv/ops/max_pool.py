@@ -77,7 +77,6 @@ register(
     Operator(
         name="MaxPool",
         passes=_passes,
-        moves=lambda node: sum(map(bool, node.output)) == 1,
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,

@@ -62,7 +62,6 @@ class Operator:
 
     # Movement and comparison: the same integers on int8 as in float, where the scale is one.
     passes: Predicate | None = None  # whether a node passes int8 on
-    moves: Callable[[onnx.NodeProto], bool] | None = None  # the same of a written node
     follow: Follower = mixed  # slots of channels of the outputs
 
     # Arithmetic.

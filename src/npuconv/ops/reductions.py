@@ -145,7 +145,7 @@ register(
         to_tflite=_reduction_to_tflite,
     ),
     Operator(name="ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite),
-    Operator(name="ReduceMax", moves=always, to_tflite=_reduction_to_tflite),
-    Operator(name="ReduceMin", moves=always, to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMax", to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceMin", to_tflite=_reduction_to_tflite),
     Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
 )

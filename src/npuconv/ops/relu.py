@@ -56,7 +56,6 @@ register(
     Operator(
         name="Relu",
         passes=always,
-        moves=always,
         follow=slots_of_first_input,
         function=lambda x, **_: np.maximum(x, 0),
         adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
@@ -66,7 +65,6 @@ register(
         name="Clip",
         bounds=(1, 2),
         passes=_has_constant_bounds,
-        moves=always,
         follow=slots_of_first_input,
         function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
         adjoint=pass_selected,

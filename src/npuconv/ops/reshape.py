@@ -77,7 +77,6 @@ for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
         Operator(
             name=name,
             passes=always,
-            moves=always,
             follow=_follow,
             adjoint=pass_reshaped,
             to_tflite=_to_tflite,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,16 +24,12 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
 
-if TYPE_CHECKING:
-    import onnx
-
 Doubles = NDArray[np.float64]
 _WEIGHT_STEPS = 2**11  # of 1, in the weights of a device that shifts
 _WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
 _PLANE = ((1, 2), (2, 3))  # axes of height and width: stored, and those of ONNX
 _SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
 _BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-_LARGEST = 2.0**30  # float results beyond it saturate whatever the zero point is
 
 
 def _passes(node: Node) -> bool:
@@ -44,10 +40,6 @@ def _passes(node: Node) -> bool:
     nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
     mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
     return nearest and mode != "tf_crop_and_resize" and not query.attribute(node, "axes")
-
-
-def _moves(node: onnx.NodeProto) -> bool:
-    return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
 
 
 def _takes(attributes: Attributes) -> bool:
@@ -89,6 +81,29 @@ def coordinates(length: int, count: int, mode: str, scale: float = 0) -> Doubles
     elif mode not in ("asymmetric", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         raise ModelError(f"there is no arithmetic of a Resize with {mode!r}")
     return places
+
+
+def nearest(length: int, count: int, mode: str, scale: float, rounding: str) -> Array:
+    """Return the places that nearest values come from, int64 [count].
+
+    Args:
+        length: number of values before.
+        count: number of values after.
+        mode: ONNX's coordinate_transformation_mode.
+        scale: of the axis; 0: the ratio of the extents.
+        rounding: ONNX's nearest_mode.
+
+    Raises:
+        ModelError: the mode needs a region.
+    """
+    places = coordinates(length, count, mode, scale)
+    rounded = {
+        "round_prefer_floor": np.ceil(places - 0.5),
+        "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+    }[rounding]
+    return np.clip(rounded, 0, length - 1).astype(np.int64)
 
 
 def interpolation(
@@ -144,8 +159,7 @@ def _kernel(node: Arguments[W]) -> W:
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
     if node.rescaling.kind == "float":
-        steps = np.rint(rows @ centred.array().astype(np.float64) @ columns.T * factor)
-        return y_at.stored(x.like(np.clip(steps, -_LARGEST, _LARGEST)))
+        return y_at.rounded(x, rows @ centred.array().astype(np.float64) @ columns.T * factor)
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
     return y_at.stored(
         node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
@@ -255,17 +269,9 @@ def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
     """Return the places that nearest values come from along an axis, int64."""
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
-    rounding: dict[str, Any] = {
-        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-        "floor": np.floor,
-        "ceil": np.ceil,
-    }
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    scale = _scale(draft, node, before, after, axis)
-    places = coordinates(before[axis], after[axis], mode, scale)
-    nearest = rounding[attrs.get("nearest_mode", "round_prefer_floor")](places)
-    return np.clip(nearest, 0, before[axis] - 1).astype(np.int64)
+    scale, rounding = _scale(draft, node, before, after, axis), attrs.get("nearest_mode", "")
+    return nearest(before[axis], after[axis], mode, scale, rounding or "round_prefer_floor")
 
 
 def _scale(
@@ -285,7 +291,6 @@ register(
         is_defined=_is_defined,
         parameters={2: "scales", 3: "sizes"},
         passes=_passes,
-        moves=_moves,
         follow=channels.resized,
         takes=_takes,
         kernel=_kernel,

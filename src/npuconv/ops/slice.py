@@ -90,7 +90,6 @@ register(
     Operator(
         name="Slice",
         passes=always,
-        moves=always,
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,

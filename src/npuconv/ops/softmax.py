@@ -36,7 +36,7 @@ def _kernel(node: Arguments[W]) -> W:
     inverse = 1 / float(np.float32(y_at.scale))
     if node.rescaling.kind == "float":
         real = table[distances.array()]
-        return y_at.stored(x.like(np.rint(real / real.sum(axis, keepdims=True) * inverse)))
+        return y_at.rounded(x, real / real.sum(axis, keepdims=True) * inverse)
     steps = distances.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
     whole = steps.total((axis,)).times(256)
     product = steps.times(round(inverse * 256))

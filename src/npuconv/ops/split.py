@@ -58,7 +58,6 @@ register(
     Operator(
         name="Split",
         passes=always,
-        moves=always,
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.device import saturated
 from npuconv.arithmetic.rescaling import TensorScale
+from npuconv.arithmetic.whole import WholeArray
 from npuconv.errors import ModelError
 from npuconv.ops.operator import OPERATORS, Arguments, Attributes, Kernel, W
 
@@ -80,13 +80,8 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
     whole = np.arange(LENGTH, dtype=np.float64) - 128 - x_at.zero
     values = evaluate(steps, whole * float(np.float32(x_at.scale)))
     with np.errstate(all="ignore"):
-        quotients = np.nan_to_num(values / float(np.float32(y_at.scale)), posinf=1e9, neginf=-1e9)
-    return saturated(np.rint(np.clip(quotients, -1e9, 1e9)).astype(np.int64), y_at.zero)
-
-
-def look_up(entries: Stored, x: Stored) -> Stored:
-    """Return the entry of every stored integer; entry 0 belongs to -128."""
-    return np.asarray(entries[np.asarray(x, np.int64) + 128])
+        quotients = values / float(np.float32(y_at.scale))
+    return y_at.rounded(WholeArray(np.zeros(0, np.int64)), quotients).values.astype(np.int8)
 
 
 def lookup(op: str) -> Kernel:

@@ -43,7 +43,6 @@ register(
     Operator(
         name="Transpose",
         passes=always,
-        moves=always,
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,

@@ -73,7 +73,7 @@ def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:
     """
     int8 = {id(t) for node in plan.int8_nodes for t in node.outputs}
     paths: dict[str, ChannelPath | None] = {}
-    for conv in plan.device:
+    for conv in plan.convolutions:
         source = conv.inputs[0]
         if id(source) not in int8 and source.name not in paths:
             paths[source.name] = _follow(model, plan, source, None)
@@ -91,7 +91,7 @@ def _follow(model: Model, plan: Plan, tensor: Tensor, producer: Node | None) -> 
         consumers = query.consumers(tensor)
         on_host = model.is_output(tensor) or not consumers
         for node in consumers:
-            on_device, is_data = plan.on_device(node), node.inputs[0] is tensor
+            on_device, is_data = plan.is_convolution(node), node.inputs[0] is tensor
             if on_device and is_data and _is_plain(node):
                 path.readers.append(node)
             elif is_data and _keeps_channels_apart(plan, node):
@@ -119,7 +119,7 @@ def _is_constant(conv: Node) -> bool:
 
 def _keeps_channels_apart(plan: Plan, node: Node) -> bool:
     """Return whether channels stay apart, and their number the same; a Pad must pad with 0."""
-    if plan.on_device(node):
+    if plan.is_convolution(node):
         return is_depthwise(node) and _is_constant(node)
     if not plan.is_passthrough(node) or node.op not in _APART:
         return False

@@ -100,7 +100,7 @@ def trace(
             _pass_on(channels, node)
     place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
-        if plan.on_device(node):
+        if plan.is_convolution(node):
             _start(channels, node.inputs[0], _inputs_of(node))
             count = extent(node.outputs[0], CHANNELS)
             _start(channels, node.outputs[0], count, (layers or {}).get(node.name))
@@ -108,7 +108,7 @@ def trace(
             _compute(channels, node)
         else:
             _pass_on(channels, node)
-    for conv in plan.device:
+    for conv in plan.convolutions:
         input_slots, count = channels.of_tensor[conv.inputs[0].name], _inputs_of(conv)
         if input_slots.axis not in (CHANNELS, None) or len(input_slots.numbers) not in (
             1,

@@ -123,7 +123,7 @@ def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
     If operators of ``ops`` cut this input from another tensor, by the name of that tensor.
     """
     convs: dict[str, list[Node]] = {}
-    for conv in plan.device:
+    for conv in plan.convolutions:
         convs.setdefault(plan.uncut(conv.inputs[0], ops).name, []).append(conv)
     return convs
 

@@ -75,7 +75,7 @@ class Group:
 class Plan:
     """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
 
-    device: list[Node] = field(default_factory=list)  # convolutions of the device
+    convolutions: list[Node] = field(default_factory=list)  # those that the device runs
     # Other operators that the device computes in int8.
     operators: list[Node] = field(default_factory=list)
     # Names of tensors within operators that are one table: they are never stored.
@@ -88,9 +88,9 @@ class Plan:
     placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
     reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
 
-    def on_device(self, node: Node) -> bool:
+    def is_convolution(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
-        return id(node) in self._device
+        return id(node) in self._convolutions
 
     def is_operator(self, node: Node) -> bool:
         """Return whether the device computes the node in int8; False for a convolution."""
@@ -105,7 +105,7 @@ class Plan:
     @property
     def sources(self) -> list[Tensor]:
         """Int8 tensors that no passthrough operator makes, each once."""
-        around = [t for c in self.device for t in (c.inputs[0], c.outputs[0])]
+        around = [t for c in self.convolutions for t in (c.inputs[0], c.outputs[0])]
         passed = {id(t) for node in self.passthrough for t in node.outputs}
         tensors = {id(t): t for t in (*around, *self.operator_tensors)}
         return [t for key, t in tensors.items() if key not in passed]
@@ -113,7 +113,7 @@ class Plan:
     @property
     def int8_nodes(self) -> list[Node]:
         """Nodes that make int8 tensors: convolutions, operators, passthrough operators."""
-        return [*self.device, *self.operators, *self.passthrough]
+        return [*self.convolutions, *self.operators, *self.passthrough]
 
     def is_passthrough(self, node: Node) -> bool:
         """Return whether the node passes int8 values on."""
@@ -132,8 +132,8 @@ class Plan:
         return tensor
 
     @cached_property
-    def _device(self) -> frozenset[int]:
-        return frozenset(id(n) for n in self.device)
+    def _convolutions(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.convolutions)
 
     @cached_property
     def _operators(self) -> frozenset[int]:
@@ -152,7 +152,6 @@ def make_plan(
     model: Model,
     target: Target,
     blocked: Iterable[str] = (),
-    apart: Iterable[str] = (),
     keep_float: Mapping[str, str] | None = None,
     operators: Collection[str] | None = None,
     form: str = "",
@@ -163,32 +162,30 @@ def make_plan(
         model: a legalized model.
         target: the device.
         blocked: names of nodes that a finding keeps off the device.
-        apart: names of Concat nodes whose inputs are too unlike to share a scale.
         keep_float: pattern of ``keep_float`` that matches a node, by the name of the node.
         operators: names of the operators that the device computes, from an earlier plan; None
             chooses them.
         form: of the written model, which may hold some of these operators in float only.
     """
     plan, keep_float = Plan(), keep_float or {}
-    blocked, apart = set(blocked), {*apart, *keep_float}
-    off = blocked | keep_float.keys()
+    off = {*blocked, *keep_float}
     int8: set[int] = set()
-    operator_ids = _choose_operators(model, target, off, apart, operators, form)
+    operator_ids = _choose_operators(model, target, off, keep_float, operators, form)
     if form not in SINGLE_OPERATORS:
         operator_ids, plan.fused = fuse(model, target, operator_ids)
     for node in model.nodes():
-        if _on_device(node, target, off):
-            plan.device.append(node)
+        if _runs_as_convolution(node, target, off):
+            plan.convolutions.append(node)
             int8.add(id(node.outputs[0]))
         elif id(node) in operator_ids:
             plan.operators.append(node)
             int8.update(id(t) for t in node.outputs if t.name not in plan.fused)
-        elif node.name not in apart and passes_int8(node, int8):
+        elif node.name not in keep_float and passes_int8(node, int8):
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     for node in model.nodes():
         place, reason = _place(node, plan, target, form)
-        if not (plan.on_device(node) or plan.is_operator(node)) and node.name in off:
+        if not (plan.is_convolution(node) or plan.is_operator(node)) and node.name in off:
             place, reason = "host", "a finding keeps it off the device"
             if node.name in keep_float:
                 reason = f"kept float by keep_float {keep_float[node.name]!r}"
@@ -201,7 +198,7 @@ def make_plan(
 def _cuts(model: Model, plan: Plan) -> list[Node]:
     """Return the operators that cut the inputs of convolutions that one layer has become."""
     cuts = set[int]()
-    for conv in plan.device:
+    for conv in plan.convolutions:
         producer, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
         while producer is not None and id(producer) not in cuts and producer.op in CUTS:
             is_of_one_layer = origin <= set(model.origin(producer))
@@ -220,7 +217,7 @@ def _choose_operators(
     model: Model,
     target: Target,
     off: set[str],
-    apart: set[str],
+    keep_float: Collection[str],
     operators: Collection[str] | None,
     form: str,
 ) -> set[int]:
@@ -230,8 +227,8 @@ def _choose_operators(
         return {id(node) for node in listed if node.name in operators}
     if not listed or target.unlisted_operators == "error":  # without a host there is no choice
         return {id(node) for node in listed}
-    convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    device_nodes = worth_crossing(model, target, convolutions, listed, off, apart)
+    convolutions = {id(node) for node in model.nodes() if _runs_as_convolution(node, target, off)}
+    device_nodes = worth_crossing(model, target, convolutions, listed, off, keep_float)
     return {id(node) for node in device_nodes}
 
 
@@ -244,7 +241,9 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
         form: of the written model; some operators of TFLite keep the scale of their input.
     """
     sets = DisjointSets[str]()
-    inputs_and_outputs = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
+    inputs_and_outputs = [
+        t for conv in plan.convolutions for t in (conv.inputs[0], conv.outputs[0])
+    ]
     tensors = {tensor.name: tensor for tensor in (*inputs_and_outputs, *plan.operator_tensors)}
     for node in plan.operators:
         operator = OPERATORS.get(node.op)
@@ -271,7 +270,7 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
     return list(groups.values())
 
 
-def _on_device(node: Node, target: Target, off: set[str]) -> bool:
+def _runs_as_convolution(node: Node, target: Target, off: set[str]) -> bool:
     return (
         node.op == "Conv"
         and target.operator(node.op, node.domain or "") is not None
@@ -282,12 +281,12 @@ def _on_device(node: Node, target: Target, off: set[str]) -> bool:
 def _place(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement, str]:
     """Return the placement of a node, with its reason."""
     within = f"{node.op} is listed and within every known limit"
-    if plan.on_device(node) or plan.is_operator(node):
+    if plan.is_convolution(node) or plan.is_operator(node):
         return "device", within
     fused, passes = target.fused_activations, plan.is_passthrough(node)
     if passes and node.op in (fused.values if fused.is_documented else fused.assume):
         producer = query.producer(node.inputs[0])
-        if producer is not None and plan.on_device(producer):
+        if producer is not None and plan.is_convolution(producer):
             how = "fused" if fused.is_documented else "assumed to be fused"
             return "device", f"{node.op} after a convolution: {how}"
     operator = target.operator(node.op, node.domain or "")

@@ -104,7 +104,7 @@ def worth_crossing(
     convolutions: Collection[int],
     candidates: Iterable[Node],
     off: Collection[str],
-    apart: Collection[str],
+    keep_float: Collection[str],
 ) -> list[Node]:
     """Return the operators that the device computes, so that crossings cost least.
 
@@ -117,7 +117,7 @@ def worth_crossing(
         convolutions: ids of the nodes that run there anyway.
         candidates: operators that it could compute.
         off: names of nodes that stay on the host, even if they pass integers on.
-        apart: names of nodes that pass no integers on.
+        keep_float: names of nodes among these that pass no integers on.
     """
     cut, listed = Cut(), list(candidates)
     listed_ids = {id(node) for node in listed}
@@ -128,7 +128,7 @@ def worth_crossing(
             makes = places[id(node)] = DEVICE
         elif id(node) in listed_ids:
             makes = places[id(node)] = cut.vertex()
-        elif node.name not in apart and passes_int8(node, int8):
+        elif node.name not in keep_float and passes_int8(node, int8):
             sources = [int8[id(t)] for t in data_inputs(node)]
             makes = sources[0] if len(set(sources)) == 1 else cut.vertex()
             for source in sources:  # int8 if all of them are

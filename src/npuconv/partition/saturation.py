@@ -63,7 +63,7 @@ def absorb(
         if not names.isdisjoint(fixed):
             continue
         if node.op == "Clip" and takes_as(
-            "Relu", node, target, after_conv=plan.on_device(producer)
+            "Relu", node, target, after_conv=plan.is_convolution(producer)
         ):
             reason = _RELU
         elif names.isdisjoint(centred) and all(

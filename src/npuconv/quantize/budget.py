@@ -130,7 +130,7 @@ def _terms(
         waiting = [tensors[point.tensor]]
         while waiting:
             for node in query.consumers(waiting.pop()):
-                if graph.plan.on_device(node):
+                if graph.plan.is_convolution(node):
                     readers[node.name] = None
                 elif graph.plan.is_passthrough(node):
                     waiting.extend(node.outputs)
@@ -163,7 +163,9 @@ def channel_sets(
 
 def _limits(graph: LegalModel) -> Callable[[str, int, int], bool]:
     """Return the check whether the target takes a layer with so many more rows and columns."""
-    windows = {conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.device}
+    windows = {
+        conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.convolutions
+    }
     verdicts: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
@@ -194,7 +196,7 @@ def _larger(win: Window, rows: int, columns: int, *, apart: bool) -> Window | No
 
 def layer_macs(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
     """Return the multiplications of every device layer; open sizes as the samples have them."""
-    counts = {conv.name: macs(conv) for conv in graph.plan.device}
+    counts = {conv.name: macs(conv) for conv in graph.plan.convolutions}
     if None in counts.values():
         model = load.load(proto)
         feed = next(iter(samples[:1]))

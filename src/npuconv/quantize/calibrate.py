@@ -99,7 +99,9 @@ def calibrate_on(
 
 def _windows(graph: LegalModel) -> list[Windows]:
     """Return the windows of every convolution."""
-    return [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv)) is not None]
+    return [
+        w for conv in graph.plan.convolutions if (w := hessians_of.windows_of(conv)) is not None
+    ]
 
 
 def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -165,7 +167,9 @@ def _count_values(graph: LegalModel, names: Collection[str], feed: Feed) -> floa
         name: query.static_shape(tensors[name]) for name in names if name in tensors
     }
     if None in dims_of.values():
-        dims_of |= shapes.for_inputs(graph.model, {name: x.shape for name, x in feed.items()})
+        dims_of |= shapes.extents_for_inputs(
+            graph.model, {name: x.shape for name, x in feed.items()}
+        )
     total = 0.0
     for name in names:
         dims = dims_of.get(name)
@@ -187,7 +191,7 @@ def _watched_names(graph: LegalModel) -> Collection[str]:
     """
     plan, first = graph.plan, first_convolution(graph.model)
     names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
-    for conv in plan.device:
+    for conv in plan.convolutions:
         output = conv.outputs[0].name
         compared = conv is first or output in graph.expected
         if compared or stored_output(graph.model, plan, conv) not in names:

@@ -53,7 +53,7 @@ def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
     owner = store.Store() if model.store is not None else None
     points: list[QuantPoint] = []
     host_inputs: set[str] = set()
-    for conv in plan.device:
+    for conv in plan.convolutions:
         source = conv.inputs[0].name
         if source not in int8 and source not in host_inputs:
             host_inputs.add(source)

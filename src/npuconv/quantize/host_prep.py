@@ -80,7 +80,7 @@ def prepare_host(
     moved = {n: values for n, values in offsets.items() if not grids[free[n][0].name].is_aligned}
     if moved:
         graph, _ = graph.rewritten(align_input, offsets=moved)
-    layers = {conv.name: conv for conv in graph.plan.device}
+    layers = {conv.name: conv for conv in graph.plan.convolutions}
     # Where the pass refused, calibration finds values off the grid.
     names = [convs[0].name for convs in free.values()]
     return graph, {graph.plan.uncut(layers[n].inputs[0]).name: grids[n] for n in names}
@@ -102,7 +102,7 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
     names = {conv.inputs[0].name for conv in padded_convs}
     if names:
         graph, _ = graph.rewritten(pad_on_host, tensors=names)
-    layers = {conv.name: conv for conv in graph.plan.device}
+    layers = {conv.name: conv for conv in graph.plan.convolutions}
     return graph, [conv for c in padded_convs if not pads(conv := layers[c.name])]
 
 
@@ -308,7 +308,7 @@ def pad_between_layers(
         encodings={**state.encodings, **new.encodings},
         methods={**state.methods, **new.methods},
     )
-    readers = {c.name for c in graph.plan.device if c.inputs[0].name in new.encodings}
+    readers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
     state = round_weights(graph, calibration.hessians, state, readers)
     return graph, state, sensitivity and sensitivity.restepped(new.encodings)
 

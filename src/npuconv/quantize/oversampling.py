@@ -112,7 +112,7 @@ def _repeat(
 ) -> tuple[LegalModel, QuantState, list[LayerCopies]]:
     if not counts:
         return graph, state, []
-    originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
+    originals = {c.name: _original(c, state) for c in graph.plan.convolutions if c.name in counts}
     graph, repeated = graph.rewritten(repeat_convolution, counts=counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)

@@ -43,7 +43,7 @@ def round_weights(
 
     ``only``: names of the layers to round, None for all; ``step`` is called after each layer.
     """
-    convs = [c for c in graph.plan.device if only is None or c.name in only]
+    convs = [c for c in graph.plan.convolutions if only is None or c.name in only]
     imported, labels = import_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )

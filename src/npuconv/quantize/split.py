@@ -33,10 +33,12 @@ class SplitGraph:
 
 def split(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts."""
-    if not any(map(graph.plan.on_device, graph.device.splittable(graph.model))):
+    if not any(map(graph.plan.is_convolution, graph.device.splittable(graph.model))):
         return SplitGraph(graph, state)
     graph = graph.copied()
-    layers = [conv for conv in graph.device.splittable(graph.model) if graph.plan.on_device(conv)]
+    layers = [
+        conv for conv in graph.device.splittable(graph.model) if graph.plan.is_convolution(conv)
+    ]
     ports = {conv.name: (conv.inputs[0].name, conv.outputs[0].name) for conv in layers}
     encodings, weights = dict(state.encodings), dict(state.weights)
     convs = list[WrittenConv]()

@@ -6,13 +6,13 @@ What is left out is shown by ``text`` with ``-v``, and by the HTML report.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from npuconv.findings import Severity
 from npuconv.report import groups, terminal, words
 from npuconv.report.escape import plain
-from npuconv.report.groups import RuleFindings
 from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
@@ -40,16 +40,10 @@ class Issue:
 
 
 def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:
-    """Render one report for a terminal, in at most 40 lines of 80 columns.
+    """Render one report, with this name of the model, in at most 40 lines of 80 columns.
 
-    Args:
-        report: what to show.
-        name: of the model.
-        color: with ANSI styles.
-        width: columns of the terminal; at least 60 are used.
-
-    Returns:
-        Text that ends in one newline.
+    ``color`` adds ANSI styles; ``width`` are the columns of the terminal, of which at least 60
+    are used.
     """
     stages = ", ".join(f"{timing.stage} {timing.seconds:.2f} s" for timing in report.timings or ())
     screen = ""
@@ -71,24 +65,16 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
 def render_many(
     reports: Sequence[Report], names: Sequence[str], *, color: bool = False, width: int = 80
 ) -> str:
-    """Render a table of several checked models, then the details of the failed models.
-
-    Args:
-        reports: in the order in which they are shown.
-        names: of the models, as many.
-        color: with ANSI styles.
-        width: columns of the terminal; at least 60 are used.
-    """
+    """Render a table of several checked models, then the details of the failed models."""
     table_rows = []
     for report, name in zip(reports, names, strict=True):
-        tally = groups.tally(report)
-        numbers = (tally.error, tally.warning, report.summary.transitions)
+        numbers = (*groups.tally(report), report.summary.transitions)
         label, share = words.verdict_label(report), words.device_share(report)
         table_rows.append((name, label, *map(str, numbers), share))
     head = ("model", "verdict", "error", "warn", "crossings", "device")
     document = [Section("", [Table(head, table_rows, range(2, len(head)), styles=_STATUS_STYLES)])]
     for report, name in zip(reports, names, strict=True):
-        if _fails(report):
+        if groups.verdict_style(report) == "red":
             verdict = _clip(f"{name}: {headline(report)}", width)
             document.append(Section(verdict, style=groups.verdict_style(report)))
             document += _issue_sections(report, _MAX_FINDINGS, width)
@@ -97,50 +83,32 @@ def render_many(
 
 
 def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80) -> str:
-    """Return the verdict on one or several reports in one line.
-
-    Args:
-        reports: what to judge.
-        color: with ANSI styles.
-        width: columns of the terminal.
-    """
+    """Return the verdict on one or several reports in one line."""
     if len(reports) == 1:
-        line, worst = headline(reports[0]), groups.verdict_style(reports[0])
+        line, style = headline(reports[0]), groups.verdict_style(reports[0])
     else:
-        failed = sum(map(_fails, reports))
-        warned = sum(not _fails(report) and report.is_doubtful for report in reports)
-        counts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
-        total = count(len(reports), "model")
-        line = ", ".join([total, *filter(None, counts)]) if any(counts) else f"{total}, all OK"
-        worst = "red" if failed else "yellow" if warned else "green"
-    width = max(width, terminal.NARROWEST)
-    title = terminal.elide(plain(line), width)
-    return terminal.render([Section(title, style=worst)], color=color, width=width)
+        styles = Counter(map(groups.verdict_style, reports))
+        counts = {"failed": styles["red"], "with warnings": styles["yellow"]}
+        parts = [f"{number} {label}" for label, number in counts.items() if number]
+        line = ", ".join([count(len(reports), "model"), *(parts or ["all OK"])])
+        style = "red" if styles["red"] else "yellow" if styles["yellow"] else "green"
+    title = terminal.elide(plain(line), max(width, terminal.NARROWEST))
+    return terminal.render([Section(title, style=style)], color=color, width=width)
 
 
 def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
-    errors, about_samples, others = list[Issue](), list[Issue](), list[Issue]()
+    ranked = [(2, Issue("warning", "", sentence)) for sentence in report.summary.warnings]
     for group in groups.standing(report):
-        if group.label == "error":
-            errors.append(_group_issue(group))
-        elif group.label == "warning":
-            (about_samples if group.code in _SAMPLE_RULES else others).append(_group_issue(group))
-    warnings = (Issue("warning", "", sentence) for sentence in report.summary.warnings)
-    return (*errors, *about_samples, *warnings, *others)
-
-
-def _group_issue(group: RuleFindings) -> Issue:
-    findings, text = group.messages[0]
-    node = findings[0].node
-    message = f"{node}: {text}" if node else text
-    fix = next(iter(group.fixes), "")
-    title = f"{group.code} {group.name}"
-    return Issue(group.label, title, message, node, len(group.findings) - 1, fix)
-
-
-def _fails(report: Report) -> bool:
-    return not report.ok or report.summary.exit_code != 0
+        if group.label in ("error", "warning"):
+            findings, text = group.messages[0]
+            node = findings[0].node
+            message = f"{node}: {text}" if node else text
+            title, more = f"{group.code} {group.name}", len(group.findings) - 1
+            issue = Issue(group.label, title, message, node, more, next(iter(group.fixes), ""))
+            rank = 0 if group.label == "error" else 1 if group.code in _SAMPLE_RULES else 3
+            ranked.append((rank, issue))
+    return tuple(issue for _, issue in sorted(ranked, key=lambda pair: pair[0]))
 
 
 def headline(report: Report) -> str:
@@ -189,12 +157,13 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
 
 
 def _device(report: Report) -> str:
-    places = {place.name: place for place in groups.places(report)}
-    device = places.get("device")
+    placement = report.summary.placement
+    device = placement.get("device")
     if device is None:
         return ""
-    nodes = count(sum(place.nodes for place in places.values()), "node")
-    macs = "" if device.macs is None else f", {device.mac_share} of the MACs"
+    nodes = count(sum(placed.nodes for placed in placement.values()), "node")
+    share = words.share(device.macs, words.total_macs(report))
+    macs = "" if device.macs is None else f", {share} of the MACs"
     number = len(report.device.subgraphs) if report.device else 0
     within = f", in {count(number, 'subgraph')}" if number else ""
     later = ", once activations are int8" if report.summary.activations == "float" else ""
@@ -218,7 +187,7 @@ def _accuracy(report: Report) -> str:
 def _crossings(report: Report) -> str:
     """Return the number of crossings between device and host, and the bytes that cross."""
     device = report.device
-    if device is None or not groups.places(report):
+    if device is None or not report.summary.placement:
         return ""
     to_device, to_host = device.to_device.bytes, device.to_host.bytes
     if to_device is not None or to_host is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
@@ -12,10 +11,9 @@ from npuconv.report import words
 from npuconv.report.words import count, quantity, size, total, unique
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
-from npuconv.schemas.report import Alternative, FindingInfo, Placement, Report, Rewrite, RewriteRow
+from npuconv.schemas.report import Alternative, FindingInfo, Report, Rewrite, RewriteRow
 
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")
-PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -118,19 +116,10 @@ def kind(finding: FindingInfo | Finding) -> str:
     return "unknown" if unknown else finding.severity.value
 
 
-class Tally(NamedTuple):
-    """Numbers of findings that are left to look at."""
-
-    error: int  # an unknown limit that is an error counts here
-    warning: int  # those of the summary included
-    note: int
-
-
-def tally(report: Report) -> Tally:
-    """Count the findings that are left to look at, and the warnings of the summary."""
-    kinds = Counter(kind(finding) for finding in report.findings if not finding.accepted)
-    warnings = kinds["warning"] + len(report.summary.warnings)
-    return Tally(kinds["error"], warnings, kinds["note"])
+def tally(report: Report) -> tuple[int, int]:
+    """Return the numbers of errors and warnings that are left to look at."""
+    counts = report.summary.by_severity
+    return counts.get(Severity.ERROR, 0), counts.get(Severity.WARNING, 0)
 
 
 def undocumented(report: Report) -> int:
@@ -138,17 +127,11 @@ def undocumented(report: Report) -> int:
     return sum(bool(limit.values) for limit in report.unknown_limits)  # others are assumptions
 
 
-def open_counts(report: Report) -> tuple[str, str, str]:
-    """Return the numbers of errors, warnings and undocumented limits."""
-    number = tally(report)
-    return str(number.error), str(number.warning), str(undocumented(report))
-
-
 def verdict(report: Report) -> str:
     """Return the verdict with the number of objections: ``CONVERTED, 1 warning``."""
-    number = tally(report)
-    nouns = {"error": number.error, "warning": number.warning}
-    counts = (count(n, noun) for noun, n in nouns.items() if n)
+    errors, warnings = tally(report)
+    counts = [count(errors, "error")] if errors else []
+    counts += [count(warnings, "warning")] if warnings else []
     return ", ".join([words.verdict_label(report), *counts])
 
 
@@ -255,44 +238,19 @@ def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
     return tuple(measured)
 
 
-class PlacementShare(NamedTuple):
-    """One row of the placement table; ``macs`` is ``None`` where a dimension is dynamic."""
-
-    name: Placement
-    nodes: int
-    node_share: str
-    macs: int | None
-    mac_share: str
-
-
-def places(report: Report) -> tuple[PlacementShare, ...]:
-    """Return the rows of the placement table; empty if the report has no placement."""
-    counts = report.summary.placement
-    nodes, macs = sum(placed.nodes for placed in counts.values()), words.total_macs(report)
-    rows = []
-    for name in PLACEMENTS:
-        if name in counts:
-            placed = counts[name]
-            shares = words.share(placed.nodes, nodes), words.share(placed.macs, macs)
-            rows.append(PlacementShare(name, placed.nodes, shares[0], placed.macs, shares[1]))
-    return tuple(rows)
-
-
 def batch_row(job: BatchJob) -> tuple[str, ...]:
     """Return the row of one job of a batch, under ``BATCH_HEAD``."""
-    counts: tuple[str, ...] = ("-", "-", "-")
-    if job.report is not None:
-        counts = open_counts(job.report)
-    elif job.by_severity is not None:
-        numbers = (job.by_severity.get(level, 0) for level in (Severity.ERROR, Severity.WARNING))
-        counts = (*map(str, numbers), "-")
+    counts = ["-", "-"]
+    if job.by_severity is not None:
+        counts = [str(job.by_severity.get(n, 0)) for n in (Severity.ERROR, Severity.WARNING)]
+    limits = "-" if job.report is None else str(undocumented(job.report))
     if job.synthetic:  # an SQNR of synthetic inputs would be taken for a measured one
         accuracy = "unproven"
     elif job.report is not None and job.report.accuracy is not None:
         accuracy = words.overall(job.report.accuracy)
     else:
         accuracy = "-" if job.sqnr_db is None else words.sqnr(job.sqnr_db, None)
-    return (job.name, job.target, job.status, *counts, accuracy)
+    return (job.name, job.target, job.status, *counts, limits, accuracy)
 
 
 def shows_paths(batch: BatchReport) -> bool:

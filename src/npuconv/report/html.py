@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -20,11 +20,11 @@ from markupsafe import Markup, escape
 from npuconv.report import Unreadable, groups, sections, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
-from npuconv.report.html_graph import Picture, picture, source_picture
+from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.report.job_names import shown_names
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.quality import Accuracy, LayerQuant
+from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Report
 
 _MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
@@ -42,23 +42,21 @@ def render(report: Report) -> str:
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """Render one page with every report; a table of all comes first if there are several."""
+    is_quick = len(reports) == 1 or sum(len(report.nodes) for report in reports) <= _MAX_NODES
     return page(
         "page.html.j2",
         reports=reports,
         unreadable=unreadable,
-        pictures=_pictures(reports, picture),
-        source_pictures=_pictures(reports, source_picture),
+        pictures=[picture(report) if is_quick else None for report in reports],
+        source_pictures=[source_picture(report) if is_quick else None for report in reports],
         findings=_findings,
         profile=profile,
         largest_share=largest_share,
         ranked=ranked,
         tensor_ranges=tensor_ranges,
         weight_ranges=weight_ranges,
-        weak_db=WEAK_DB,
         some=some,
-        is_low=is_low,
         contents=contents,
-        output_rows=output_rows,
         accuracy_of=accuracy_of,
         unproven=unproven,
     )
@@ -72,37 +70,20 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         base: path from the folder of the page to the folder of the jobs file; links are
             relative, so that both can be moved or served as a whole.
     """
-    return page(
-        "batch.html.j2",
-        batch=batch,
-        names=shown_names(batch.jobs),
-        link=lambda job: _link(job, base),
-        is_low=is_low,
-    )
 
+    def link(job: BatchJob) -> str:
+        path = job.file(".html")
+        # A name with a colon in its first part would be taken for a protocol.
+        return quote(f"{base or '.'}/{path}") if path else ""
 
-def _link(job: BatchJob, base: str) -> str:
-    path = job.file(".html")
-    # A name with a colon in its first part would be taken for a protocol.
-    return quote(f"{base or '.'}/{path}") if path else ""
+    return page("batch.html.j2", batch=batch, names=shown_names(batch.jobs), link=link)
 
 
 def page(template: str, **values: object) -> str:
     """Return a page; all pages have the same style and scripts."""
-    page = (
-        _environment()
-        .get_template(template)
-        .render(
-            groups=groups,
-            words=words,
-            tables=sections,
-            terms=TERMS,
-            style=Markup(_read("page.css").strip()),
-            script=Markup("".join(map(_read, _SCRIPTS))),
-            **values,
-        )
-    )
-    return page.strip() + "\n"
+    style, script = Markup(_read("page.css").strip()), Markup("".join(map(_read, _SCRIPTS)))
+    text = _environment().get_template(template).render(style=style, script=script, **values)
+    return text.strip() + "\n"
 
 
 @cache
@@ -115,6 +96,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.globals |= {"groups": groups, "words": words, "tables": sections, "terms": TERMS}
+    env.globals |= {"is_low": is_low, "weak_db": WEAK_DB}
     env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
     env.filters["titled"] = lambda head: head[:1].upper() + head[1:]
@@ -137,15 +120,6 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _pictures(
-    reports: Sequence[Report], draw: Callable[[Report], Picture | None]
-) -> list[Picture | None]:
-    """Return the graphs; none if the page has so many nodes that it would load slowly."""
-    if len(reports) > 1 and sum(len(report.nodes) for report in reports) > _MAX_NODES:
-        return [None] * len(reports)
-    return [draw(report) for report in reports]
-
-
 def _findings(report: Report) -> dict[str, object]:
     """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
     by_label = groups.group_by(groups.standing(report), lambda group: group.label)
@@ -159,9 +133,9 @@ def _findings(report: Report) -> dict[str, object]:
     return {"open": open_groups, "folded": [item for item in folded.items() if item[1]]}
 
 
-def contents(report: Report) -> list[tuple[str, str]]:
+def contents(report: Report, *, has_graph: bool) -> list[tuple[str, str]]:
     """Return anchor and title of the sections that the page of the report has."""
-    quantized, has_graph = report.quantization, any(node.outputs for node in report.nodes)
+    quantized = report.quantization
     sections = (
         ("findings", "Findings", True),
         ("graph", "Graph", has_graph),
@@ -180,12 +154,6 @@ def contents(report: Report) -> list[tuple[str, str]]:
 def is_low(sqnr_db: float | None) -> bool:
     """Return True for an SQNR that the page marks as low."""
     return sqnr_db is not None and sqnr_db < WEAK_DB
-
-
-def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
-    """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
-    low = [is_low(part.sqnr_db) for output in accuracy.outputs for part in (output, *output.parts)]
-    return [(*row, is_low) for row, is_low in zip(words.output_rows(accuracy), low, strict=True)]
 
 
 def unproven(report: Report) -> str:
@@ -217,13 +185,12 @@ class LayerBar(NamedTuple):
     layer: LayerQuant
     share: str  # length for its SQNR, of a whole bar; an exact one fills it
     noise: str  # its share of the noise; empty if it is not known
-    noise_height: str  # the same, of the largest share
     is_weak: bool  # the SQNR is low
     text: str  # tooltip
 
 
-def layer_bar(layer: LayerQuant, largest_share: float = 1.0) -> LayerBar:
-    """Return the bar of a layer; ``largest_share`` is the largest noise share of all layers."""
+def layer_bar(layer: LayerQuant) -> LayerBar:
+    """Return the bar of a layer."""
     sqnr, noise = layer.sqnr_db, layer.noise_share
     is_exact = sqnr is None and layer.cosine is not None
     share = 1.0 if is_exact else min(max((sqnr or 0.0) / _FULL_DB, _MIN_LENGTH), 1.0)
@@ -233,7 +200,6 @@ def layer_bar(layer: LayerQuant, largest_share: float = 1.0) -> LayerBar:
         layer,
         share=f"{100 * share:.1f}",
         noise="" if noise is None else f"{100 * min(max(noise, 0.0), 1.0):.1f}",
-        noise_height="" if noise is None else f"{100 * max(noise, 0.0) / largest_share:.1f}",
         is_weak=not is_exact and (sqnr or 0.0) < WEAK_DB,
         text=", ".join(texts),
     )
@@ -248,9 +214,8 @@ def largest_share(report: Report) -> float:
 def profile(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, in the order of the network."""
     layers = report.quantization.layers if report.quantization else ()
-    largest = largest_share(report)
     return tuple(
-        layer_bar(layer, largest)
+        layer_bar(layer)
         for layer in layers
         if layer.cosine is not None or layer.sqnr_db is not None
     )
@@ -273,8 +238,8 @@ def as_code(text: object) -> Markup:
     Returns:
         Markup in which the only elements are ``<code>``.
     """
-    return Markup(_CODE.sub(_mark_code, str(escape(visible(str(text))))))
 
+    def mark(hit: re.Match[str]) -> str:
+        return f"<code>{hit[1]}</code>" if hit[1] else f'<code class="flag">{hit[2]}</code>'
 
-def _mark_code(hit: re.Match[str]) -> str:
-    return f"<code>{hit[1]}</code>" if hit[1] else f'<code class="flag">{hit[2]}</code>'
+    return Markup(_CODE.sub(mark, str(escape(visible(str(text))))))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
 from npuconv.report import words
 from npuconv.report.escape import visible
-from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
+from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, draw
 from npuconv.report.groups import anchor, group_by, kind
 from npuconv.report.terminal import elide
 from npuconv.schemas.quality import LayerQuant, TensorQuant
@@ -38,15 +38,10 @@ class Box:
     name: str  # the name in the source model
     reads: tuple[str, ...]  # the tensors that lead here
     makes: tuple[str, ...]  # the tensors that lead on
-    # Of a node of the source: placement of what it became, or ``gone``; and ``changed`` where it
-    # became something else.
-    place: str = "end"
-    rows: tuple[Row, ...] = ()  # details of such a node
-
-    @property
-    def placement(self) -> str:
-        """Placement of its nodes; ``end`` for an input or output of the model."""
-        return self.nodes[0].placement if self.nodes else self.place
+    # Placement of its nodes; ``end`` for an input or output of the model. A node of the source has
+    # the placement of its replacement, or ``gone``; and ``changed`` if it became something else.
+    placement: str = "end"
+    rows: tuple[Row, ...] = ()  # details of a node of the source
 
     @property
     def macs(self) -> int | None:
@@ -145,7 +140,7 @@ def _fuse(report: Report) -> list[Box]:
                 last, title = reader, f"{title} + {reader.op}"
                 hidden.add(id(reader))
         nodes = (node,) if last is node else (node, last)
-        boxes.append(Box(nodes, title, node.name, node.inputs, last.outputs))
+        boxes.append(Box(nodes, title, node.name, node.inputs, last.outputs, node.placement))
     return boxes
 
 
@@ -162,10 +157,10 @@ def _join_alike(boxes: Iterable[Box]) -> list[Box]:
     for alike in parallel.values():
         first = alike[0]
         if len(alike) > 1:
-            first = Box(
+            first = replace(
+                first,
                 nodes=tuple(node for box in alike for node in box.nodes),
                 title=f"{len(alike)} x {first.title}",
-                name=first.name,
                 reads=tuple(dict.fromkeys(tensor for box in alike for tensor in box.reads)),
                 makes=tuple(tensor for box in alike for tensor in box.makes),
             )
@@ -219,7 +214,7 @@ class Picture:
     @property
     def removed_nodes(self) -> int:
         """Number of source nodes that were merged into others or removed."""
-        return sum(card.box.place.startswith("gone") for card in self.cards)
+        return sum(card.box.placement.startswith("gone") for card in self.cards)
 
     @property
     def has_noise(self) -> bool:
@@ -238,10 +233,10 @@ def source_picture(report: Report) -> Picture | None:
 
 
 def _draw(report: Report, boxes: tuple[Box, ...]) -> Picture | None:
-    if not boxes:
-        return None
     edges = edges_of(boxes)
-    drawing = draw(arrange(len(boxes), edges))
+    drawing = draw(len(boxes), edges)
+    if drawing is None:
+        return None
     quant = report.quantization
     layers = group_by(quant.layers if quant else (), _source_node)
     tensors = {tensor.name: tensor for tensor in (quant.tensors if quant else ())}

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from npuconv.report import words
 from npuconv.report.html_graph import fused_activations
-from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange, TensorQuant, WeightQuant
+from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange
 from npuconv.schemas.report import Report
 
-_LEVELS = ("-128", "0", "127")  # labels of a histogram of several scales
 _BIN, _HIGH = 10, 60  # pixels of a bin's width and of the highest bin's height
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A part of a track, in per cent of its length."""
-
-    start: float
-    width: float
-
-    @property
-    def style(self) -> str:
-        """Position and width of the bar as CSS."""
-        return f"left:{self.start:.1f}%;width:{self.width:.1f}%"
 
 
 @dataclass(frozen=True)
@@ -36,17 +23,13 @@ class Histogram:
     """
 
     counts: tuple[int, ...]  # below -128, 32 bins of 8 levels, above 127
-    labels: tuple[str, str, str]  # what the lowest level, 0 and the highest stand for
+    labels: tuple[str, str, str] = ("-128", "0", "127")  # of the lowest level, 0, the highest
+    height: int = _HIGH
 
     @property
     def width(self) -> int:
         """Width of the drawing, in pixels."""
         return _BIN * len(self.counts)
-
-    @property
-    def height(self) -> int:
-        """Height of the highest bin, in pixels."""
-        return _HIGH
 
     @property
     def inside(self) -> str:
@@ -83,29 +66,26 @@ class Histogram:
         return path
 
 
-@dataclass(frozen=True)
-class ChannelBar:
+class ChannelBar(NamedTuple):
     """The observed range and the int8 range of one channel, on the track of all."""
 
     channel: int
-    observed: Bar
-    int8: Bar
+    observed: str  # CSS of the bar, as ``bar_style`` returns it
+    int8: str
     text: str
 
 
-@dataclass(frozen=True)
-class RangeBar:
+class RangeBar(NamedTuple):
     """The observed range and the int8 range of one tensor, on one track."""
 
     name: str  # of the tensor, or of the layer of the weights
-    observed: Bar  # of weights, of all channels
-    int8: Bar  # of weights, of the narrowest channel
+    observed: str  # CSS of the bar; of weights, of all channels
+    int8: str  # CSS of the bar; of weights, of the narrowest channel
     zero: float  # position, in per cent
-    low: str  # the lowest value observed
-    high: str
+    span: str  # the range observed
     clipped: float | None  # share of the values; None if an activation clips them anyway
     note: str
-    histogram: Histogram | None = None
+    histogram: Histogram | None
     channels: tuple[ChannelBar, ...] = ()
 
 
@@ -125,18 +105,20 @@ def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
         activation = fused.get(tensor.name)
         scales = f"{tensor.channels} scales" if tensor.channels > 1 else "one scale"
         clips = f"; the {activation.op} behind it cuts the rest off" if activation else ""
-        bar = _range(
-            tensor, tensor.name, observed, (low, high),
-            note=f"{scales}, {tensor.scale:.4g} the largest{clips}",
-        )  # fmt: skip
-        labels = _LEVELS
+        histogram = Histogram(tensor.histogram)
         if tensor.channels == 1 and tensor.lowest is not None and tensor.highest is not None:
             middle = 0.0 - tensor.zero_point * tensor.scale  # 0.0, not -0.0
             labels = (f"{tensor.lowest:.4g}", f"{middle:.4g}", f"{tensor.highest:.4g}")
-        histogram = Histogram(tensor.histogram, labels) if sum(tensor.histogram) else None
-        clipped = None if activation else tensor.clip_fraction
-        channels = _channels(tensor.channel_ranges)
-        bars.append(replace(bar, clipped=clipped, histogram=histogram, channels=channels))
+            histogram = Histogram(tensor.histogram, labels)
+        bars.append(RangeBar(
+            tensor.name,
+            *_track(observed, (low, high)),
+            words.span((tensor.minimum, tensor.maximum)),
+            None if activation else tensor.clip_fraction,
+            f"{scales}, {tensor.scale:.4g} the largest{clips}",
+            histogram if sum(tensor.histogram) else None,
+            _channels(tensor.channel_ranges),
+        ))  # fmt: skip
     return _sort_by_clipping(bars)
 
 
@@ -148,17 +130,20 @@ def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
         weights = layer.weights
         if weights is None:
             continue
+        span = (weights.minimum, weights.maximum)
         largest = max(-weights.minimum, weights.maximum, 0.0)
         least = min(weights.smallest_reach, largest)
         tuned = layer.rounding and layer.rounding != "nearest"
         rounding = f"; rounded: {layer.rounding}" if tuned else ""
         number = words.count(weights.channels, "channel")
-        bar = _range(
-            weights, layer.name, (weights.minimum, weights.maximum), (-least, least), largest,
-            note=f"{number}, the narrowest within ±{least:.4g}{rounding}",
-        )  # fmt: skip
-        histogram = Histogram(weights.histogram, _LEVELS) if sum(weights.histogram) else None
-        bars.append(replace(bar, histogram=histogram))
+        bars.append(RangeBar(
+            layer.name,
+            *_track(span, (-least, least), largest),
+            words.span(span),
+            weights.clip_fraction,
+            f"{number}, the narrowest within ±{least:.4g}{rounding}",
+            Histogram(weights.histogram) if sum(weights.histogram) else None,
+        ))  # fmt: skip
     return _sort_by_clipping(bars)
 
 
@@ -166,28 +151,13 @@ def _sort_by_clipping(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
     return tuple(sorted(bars, key=lambda bar: -(bar.clipped or 0.0)))
 
 
-def _range(
-    values: TensorQuant | WeightQuant,
-    name: str,
-    observed: tuple[float, float],
-    int8: tuple[float, float],
-    largest: float = 0.0,
-    *,
-    note: str,
-) -> RangeBar:
-    """Return both ranges on one track that holds them, 0 and the largest magnitude."""
-    low = min(*observed, *int8, 0.0, -largest)
-    high = max(*observed, *int8, 0.0, largest)
-    return RangeBar(
-        name=name,
-        observed=bar_of(*observed, low, high),
-        int8=bar_of(*int8, low, high),
-        zero=bar_of(0.0, 0.0, low, high).start,
-        low=f"{values.minimum:.4g}",
-        high=f"{values.maximum:.4g}",
-        clipped=values.clip_fraction,
-        note=note,
-    )
+def _track(
+    observed: tuple[float, float], int8: tuple[float, float], largest: float = 0.0
+) -> tuple[str, str, float]:
+    """Return both bars and the position of 0, on a track with 0 and the largest magnitude."""
+    low, high = min(*observed, *int8, 0.0, -largest), max(*observed, *int8, 0.0, largest)
+    bars = bar_style(*observed, low, high), bar_style(*int8, low, high)
+    return (*bars, position(0.0, low, high))
 
 
 def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
@@ -197,16 +167,21 @@ def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
     return tuple(
         ChannelBar(
             row.channel,
-            bar_of(row.minimum, row.maximum, low, high),
-            bar_of(row.lowest, row.highest, low, high),
-            f"channel {row.channel}: {row.minimum:.4g} to {row.maximum:.4g}, "
-            f"int8 {row.lowest:.4g} to {row.highest:.4g}",
+            bar_style(row.minimum, row.maximum, low, high),
+            bar_style(row.lowest, row.highest, low, high),
+            f"channel {row.channel}: {words.span((row.minimum, row.maximum))}, "
+            f"int8 {words.span((row.lowest, row.highest))}",
         )
         for row in rows
     )
 
 
-def bar_of(start: float, end: float, low: float, high: float) -> Bar:
-    """Return the part of the track from ``low`` to ``high`` that a range takes."""
-    span = high - low or 1.0
-    return Bar(100 * (start - low) / span, 100 * (end - start) / span)
+def bar_style(start: float, end: float, low: float, high: float) -> str:
+    """Return the CSS of a range on the track from ``low`` to ``high``."""
+    width = 100 * (end - start) / (high - low or 1.0)
+    return f"left:{position(start, low, high):.1f}%;width:{width:.1f}%"
+
+
+def position(value: float, low: float, high: float) -> float:
+    """Return the position of a value on the track, in per cent."""
+    return 100 * (value - low) / (high - low or 1.0)

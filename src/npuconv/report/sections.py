@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuconv.findings import Status
 from npuconv.report import groups, words
-from npuconv.report.groups import PassRewrites, RuleFindings
+from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
 from npuconv.schemas.quality import Budget, PartialSums
 from npuconv.schemas.report import Device, Report
@@ -86,7 +86,8 @@ def overview(reports: Sequence[Report]) -> Table:
     rows = []
     for report in reports:
         texts = (report.model.path, report.target.name, words.verdict_label(report))
-        rows.append((*texts, *groups.open_counts(report), words.device_share(report)))
+        counts = (*groups.tally(report), groups.undocumented(report))
+        rows.append((*texts, *map(str, counts), words.device_share(report)))
     return Table(head, rows, (3, 4, 5, 6), (0, 1))
 
 
@@ -137,15 +138,11 @@ def _rewrites(report: Report) -> Section:
 def passes(report: Report) -> Table:
     """Return the passes with their numbers of changes, and the differences that were measured."""
     head = ("pass", "changes", "largest difference", "measured against")
-    rows = [
-        (group.name, str(len(group.rewrites)), group.difference, _references(group))
-        for group in groups.by_pass(report)
-    ]
+    rows = []
+    for group in groups.by_pass(report):
+        references = ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
+        rows.append((group.name, str(len(group.rewrites)), group.difference, references))
     return Table(head, rows, (1,))
-
-
-def _references(group: PassRewrites) -> str:
-    return ", ".join(words.unique(rewrite.reference for rewrite in group.rewrites)) or "-"
 
 
 def refusals(report: Report) -> Table:
@@ -159,21 +156,10 @@ def refusals(report: Report) -> Table:
 
 def _placement(report: Report) -> Iterator[Section]:
     """Yield nodes and work of each placement, and the subgraphs of the device."""
-    places, device = groups.places(report), report.device
-    if not places:
+    device = report.device
+    if not report.summary.placement:
         return
-    rows = [
-        (
-            place.name,
-            str(place.nodes),
-            place.node_share,
-            words.quantity(place.macs),
-            place.mac_share,
-        )
-        for place in places
-    ]
-    head = ("runs on", "nodes", "of nodes", "MACs", "of MACs")
-    parts: list[Element] = [Table(head, rows, (1, 2, 3, 4), ())]
+    parts: list[Element] = [placement(report)]
     if device is not None:
         macs = f"MACs on the device: {words.device_change(device)}"
         parts += filter(None, [words.traffic(device), macs, words.kept_float(report)])
@@ -181,6 +167,23 @@ def _placement(report: Report) -> Iterator[Section]:
     yield Section(f"Placement: {crossings} between device and host", parts)
     if device is not None and device.subgraphs:
         yield Section("Subgraphs", [subgraphs(device)], folded=True)
+
+
+def placement(report: Report) -> Table:
+    """Return nodes and MACs of each placement, and their shares."""
+    counts = report.summary.placement
+    nodes, macs = sum(placed.nodes for placed in counts.values()), words.total_macs(report)
+    rows = [
+        (
+            name,
+            str(placed.nodes),
+            words.share(placed.nodes, nodes),
+            words.quantity(placed.macs),
+            words.share(placed.macs, macs),
+        )
+        for name, placed in counts.items()
+    ]
+    return Table(("runs on", "nodes", "of nodes", "MACs", "of MACs"), rows, (1, 2, 3, 4), ())
 
 
 def subgraphs(device: Device) -> Table:
@@ -277,8 +280,8 @@ def _accuracy(report: Report) -> Section:
     parts: list[Element] = [f"{words.scores(accuracy)}; on {words.measured_on(accuracy)}"]
     parts += accuracy.notes
     rows = [
-        (f"part {name}" if is_part else name, *numbers)
-        for name, is_part, *numbers in words.output_rows(accuracy)
+        (f"part {tensor.name}" if is_part else tensor.name, *numbers)
+        for tensor, is_part, *numbers in words.output_rows(accuracy)
     ]
     parts += [Table(("output", "SQNR", "cosine", "top-1"), rows, (1, 2, 3))] if rows else []
     return Section("Accuracy: int8 against float", parts)

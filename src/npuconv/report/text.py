@@ -19,13 +19,8 @@ from npuconv.schemas.report import Report
 def render(report: Report, *, color: bool = False, width: int = 80) -> str:
     """Render one report: every node, every rewrite, and rewrites that were considered but not done.
 
-    Args:
-        report: what to show.
-        color: with ANSI styles.
-        width: columns of the terminal; at least 60 are used.
-
-    Returns:
-        Text that ends in one newline.
+    ``color`` adds ANSI styles; ``width`` are the columns of the terminal, of which at least 60
+    are used.
     """
     return terminal.render(_document(report), color=color, width=width)
 
@@ -37,14 +32,7 @@ def render_many(
     color: bool = False,
     width: int = 80,
 ) -> str:
-    """Render each report, then one table of all.
-
-    Args:
-        reports: in the order in which they are shown.
-        unreadable: files that are no models.
-        color: with ANSI styles.
-        width: columns of the terminal; at least 60 are used.
-    """
+    """Render each report, then one table of all, then the unreadable files."""
     document = [section for report in reports for section in _document(report)]
     if reports:
         refused = sum(not report.ok for report in reports)
@@ -60,18 +48,7 @@ def render_batch(
     batch: BatchReport, base: str = "", *, color: bool = False, verbose: bool = False,
     width: int = 80,
 ) -> str:  # fmt: skip
-    """Render the summary of a batch for a terminal.
-
-    Args:
-        batch: what to show.
-        base: not used; the text has no links.
-        color: with ANSI styles.
-        verbose: with the files of every job.
-        width: columns of the terminal.
-
-    Returns:
-        Text that ends in one newline.
-    """
+    """Render the summary of a batch; with ``verbose`` also the files of every job."""
     del base
     label, style = ("DONE", "green") if batch.ok else ("NOT ALL DONE", "red")
     targets = {job.target for job in batch.jobs}

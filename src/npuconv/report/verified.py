@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from npuconv.report.escape import visible
-from npuconv.report.html import WEAK_DB, LayerBar, is_low, layer_bar, page
-from npuconv.report.html_ranges import Bar, bar_of
+from npuconv.report.html import LayerBar, layer_bar, page
+from npuconv.report.html_ranges import bar_style, position
 from npuconv.schemas.quality import LayerQuant
-from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
+from npuconv.schemas.verify import VerifiedLayer, VerifyReport
 
 _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
@@ -27,8 +26,8 @@ class SideBySide(NamedTuple):
 
     layer: VerifiedLayer
     bar: LayerBar  # the SQNR as the bar of a chart
-    float_range: Bar | None  # None where no value is finite
-    int8_range: Bar | None
+    float_bar: str  # CSS of the range; empty where no value is finite
+    int8_bar: str
     zero: float  # position of 0 on the track, in per cent
 
 
@@ -41,8 +40,6 @@ def render(report: VerifyReport) -> str:
         rows=rows,
         worst_first=sorted(rows, key=lambda row: row.layer.rank),
         outputs=sorted(report.outputs, key=lambda output: output.rank),
-        is_low=is_low,
-        weak_db=WEAK_DB,
     )
 
 
@@ -52,17 +49,25 @@ def render_csv(report: VerifyReport) -> str:
     Numbers are as exact as in the JSON; names that a spreadsheet would take for a formula get
     an apostrophe in front.
     """
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(_HEAD)
+    rows = list[dict[str, object]]()
     for output in report.outputs:
-        shares = (output.top1_agreement, output.agreement)
-        table.writerow(_row("output", output.name, output, shares=shares))
-        for part in output.parts:
-            table.writerow(_row("part", part.name, part))
+        rows.append({"kind": "output", **dict(output)})
+        rows += [{"kind": "part", **dict(part)} for part in output.parts]
     for layer in report.layers:
-        bounds = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
-        table.writerow(_row("layer", layer.name, layer, layer.tensor, bounds, note=layer.note))
+        row: dict[str, object] = {"kind": "layer", **dict(layer)}
+        row["float_low"], row["float_high"] = layer.float_range or (None, None)
+        row["int8_low"], row["int8_high"] = layer.int8_range or (None, None)
+        rows.append(row)
+
+    def plain(text: str) -> str:
+        text = visible(text)
+        return f"'{text}" if _FORMULA.match(text) else text
+
+    file = io.StringIO()
+    table = csv.DictWriter(file, _HEAD, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow({k: plain(v) if isinstance(v, str) else v for k, v in row.items()})
     return file.getvalue()
 
 
@@ -71,27 +76,6 @@ def side_by_side(layer: VerifiedLayer) -> SideBySide:
     ranges = (layer.float_range, layer.int8_range)
     bounds = [bound for value_range in ranges if value_range for bound in value_range]
     low, high = min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0)
-    float_bar, int8_bar = (
-        None if value_range is None else bar_of(*value_range, low, high) for value_range in ranges
-    )
+    float_bar, int8_bar = (bar_style(*span, low, high) if span else "" for span in ranges)
     bar = layer_bar(LayerQuant(name=layer.name, sqnr_db=layer.sqnr_db, cosine=layer.cosine))
-    return SideBySide(layer, bar, float_bar, int8_bar, bar_of(0.0, 0.0, low, high).start)
-
-
-def _row(
-    kind: str,
-    name: str,
-    errors: Errors,
-    tensor: str = "",
-    bounds: Iterable[float | None] = (None,) * 4,
-    *,
-    shares: Iterable[float | None] = (None,) * 2,
-    note: str = "",
-) -> list[str | float | None]:
-    numbers = (errors.sqnr_db, errors.cosine, errors.max_abs_error)
-    return [kind, _plain(name), _plain(tensor), *numbers, *bounds, *shares, _plain(note)]
-
-
-def _plain(text: str) -> str:
-    text = visible(text)
-    return f"'{text}" if _FORMULA.match(text) else text
+    return SideBySide(layer, bar, float_bar, int8_bar, position(0.0, low, high))

@@ -163,14 +163,14 @@ def interval(bounds: tuple[float, float]) -> str:
     return f"{math.floor(bounds[0])} to {math.ceil(bounds[1])} dB"
 
 
-def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
-    """Return name, whether a part, SQNR, cosine and top-1 of all outputs and their parts."""
-    rows = []
+def output_rows(accuracy: Accuracy) -> list[tuple[PartAccuracy, bool, str, str, str]]:
+    """Return each output and part of one, whether it is a part, SQNR, cosine and top-1."""
+    rows: list[tuple[PartAccuracy, bool, str, str, str]] = []
     for output in accuracy.outputs:
         top1 = part_of(output.top1_agreement, output.positions)
         noise = equal(output) if output.holds_indices else _noise(output, output.uncompared > 0)
-        rows.append((output.name, False, noise, ratio(output.cosine), top1))
-        rows += [(part.name, True, _noise(part), ratio(part.cosine), "-") for part in output.parts]
+        rows.append((output, False, noise, ratio(output.cosine), top1))
+        rows += [(part, True, _noise(part), ratio(part.cosine), "-") for part in output.parts]
     return rows
 
 

@@ -2,8 +2,7 @@
 
 ``limit``        one limit of one fact, or ``?`` where it is undocumented; relations of facts
 ``description``  the fields of a target file
-``semantics``    checks beyond the structure, and every problem of a file
-``view``         targets as text, and the differences of two
+``lint``         checks beyond the structure, and every problem of a file
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from npuconv.errors import TargetError, UsageError, raise_together
 from npuconv.target.description import Description, ListedOperator, value_text
 from npuconv.target.facts import FACTS
 from npuconv.target.limit import FilePosition, Limit
-from npuconv.target.semantics import lint, semantic_problems
+from npuconv.target.lint import lint, semantic_problems
 from npuconv.yamlio import KeyPath, dotted
 
 __all__ = ["ListedOperator", "Target", "builtin_names", "listed_operators", "read", "value_text"]

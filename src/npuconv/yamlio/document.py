@@ -120,18 +120,17 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as cause:
         raise error(_unreadable(cause), file=name) from None
+    if len(raw) > MAX_BYTES:
+        raise error(f"larger than {MAX_BYTES} bytes", file=name)
     try:
-        return loads(raw.decode("utf-8"), name=name, error=error)
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as cause:
-        if len(raw) > MAX_BYTES:  # the cut may have split a character
-            raise error(f"larger than {MAX_BYTES} bytes", file=name) from None
-        line, column = _place_at(raw[: cause.start].decode("utf-8"))
         if b"\0" in raw:
             raise error("is not a text file; a YAML file is expected", file=name) from None
-        raise error(
-            "not valid UTF-8", file=name, line=line, column=column,
-            hint="a YAML file is wanted, saved as UTF-8",
-        ) from None  # fmt: skip
+        line, column = _place_at(raw[: cause.start].decode("utf-8"))
+        hint = "a YAML file is wanted, saved as UTF-8"
+        raise error("not valid UTF-8", file=name, line=line, column=column, hint=hint) from None
+    return loads(text, name=name, error=error)
 
 
 def _unreadable(cause: Exception) -> str:

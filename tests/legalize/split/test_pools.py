@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from npuconv.legalize.split.layer import Layer
-from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.pools import (
     pools_in_turn,
     split_pool_channels,
     split_pool_image,
 )
-from npuconv.legalize.split.proposal import DEFAULT, Proposal
-from support.fits import layer
-from support.target_files import chip
-
-
-def forms(split: Callable[..., Iterator[Proposal]], one: Layer, **limits: Any) -> list[Proposal]:
-    """The forms that one rewrite proposes for a device with these limits on its pools."""
-    operator = chip(one.op, **limits).operator(one.op)
-    assert operator is not None
-    return list(split(one, Demand(operator), DEFAULT))
+from support.fits import layer, proposals
 
 
 def pool(kernel: int = 3, cells: int = 16, channels: int = 6, **attrs: Any) -> Layer:
@@ -34,7 +23,7 @@ def pool(kernel: int = 3, cells: int = 16, channels: int = 6, **attrs: Any) -> L
 
 def test_as_few_in_turn_as_can_be():
     """Kernels of 7 and 7 reach 13 cells."""
-    (form,) = forms(pools_in_turn, pool(13), kernel_h={"max": 7}, kernel_w={"max": 7})
+    (form,) = proposals(pools_in_turn, pool(13), kernel_h={"max": 7}, kernel_w={"max": 7})
     assert form.text == "in turn 7x7, 7x7"
     assert [part.layer.extents for part in form.parts] == [(16, 16), (10, 10)]
 
@@ -42,14 +31,14 @@ def test_as_few_in_turn_as_can_be():
 def test_averages_do_not_follow_each_other():
     """Nor do pools with pads around a dilated kernel."""
     limits = {"kernel_h": {"max": 3}}
-    assert forms(pools_in_turn, pool(9, op="AveragePool"), **limits) == []
+    assert proposals(pools_in_turn, pool(9, op="AveragePool"), **limits) == []
     dilated = pool(5, dilations=(2, 2), pads=((1, 1), (1, 1)))
-    assert forms(pools_in_turn, dilated, **limits) == []
+    assert proposals(pools_in_turn, dilated, **limits) == []
 
 
 def test_some_channels_at_a_time():
     """The last may be fewer."""
-    (form,) = forms(split_pool_channels, pool(channels=7), in_c={"max": 3})
+    (form,) = proposals(split_pool_channels, pool(channels=7), in_c={"max": 3})
     assert [(p.layer.in_channels, p.count) for p in form.parts] == [(3, 2), (1, 1)]
 
 
@@ -57,7 +46,7 @@ def test_some_channels_at_a_time():
 def test_tiles_pad_what_they_have_of_the_border(stride):
     """The first has the pads of the begin, the last those of the end."""
     one = pool(pads=((1, 1), (0, 1)), strides=(stride, stride))
-    (form,) = forms(split_pool_image, one, in_h={"max": 8})
+    (form,) = proposals(split_pool_image, one, in_h={"max": 8})
     rows = [(part.layer.pads[0], part.layer.extents[0]) for part in form.parts]
     assert rows[0][0] == (1, 0)
     assert rows[-1][0][0] == 0
@@ -66,4 +55,4 @@ def test_tiles_pad_what_they_have_of_the_border(stride):
 
 def test_unknown_extents_are_left_alone():
     """No limit is broken by what is not known."""
-    assert forms(split_pool_image, pool(source=(1, 6, None, None)), in_h={"max": 4}) == []
+    assert proposals(split_pool_image, pool(source=(1, 6, None, None)), in_h={"max": 4}) == []

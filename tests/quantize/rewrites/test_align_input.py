@@ -43,7 +43,7 @@ def aligned(proto, target: Target | None = None) -> tuple[Model, Passes, int]:
     model, ctx = read(proto), context()
     ctx.target = target or ctx.target
     plan = make_plan(model, ctx.target)
-    assert plan.device
+    assert plan.convolutions
     return model, ctx, apply_pass(NAME, model, ctx, plan=plan, offsets={"x": OFFSETS})
 
 

@@ -194,7 +194,7 @@ def rows(repeats: Repeats, after: float = 0.5, **options: object):
     own = {one.tensor: one for one in sets}
     made = Oversampled(None, None)
     spent = BudgetResult(made, repeats, layers, channels, own, 2000, *noise, True)
-    return budget_report(legal, spent, biasless=0)
+    return budget_report(legal, spent)
 
 
 def test_what_was_bought_by_the_users_names():

@@ -84,7 +84,7 @@ def _separates_device_nodes(plan: Plan, node: Node) -> bool:
 def _drop_upper_bound(device: TargetDevice, plan: Plan, node: Node, *, plain: bool) -> int:
     """Make a Clip a Relu if the device takes that; drop a bound that needs several scales."""
     producer = query.producer(node.inputs[0])
-    after_conv = producer is not None and plan.on_device(producer)
+    after_conv = producer is not None and plan.is_convolution(producer)
     on_device = plan.placement[id(node)] == "device"
     if on_device and takes_as("Relu", node, device.target, after_conv=after_conv):
         return _become(node, "Relu", inputs=1)

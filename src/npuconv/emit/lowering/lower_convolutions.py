@@ -16,7 +16,7 @@ from npuconv.model.types import Node
 @model_pass(Phase.LOWER)
 def lower_convolutions(model: Model, emission: Emission) -> int:
     # A lowered convolution is disconnected and has no outputs any more.
-    return sum(_lower(model, node) for node in emission.plan.device if len(node.outputs))
+    return sum(_lower(model, node) for node in emission.plan.convolutions if len(node.outputs))
 
 
 def _lower(model: Model, conv: Node) -> int:

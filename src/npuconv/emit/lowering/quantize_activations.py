@@ -43,7 +43,7 @@ def quantize_activations(
     conversions = _Conversions(model, plan, encodings, dict(emission.stored), is_qdq)
     for node in plan.int8_nodes:
         fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
-    for conv in plan.device:
+    for conv in plan.convolutions:
         if len(conv.inputs):  # the others are in parts by now
             fired += conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
@@ -83,7 +83,7 @@ class _Conversions:
         else:
             _convert(model, "QuantizeLinear", raw, stored, encoding, node, nominal=True)
         consumers = query.consumers(tensor)
-        inside = [n for n in consumers if plan.on_device(n) or plan.is_passthrough(n)]
+        inside = [n for n in consumers if plan.is_convolution(n) or plan.is_passthrough(n)]
         if not encoding.is_plain and inside:
             nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
             _replace_input(inside, tensor, nominal)
@@ -107,7 +107,7 @@ class _Conversions:
         rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
         stored = self._store(rounded)
         consumers = {id(n): n for n in query.consumers(tensor)}.values()
-        convolutions = [n for n in consumers if plan.on_device(n)]
+        convolutions = [n for n in consumers if plan.is_convolution(n)]
         operators = [n for n in consumers if plan.is_operator(n)]
         _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
         if convolutions:

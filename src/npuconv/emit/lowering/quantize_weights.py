@@ -36,7 +36,7 @@ def quantize_weights(
     from npuconv.arithmetic.layer import bias_scales
 
     fired, notes = 0, dict(emission.notes)
-    for conv in emission.plan.device:
+    for conv in emission.plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is None:
             continue  # already behind a DequantizeLinear

@@ -31,7 +31,7 @@ _NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # of constants that
 def separate_conversions(model: Model, emission: Emission) -> int:
     if not emission.encodings:
         return 0
-    inner = {id(n) for n in (*emission.plan.device, *emission.plan.passthrough)}
+    inner = {id(n) for n in (*emission.plan.convolutions, *emission.plan.passthrough)}
     return sum(_separate(model, node) for node in list(model.nodes()) if id(node) not in inner)
 
 

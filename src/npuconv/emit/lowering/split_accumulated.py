@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from npuconv.emit.emission import Emission, dequantizer, quantizer
+from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer
 from npuconv.errors import InternalError
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
@@ -32,7 +32,7 @@ def split_accumulated(
     model: Model, device: TargetDevice, emission: Emission
 ) -> tuple[int, Emission]:
     split, notes = emission.splits.parts, dict(emission.notes)
-    convs = [c for c in emission.plan.device if c.name in split and len(c.outputs)]
+    convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")
     sums = list(emission.sums)
     for conv in convs:
@@ -122,9 +122,7 @@ class _Writer:
             return conversion.outputs[0]
         key = (source.name, "numbers")
         if key not in self._slices:
-            inputs, attrs = [source, *list(conversion.inputs)[1:]], dict(conversion.attrs)
-            result = self._insert(conv, "DequantizeLinear", inputs, source, "float32", **attrs)
-            self._slices[key] = result
+            self._slices[key] = dequantized(self.model, conversion, source, conv)
         return self._slices[key]
 
     def _requantize(

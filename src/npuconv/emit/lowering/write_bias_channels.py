@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.emit.emission import Emission, dequantizer
+from npuconv.emit.emission import Emission, dequantized, dequantizer
 from npuconv.errors import InternalError
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission]:
     widened, notes = emission.splits.bias_channels, dict(emission.notes)
-    convs = [c for c in emission.plan.device if c.name in widened and len(c.outputs)]
+    convs = [c for c in emission.plan.convolutions if c.name in widened and len(c.outputs)]
     convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
     for conv in convs:
         channels = widened[conv.name]
@@ -55,8 +55,8 @@ def _write(model: Model, conv: Node, channels: BiasChannels) -> None:
     source = append(model, conv, x.inputs[0], constants)
     wide = np.concatenate([weight, added], 1)
     stored = edit.constant(model, f"{conv.name}/constant/weight", wide)
-    edit.set_input(conv, 0, _dequantize(model, conv, x, source))
-    edit.set_input(conv, 1, _dequantize(model, conv, w, stored))
+    edit.set_input(conv, 0, dequantized(model, x, source, conv))
+    edit.set_input(conv, 1, dequantized(model, w, stored, conv))
     edit.drop_inputs(conv, 2)
 
 
@@ -86,15 +86,3 @@ def _append_with_pad(model: Model, conv: Node, source: Tensor, constants: np.nda
         shape = None if inner is None or dims is None else (dims[0], inner + count, *dims[2:])
         source = edit.insert(model, "Pad", [source, amounts, fill], origin=[conv], shape=shape)
     return source
-
-
-def _dequantize(model: Model, conv: Node, conversion: Node, stored: Tensor) -> Tensor:
-    """Return integers dequantized with the parameters of a conversion."""
-    import numpy as np
-
-    inputs, attrs = [stored, *list(conversion.inputs)[1:]], dict(conversion.attrs)
-    result = edit.insert(
-        model, "DequantizeLinear", inputs, origin=[conv], shape=query.shape(stored), attrs=attrs
-    )
-    result.dtype = np.dtype(np.float32)
-    return result

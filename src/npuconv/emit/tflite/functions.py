@@ -15,7 +15,7 @@ from onnx import defs, helper, inliner, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from npuconv.errors import ModelError
-from npuconv.model.skeleton import MAX_SHAPE_VALUES
+from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.tflite.draft import Draft
 
 STANDARD = ("", "ai.onnx")

@@ -1,27 +1,12 @@
 """Rewrite convolutions that break a known limit, so that they keep it.
 
-The cheapest sequence of these rewrites is taken, by the ``costs`` of the target file;
-all are exact in float. An unknown limit triggers none.
+The cheapest sequence of ways to split is taken, by the ``costs`` of the target file. All are
+exact in float; docs/fitting.md lists and draws them. An unknown limit triggers none.
 
-- batch: a few images at a time, then Concat.
-- pads: a Pad with zeros in front, or equal pads and a Slice behind.
-- cascade: a depthwise average over many cells as averages of averages.
-- phases: phases of the image as channels, for smaller strides and kernels.
-- stride: a smaller stride, and a Slice that removes the surplus cells.
-- dilation: zeros between the taps, or one convolution for each phase.
-- kernel: parts of the window, whose sums are added.
-- zero taps: a larger kernel with zeros, where the device takes that one.
-- groups, dense: some groups at a time, or zeros between them.
-- inputs: some input channels at a time, whose sums are added.
-- outputs: some output channels at a time, then Concat.
-- zero channels: up to a multiple that the device takes, then a Slice.
-- tiles: parts of the image with their border, of one shape, then Concat.
-- bias: zeros, an Add behind, or input channels of a constant.
-
-In int8 all rewrites are exact except for added sums and an added bias: each sum is rounded.
-So these are taken only where the exact rewrites cost more than twice the MACs. If the target has
-``accumulate: int32``, sums are exact too, and are written after everything else. ``--no-fit``
-refuses such convolutions instead.
+In int8 all are exact but added sums and an added bias: each sum is rounded. So these are taken
+only where the exact ways cost more than twice the MACs. If the target has ``accumulate: int32``,
+sums are exact too, and are written after everything else. ``--no-fit`` refuses such convolutions
+instead.
 
 A layer that is split exactly is calibrated and quantized whole: its parts have its integers.
 """
@@ -52,11 +37,6 @@ _SHOWN = 4  # forms that the report compares
 def fit_convolution(
     model: Model, device: TargetDevice, log: Log, mode: Mode = "float"
 ) -> list[Builder]:
-    """Write the plans of convolutions.
-
-    The mode ``rounding`` writes plans that round once more in int8, without the exact splits
-    between; ``exact`` writes the other plans.
-    """
     if model.opset < 13 or not device.options.fit or device.target.operator("Conv") is None:
         return []
     builders = (_fit(model, device, log, node, mode) for node in model.nodes("Conv"))

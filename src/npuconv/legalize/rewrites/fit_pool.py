@@ -1,16 +1,8 @@
 """Rewrite pools that break a known limit, so that they keep it.
 
-If the target lists the pool and the operators that join its parts, the cheapest of these
-rewrites is taken; all are exact, in int8 as well. An unknown limit triggers none.
-
-- batch: a few images at a time, then Concat.
-- pads: equal pads, and a Slice behind.
-- stride: a smaller stride, and a Slice that removes the surplus cells.
-- in turn: max pools that follow each other, as 13x13 is 7x7 and 7x7. The last has the stride,
-  and each a share of the pads; not with pads around a dilated kernel.
-- channels: some at a time, then Concat.
-- tiles: parts of the image with their border, then Concat. Each tile has the
-  pads of its edges of the image.
+If the target lists the pool and the operators around its parts, the cheapest sequence of ways to
+split is taken; docs/fitting.md lists them. All are exact, in int8 as well. An unknown limit
+triggers none.
 
 An AveragePool that a depthwise convolution can replace becomes one before. GlobalMaxPool of an
 image is a MaxPool of all cells. Refuses ``ceil_mode``, which is left where the extents are not
@@ -32,11 +24,6 @@ from npuconv.model.types import Node
 
 GLOBAL = "GlobalMaxPool"
 IMAGE = 2  # spatial axes
-# What stands around the pools that a rewrite makes.
-_AROUND = {
-    "batch": ("Slice", "Concat"), "pads": ("Slice",), "stride": ("Slice",),
-    "channels": ("Slice", "Concat"), "pool tiles": ("Slice", "Concat"),
-}  # fmt: skip
 
 
 @node_pass(
@@ -64,15 +51,15 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     plan, _ = planning
     if plan.proposal is None and node.op != GLOBAL:
         return 0
-    around = {op for name in plan.names for op in _AROUND.get(name, ())}
+    around = {op for split in plan.splits for op in split.inserts}
     if missing := sorted(op for op in around if device.target.operator(op) is None):
         text = f"{' and '.join(missing)}, which the target does not list, would surround its parts"
         log.refuse(model, node, text)
         return 0
     before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
     before = node.op if plan.proposal is None else before
-    # Other forms are of these extents.
-    modulus = 1 if set(plan.names) == {"in turn"} else None
+    # Forms with a Slice or Concat are of these extents.
+    modulus = 1 if plan.splits and not around else None
     with log.rewrite(model, [node], before, after, modulus=modulus) as record:
         result, builder = write(model, node, plan)
         record.after = f"{builder.count} {plan.layer.op}: {after}"

@@ -2,9 +2,9 @@
 
 ``layer``       a convolution or pool that is only considered
 ``limits``      limits of the target that a layer breaks
-``proposal``    forms of a layer, made of layers that are nearer to the limits
+``proposal``    registry of ways to split, and the forms of a layer that they propose
 ``planner``     the cheapest sequence of forms after which every limit is kept
 ``builder``     writes a plan into the graph
 
-Each other module proposes forms: it is named after the property that it changes.
+Each other module holds ways to split: it is named after the property that they change.
 """

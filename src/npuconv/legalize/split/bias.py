@@ -13,35 +13,41 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import BiasChannels, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import MOST_ADDED, Emit, FitSettings, Part, Proposal
+from npuconv.legalize.split.proposal import (
+    MOST_ADDED,
+    Emit,
+    FitSettings,
+    LayerSplit,
+    Part,
+    Proposal,
+    Rounding,
+)
 from npuconv.model.types import Tensor
 
 
-def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Write a bias of zeros if the device requires a bias; replace the bias if it supports none.
-
-    An Add behind runs on the device where that lists it, else on the host; in int8 it rounds
-    once more. Channels of a constant have weights that make up the bias: exact.
-    """
-    form = replace(layer, bias=not layer.bias)
-    if not demand.breaks(layer, limits.BIAS) or demand.breaks(form, limits.BIAS):
-        return
-    if not layer.bias:
-        yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
-        return
-    outputs = elements(layer.output)
-    yield Proposal(
-        "bias", "Add behind", (Part(form),), _add_behind, outputs, outputs, adds_bias=True
-    )
-    closed = None not in layer.source
-    if layer.group == 1 and (demand.joins_constants if closed else demand.pads_channels):
-        yield from _constant_channels(layer, demand, settings)
+@LayerSplit("bias", (limits.BIAS,), after=("split-image",))
+def write_zero_bias(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write a bias of zeros if the device requires a bias."""
+    form = replace(layer, bias=True)
+    if not layer.bias and not demand.breaks(form, limits.BIAS):
+        yield Proposal("bias of zeros", (Part(form),), _zeros)
 
 
 def _zeros(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     layer = replace(piece.layer, bias=True)
     bias = builder.biases(piece, "zeros", lambda: builder.bias_values(piece))
     return emit(replace(piece, layer=layer, bias=bias))
+
+
+@LayerSplit("bias", (limits.BIAS,), after=("write-zero-bias",), rounding=Rounding.BIAS)
+def add_bias_behind(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Add the bias behind if the device supports none: on the device if it lists Add, or the host.
+
+    In int8 the sum is rounded once more.
+    """
+    form = replace(layer, bias=False)
+    if layer.bias and not demand.breaks(form, limits.BIAS):
+        yield Proposal("Add behind", (Part(form),), _add_behind, elements(layer.output))
 
 
 def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
@@ -51,12 +57,20 @@ def _add_behind(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return builder.add([emit(inner), bias])
 
 
-def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Add channels of a constant to the input, which one tap reads.
+@LayerSplit("bias", (limits.BIAS,), after=("add-bias-behind",), rounding=Rounding.BIAS_CHANNELS)
+def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Add channels of a constant to the input if the device supports no bias.
 
-    That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
-    makes the border before the channels are added.
+    One tap reads them, with weights that make up the bias. That tap must never lie in the
+    padding. Where none is inside for all outputs, a Pad in front makes the border before the
+    channels are added.
     """
+    is_open = None in layer.source
+    can_add = demand.pads_channels if is_open else demand.joins_constants
+    if not layer.bias or layer.group > 1 or not can_add:
+        return
+    if demand.breaks(replace(layer, bias=False), limits.BIAS):
+        return
     taps: tuple[int | None, ...] = (0,) * len(layer.kernel)
     taps, inner = _unpadded_taps(layer) if layer.padded else taps, layer
     if None in taps:
@@ -75,7 +89,7 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
     text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
     build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
-    yield Proposal("bias", text, (Part(form),), build, moved, bias_channels=True)
+    yield Proposal(text, (Part(form),), build, moved)
 
 
 def _unpadded_taps(layer: Layer) -> tuple[int | None, ...]:

@@ -185,15 +185,11 @@ class Builder:
             return self._note(result, known_parts[0], channels=channels)
         return self._note(result, known_parts[0] if known_parts else None)
 
-    def add(self, tensors: Sequence[Tensor], *, pairwise: bool = False) -> Tensor:
-        """The sum; with one operator, or with an Add for each two."""
-        shape = self.dims(tensors[0])
-        if len(tensors) > 2 and not pairwise:
-            return self._insert("Sum", tensors, shape)
-        total = tensors[0]
-        for tensor in tensors[1:]:
-            total = self._insert("Add", [total, tensor], shape)
-        return total
+    def add(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return the sum of tensors."""
+        if len(tensors) == 1:
+            return tensors[0]
+        return self._insert("Sum" if len(tensors) > 2 else "Add", tensors, self.dims(tensors[0]))
 
     def to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
         """Cells of every ``factors`` block as channels, phase by phase; extents must divide."""

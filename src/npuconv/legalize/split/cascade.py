@@ -14,13 +14,15 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.legalize.split.proposal import Emit, FitSettings, LayerSplit, Part, Proposal, Rounding
 from npuconv.model.types import Tensor
 
-_ABOUT = (limits.KERNEL,)
 _Steps = tuple[tuple[int, int], ...]  # per axis: cells of the first average, and of the second
 
 
+@LayerSplit(
+    "cascade", (limits.KERNEL,), after=("even-pads",), rounding=Rounding.RESULTS, repeats=True
+)
 def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Average blocks first, then the averages: a large depthwise kernel of equal weights.
 
@@ -29,19 +31,19 @@ def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iter
     """
     if not layer.uniform or layer.group != layer.in_channels or layer.padded:
         return
-    if not demand.breaks(layer, *_ABOUT) or layer.weight[1] != 1 or not layer.sized:
+    if layer.weight[1] != 1 or not layer.sized:
         return
     options = [_steps(layer, axis) for axis in layer.axes]
     ways = [s for s in product(*options) if any(first > 1 for first, _ in s)]
     pairs = {steps: _layers(layer, steps) for steps in ways}
-    fitting = [steps for steps in ways if not demand.breaks(pairs[steps][0], *_ABOUT)]
-    fitting.sort(key=lambda s: (demand.breaks(pairs[s][1], *_ABOUT), _rank(s)))
+    fitting = [steps for steps in ways if not demand.breaks(pairs[steps][0], limits.KERNEL)]
+    fitting.sort(key=lambda s: (demand.breaks(pairs[s][1], limits.KERNEL), _rank(s)))
     for steps in fitting[: settings.choices]:
         first, second = pairs[steps]
         text = f"average of {times([a for a, _ in steps])}, then of {times(second.kernel)}"
         parts = (Part(first), Part(second))
         build = partial(_build, steps=steps)
-        yield Proposal("cascade", text, parts, build, elements(first.source), cascaded=True)
+        yield Proposal(text, parts, build, elements(first.source))
 
 
 def _steps(layer: Layer, axis: int) -> list[tuple[int, int]]:

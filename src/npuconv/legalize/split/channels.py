@@ -17,10 +17,11 @@ from npuconv.legalize.split.proposal import (
     MOST_ADDED,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
+    Rounding,
     Term,
-    add_terms,
     chunks,
     cut,
     sizes,
@@ -33,18 +34,17 @@ _GROUPS = (limits.GROUP, limits.INPUTS, limits.OUTPUTS)
 _CHANNELS = (limits.INPUTS, limits.OUTPUTS)
 
 
+@LayerSplit("inputs", (limits.INPUTS,), after=("make-dense",), rounding=Rounding.SUMS)
 def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve some input channels at a time and add the sums."""
-    if layer.group > 1 or not demand.breaks(layer, limits.INPUTS):
+    if layer.group > 1:
         return
     channels, form = layer.in_channels, partial(_fewer_inputs, layer)
     for size in _sizes(channels, demand, "in_c", lambda s: demand.breaks(form(s), limits.INPUTS)):
         parts = with_bias_once(cut(channels, size, form), bias=layer.bias)
         text = f"{size} of {channels} input channels at a time"
-        summed = elements(layer.output) * sum(part.count for part in parts)
-        terms = partial(_terms, size=size)
-        build = partial(add_terms, terms=terms)
-        yield Proposal("inputs", text, parts, build, elements(layer.source), summed, terms=terms)
+        moved = elements(layer.source)
+        yield Proposal(text, parts, moved=moved, terms=partial(_terms, size=size))
 
 
 def _sizes(
@@ -75,16 +75,17 @@ def _terms(layer: Layer, *, size: int) -> list[Term]:
     ]
 
 
+@LayerSplit("outputs", (limits.OUTPUTS,), after=("split-inputs",))
 def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Make some output channels at a time; exact."""
-    if layer.group > 1 or not demand.breaks(layer, limits.OUTPUTS):
+    """Make some output channels at a time."""
+    if layer.group > 1:
         return
     channels, form = layer.out_channels, partial(_fewer_outputs, layer)
     for size in _sizes(channels, demand, "out_c", lambda s: demand.breaks(form(s), limits.OUTPUTS)):
         text = f"{size} of {channels} output channels at a time"
         build = partial(_outputs_side_by_side, size=size)
         parts = cut(channels, size, form)
-        yield Proposal("outputs", text, parts, build, elements(layer.output))
+        yield Proposal(text, parts, build, elements(layer.output))
 
 
 def _fewer_outputs(layer: Layer, size: int) -> Layer:
@@ -109,8 +110,9 @@ def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
     return replace(piece, weight=weight, bias=bias)
 
 
+@LayerSplit("groups", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
 def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Convolve some of the groups at a time; exact.
+    """Convolve some of the groups at a time.
 
     As many as the device takes at once, as groups or as one convolution with zeros between
     them, or each by itself.
@@ -125,7 +127,7 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
         parts = cut(layer.group, size, partial(_fewer_groups, layer))
         moved = elements(layer.source) + elements(layer.output)
         text = f"{size} of {layer.group} groups at a time"
-        yield Proposal("groups", text, parts, partial(_groups_side_by_side, size=size), moved)
+        yield Proposal(text, parts, partial(_groups_side_by_side, size=size), moved)
 
 
 def _wants_other_groups(layer: Layer, demand: Demand, *about: str) -> bool:
@@ -149,11 +151,12 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
     return builder.concat(results, 1)
 
 
+@LayerSplit("dense", (limits.GROUP, limits.BIAS), after=("split-groups",))
 def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write zeros between the groups: ``group`` times the MACs; exact."""
+    """Write zeros between the groups: ``group`` times the MACs."""
     if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
         return
-    yield Proposal("dense", "zeros between the groups", (Part(_densified(layer)),), _zeros_between)
+    yield Proposal("zeros between the groups", (Part(_densified(layer)),), _zeros_between)
 
 
 def _densified(layer: Layer) -> Layer:
@@ -167,12 +170,13 @@ def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(replace(piece, layer=_densified(piece.layer), weight=weight))
 
 
+@LayerSplit("zero channels", _CHANNELS, after=("split-outputs",))
 def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Add channels of zeros to the input, and to the output, where a Slice cuts them off; exact.
+    """Add channels of zeros to the input, and to the output, where a Slice cuts them off.
 
     Of a depthwise convolution whole groups are added.
     """
-    if not demand.breaks(layer, *_CHANNELS) or layer.group not in (1, layer.in_channels):
+    if layer.group not in (1, layer.in_channels):
         return
     inputs, outputs = layer.in_channels, layer.out_channels
     sizes = {"in_c": inputs, "weight_c": layer.weight[1], "out_c": outputs, "weight_n": outputs}
@@ -185,7 +189,7 @@ def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     moved = (elements(form.source) if more else 0) + (elements(form.output) if extra else 0)
     text = f"{more} input and {extra} output channels of zeros"
     build = partial(_zeros_added, form=form)
-    yield Proposal("zero channels", text, (Part(form),), build, moved)
+    yield Proposal(text, (Part(form),), build, moved)
 
 
 def _plain(layer: Layer, demand: Demand) -> Layer | None:

@@ -18,10 +18,11 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
+    Rounding,
     Term,
-    add_terms,
     even,
     sizes,
     with_bias_once,
@@ -35,6 +36,7 @@ _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 _LONGEST = 32  # taps along an axis that a kernel is enlarged to
 
 
+@LayerSplit("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
 def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Convolve parts of the window and add the sums.
 
@@ -75,13 +77,9 @@ def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> 
         Part(_part(layer, taps, sliced), *[math.prod(map(Counter.__getitem__, kinds, taps))] * 2)
         for taps in product(*kinds)
     ]
-    count = sum(part.count for part in unbiased)
     moved = sum(elements(part.layer.source) * part.count for part in unbiased)
-    terms = partial(_terms, plan=plan, sliced=sliced)
-    build = partial(add_terms, terms=terms)
     parts = with_bias_once(unbiased, bias=layer.bias)
-    summed = elements(layer.output) * count if count > 1 else 0
-    return Proposal("kernel", text, parts, build, moved, summed, terms=terms)
+    return Proposal(text, parts, moved=moved, terms=partial(_terms, plan=plan, sliced=sliced))
 
 
 def _is_too_tall(layer: Layer, demand: Demand) -> bool:
@@ -162,14 +160,13 @@ def _bound(
     return axis + 2, start, -margin if margin else FOREVER, step
 
 
+@LayerSplit("zero taps", (limits.KERNEL,), after=("split-kernel",))
 def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Add taps with zeros if the device takes larger or square kernels; exact.
+    """Add taps with zeros if the device takes larger or square kernels.
 
     The cells that they meet are zeros as well: pads of the convolution or, where these are
     limited, a Pad in front.
     """
-    if not demand.breaks(layer, limits.KERNEL):
-        return
     sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
     if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
         return
@@ -184,13 +181,13 @@ def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iter
             continue
         text = f"kernel {times(kernel)} with zeros"
         if not demand.breaks(form, limits.PADS):
-            yield Proposal("zero taps", text, (Part(form),), partial(_build_enlarged, form=form))
+            yield Proposal(text, (Part(form),), partial(_build_enlarged, form=form))
         extents = zip(layer.extents, growth, strict=True)
         larger = form.with_extents([None if e is None else e + more for e, more in extents])
         outside = replace(larger, pads=layer.pads)
         moved = elements(outside.source)
         build = partial(_build_enlarged, form=outside)
-        yield Proposal("zero taps", f"{text}, Pad in front", (Part(outside),), build, moved)
+        yield Proposal(f"{text}, Pad in front", (Part(outside),), build, moved)
         return
 
 
@@ -209,21 +206,20 @@ def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) 
     return emit(replace(piece, layer=form, source=source, weight=weight))
 
 
-def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write zeros between the taps, or convolve every ``d``-th cell by itself; exact.
+@LayerSplit("dilation", (limits.DILATION,), after=("undo-stride",))
+def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write zeros between the taps, or convolve every ``d``-th cell by itself.
 
     The dense kernel has ``d * d`` times the MACs. Where the stride is 1, the ``d`` phases
     of the image do not meet: each is convolved without dilation, and the results are put
     back in between each other.
     """
-    if not demand.breaks(layer, limits.DILATION):
-        return
     kernel = tuple(layer.reach(axis) for axis in layer.axes)
     uniform = layer.uniform and kernel == layer.kernel
     dense = replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=uniform)
     if dense != layer:
         text = f"kernel {times(dense.kernel)} with zeros between the taps"
-        yield Proposal("dilation", text, (Part(dense),), partial(_zeros, form=dense))
+        yield Proposal(text, (Part(dense),), partial(_zeros, form=dense))
     factors = tuple(
         d if s == 1 and k > 1 else 1
         for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
@@ -232,7 +228,7 @@ def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
         parts = (Part(_phase(layer, factors), math.prod(factors)),)
         moved = 2 * elements(layer.source) + 2 * elements(layer.output)
         text = f"{times(factors)} phases without dilation"
-        yield Proposal("dilation", text, parts, partial(_phases, factors=factors), moved)
+        yield Proposal(text, parts, partial(_phases, factors=factors), moved)
 
 
 def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:

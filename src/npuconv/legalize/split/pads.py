@@ -10,26 +10,23 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
 from npuconv.model.types import Tensor
 
 # What is rewritten on an input that has been padded.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)
 
 
-def move_pads(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Pad in front of the convolution, or pad evenly and cut off the surplus; exact.
+@LayerSplit("pads", _NEED_NO_PADS, after=("split-batch",))
+def move_pads(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Pad in front of the convolution, with zeros.
 
-    A Pad with zeros in front runs where the target lists Pad, else on the host, and is the
-    first step of most other rewrites. If the device only requires equal pads, the smaller
-    pads grow, and a Slice removes the surplus cells.
+    The Pad runs where the target lists it, else on the host. It is the first step of most other
+    rewrites.
     """
-    if not layer.padded:
-        return
-    if demand.breaks(layer, *_NEED_NO_PADS):
+    if layer.padded:
         bare = layer.without_pads()
-        yield Proposal("pads", "Pad in front", (Part(bare),), _in_front, elements(bare.source))
-    yield from even_pads(layer, demand, settings)
+        yield Proposal("Pad in front", (Part(bare),), _in_front, elements(bare.source))
 
 
 def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
@@ -38,9 +35,10 @@ def _in_front(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     return emit(piece.with_layer(piece.layer.without_pads(), source))
 
 
+@LayerSplit("pads", (limits.PADS,), after=("move-pads",), ops=OPERATORS, inserts=("Slice",))
 def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Pad each axis by the larger of its pads, or all by the largest, and cut off; exact."""
-    if not layer.padded or not demand.breaks(layer, limits.PADS):
+    """Pad each axis by the larger of its pads, or all by the largest, and cut off."""
+    if not layer.padded:
         return
     largest = max(map(max, layer.pads))
     by_axis = tuple(max(pair) for pair in layer.pads)
@@ -50,7 +48,7 @@ def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
             continue
         moved = elements(even.output) + elements(layer.output)
         text = f"pads {times(pads)}, then a Slice"
-        yield Proposal("pads", text, (Part(even),), partial(_cut, even=even), moved)
+        yield Proposal(text, (Part(even),), partial(_cut, even=even), moved)
 
 
 def _can_cut(layer: Layer, even: Layer) -> bool:

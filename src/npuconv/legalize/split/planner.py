@@ -2,79 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
-from npuconv.legalize.split.bias import change_bias
+from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
-from npuconv.legalize.split.cascade import cascade_average
-from npuconv.legalize.split.channels import (
-    add_channels,
-    make_dense,
-    split_groups,
-    split_inputs,
-    split_outputs,
-)
-from npuconv.legalize.split.kernel import enlarge_kernel, split_kernel, undo_dilation
 from npuconv.legalize.split.layer import Layer, layer_of
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.pads import even_pads, move_pads
-from npuconv.legalize.split.pools import (
-    pools_in_turn,
-    split_pool_channels,
-    split_pool_image,
+from npuconv.legalize.split.proposal import (
+    DEFAULT,
+    FitSettings,
+    LayerSplit,
+    Proposal,
+    Rounding,
+    splits_of,
 )
-from npuconv.legalize.split.proposal import DEFAULT, FitSettings, Proposal, Split
-from npuconv.legalize.split.stride import phases_as_channels, undo_stride
-from npuconv.legalize.split.tiles import split_batch, split_image
 from npuconv.model import edit
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
-# In the order in which they are tried: a later one works on what an earlier one made, never the
-# other way round. So the search ends, and no two orders of the same rewrites are looked at.
-SPLITS: tuple[Split, ...] = (
-    split_batch,
-    move_pads,
-    cascade_average,
-    phases_as_channels,
-    undo_stride,
-    undo_dilation,
-    split_kernel,
-    enlarge_kernel,
-    split_groups,
-    make_dense,
-    split_inputs,
-    split_outputs,
-    add_channels,
-    split_image,
-    change_bias,
-)
-_SUMMING = (split_kernel, split_inputs)
-# Sums are of convolutions alone where everything else is done before; all but the first of them
-# may want a bias of zeros.
-SUMS_LAST = (*(split for split in SPLITS if split not in _SUMMING), *_SUMMING, change_bias)
-
-POOLS: tuple[Split, ...] = (
-    split_batch,
-    even_pads,
-    undo_stride,
-    pools_in_turn,
-    split_pool_channels,
-    split_pool_image,
-)
-
 _CHANNELS_PADDED: dict[str, bool | int | str | None] = {
     "pad_mode": "constant",
     "pad_outside_hw": 1,
     "pad_max": 0,
 }
-# A second average may still be too large; all other rewrites are applied once.
-_AGAIN = cascade_average
 
 
 @dataclass(frozen=True)
@@ -110,73 +65,80 @@ class SplitPlan:
     layer: Layer
     price: Price
     total: float
+    split: LayerSplit | None = None
     proposal: Proposal | None = None
     parts: tuple[SplitPlan, ...] = ()
+    summed: int = 0  # elements of sums that int8 rounds, without those within the parts
+    is_accumulated: bool = False  # whether it is a sum that the device adds in int32
 
     @property
-    def proposals(self) -> tuple[Proposal, ...]:
-        """The rewrites of the part that has most of them, in order."""
+    def steps(self) -> tuple[SplitPlan, ...]:
+        """The plans of the part that is split most often, from the whole layer on."""
         if self.proposal is None:
             return ()
-        return (self.proposal, *max((p.proposals for p in self.parts), key=len, default=()))
+        return (self, *max((part.steps for part in self.parts), key=len, default=()))
+
+    @property
+    def splits(self) -> tuple[LayerSplit, ...]:
+        """Ways in which this part is split, in order."""
+        return tuple(step.split for step in self.steps if step.split is not None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of these rewrites."""
-        return tuple(proposal.split for proposal in self.proposals)
+        """Names of these ways in reports."""
+        return tuple(split.report_name for split in self.splits)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Descriptions of these rewrites."""
-        return tuple(proposal.text for proposal in self.proposals)
+        """Descriptions of these forms."""
+        return tuple(step.proposal.text for step in self.steps if step.proposal is not None)
 
     @property
     def sums(self) -> int:
         """Elements of partial sums."""
-        count = self.proposal.summed if self.proposal is not None else 0
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
-        return count + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
-
-    @property
-    def adds_bias(self) -> bool:
-        """Return whether an Add is written for a bias."""
-        adds = self.proposal is not None and self.proposal.adds_bias
-        return adds or any(part.adds_bias for part in self.parts)
+        return self.summed + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
 
     @cached_property
     def rounds(self) -> bool:
         """Return whether int8 rounds something that it does not round in the layer itself."""
-        form = self.proposal
-        if form is None:
+        if self.split is None:
             return False
+        rounding = self.split.rounding
         # Channels of a constant are exact in int8 beside the whole input.
-        split_channels = form.bias_channels and self.parts[0].proposal is not None
-        rounds = form.summed > 0 or form.cascaded or split_channels
+        is_cut = rounding is Rounding.BIAS_CHANNELS and self.parts[0].split is not None
+        rounds = self.summed > 0 or rounding is Rounding.RESULTS or is_cut
         return rounds or any(part.rounds for part in self.parts)
 
-    @property
-    def is_accumulated(self) -> bool:
-        """Return whether it is a sum that the device adds in int32."""
-        return self.proposal is not None and self.proposal.accumulated
+    def walk(self) -> Iterator[SplitPlan]:
+        """Yield the plan and the plans of its parts, each kind once."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+    def _has(self, rounding: Rounding) -> bool:
+        ways = (plan.split for plan in self.walk() if plan.split is not None)
+        return any(split.rounding is rounding for split in ways)
 
     @property
-    def accumulates(self) -> bool:
-        """Return whether the device adds sums within it in int32."""
-        return self.is_accumulated or any(part.accumulates for part in self.parts)
+    def adds_bias(self) -> bool:
+        """Return whether an Add is written for a bias."""
+        return self._has(Rounding.BIAS)
 
     @property
     def biasless(self) -> bool:
         """Return whether constant input channels replace a bias."""
-        channels = self.proposal is not None and self.proposal.bias_channels
-        return channels or any(part.biasless for part in self.parts)
+        return self._has(Rounding.BIAS_CHANNELS)
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds sums within it in int32."""
+        return any(plan.is_accumulated for plan in self.walk())
 
     @property
     def leaves(self) -> Iterator[Layer]:
         """The layers that the device runs, each kind once."""
-        if self.proposal is None:
-            yield self.layer
-        for part in self.parts:
-            yield from part.leaves
+        return (plan.layer for plan in self.walk() if plan.split is None)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""
@@ -185,7 +147,7 @@ class SplitPlan:
         if builder.mode == "int8" and self.is_accumulated:
             return builder.layer(piece, terms=tuple(self.terms()))
         by_layer = {part.layer: part for part in self.parts}
-        return self.proposal.build(
+        return self.proposal.write(
             builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
         )
 
@@ -282,12 +244,11 @@ class Planner:
         search, demand = Search(), self.demand_on(layer.op)
         if demand is None:
             return None, search
-        if layer.op != "Conv":
-            return _Descent(self, demand, search, POOLS).best(layer, 0), search
-        best = None
-        if self.exact_sums:
-            best = _Descent(self, demand, search, SUMS_LAST, exact).best(layer, 0)
-        return best or _Descent(self, demand, search, SPLITS, exact).best(layer, 0), search
+        splits, best = splits_of(layer.op), None
+        if self.exact_sums and layer.op == "Conv":
+            descent = _Descent(self, demand, search, _sums_last(splits), exact, accumulates=True)
+            best = descent.best(layer)
+        return best or _Descent(self, demand, search, splits, exact).best(layer), search
 
     def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits without a rewrite."""
@@ -302,41 +263,52 @@ class Planner:
         return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 
 
+def _sums_last(splits: Sequence[LayerSplit]) -> tuple[LayerSplit, ...]:
+    """Return the order for a device that adds in int32: its sums are of convolutions alone.
+
+    All but the first of these may want a bias of zeros.
+    """
+    sums = [split for split in splits if split.rounding is Rounding.SUMS]
+    biases = [split for split in splits if split.topics == (limits.BIAS,)]
+    return (*(split for split in splits if split not in sums), *sums, *biases)
+
+
 @dataclass
 class _Descent:
-    """Depth first through the rewrites, each after those before it."""
+    """Depth first through the ways to split, each after those before it."""
 
     planner: Planner
     demand: Demand
     search: Search
-    splits: tuple[Split, ...] = SPLITS
+    splits: tuple[LayerSplit, ...]
     exact: bool = False  # whether int8 must round nothing more than the layer does
+    accumulates: bool = False  # whether the device adds partial sums in int32
     plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
 
-    def best(self, layer: Layer, first: int) -> SplitPlan | None:
-        """The cheapest plan that uses the rewrites from ``first`` on."""
-        key = (layer, first)
+    def best(self, layer: Layer, start: int = 0) -> SplitPlan | None:
+        """Return the cheapest plan that uses the ways from number ``start`` on."""
+        key = (layer, start)
         if key not in self.plans:
-            self.plans[key] = None  # a layer that needs itself is no way out
-            self.plans[key] = self._best(layer, first)
+            self.plans[key] = None  # for a search of this layer within its own search
+            self.plans[key] = self._best(layer, start)
         return self.plans[key]
 
-    def _best(self, layer: Layer, first: int) -> SplitPlan | None:
+    def _best(self, layer: Layer, start: int) -> SplitPlan | None:
         if layer.empty:
             return None
         if self.demand.fits(layer):
             return self.planner.leaf(layer)
         self.search.looked += 1
-        settings = self.planner.settings
+        settings, is_root = self.planner.settings, start == 0
         if self.search.looked > 4 * settings.most_layers:
             return None
         plans: list[SplitPlan] = []
-        for proposal, following in self._proposals(layer, first):
-            counted = not first and all(self.demand.fits(part.layer) for part in proposal.parts)
-            if not self._is_bounded(sum(part.count for part in proposal.parts), first=counted):
+        for number, split, proposal in self._proposals(layer, start):
+            is_final = is_root and all(self.demand.fits(part.layer) for part in proposal.parts)
+            if not self._is_bounded(proposal.count, is_final=is_final):
                 continue
-            plan = self._follow(layer, proposal, following)
-            if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
+            plan = self._follow(layer, split, proposal, number if split.repeats else number + 1)
+            if plan is not None and self._is_bounded(plan.price.convolutions, is_final=is_root):
                 plans.append(plan)
             if plans and self.search.looked > settings.most_layers:
                 break
@@ -345,41 +317,52 @@ class _Descent:
             self.search.nearest = min(layers, key=lambda x: (self.demand.count(x), x.macs()))
             return None
         plans.sort(key=attrgetter("total"))
-        if not first:
+        if is_root:
             self.search.alternatives = plans
         return plans[0]
 
-    def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
-        for index, split in enumerate(self.splits[first:], first):
-            for proposal in split(layer, self.demand, self.planner.settings):
-                yield proposal, index if split is _AGAIN else index + 1
+    def _proposals(self, layer: Layer, start: int) -> Iterator[tuple[int, LayerSplit, Proposal]]:
+        for number, split in enumerate(self.splits[start:], start):
+            for proposal in split.propose(layer, self.demand, self.planner.settings):
+                yield number, split, proposal
 
-    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> SplitPlan | None:
+    def _follow(
+        self, layer: Layer, split: LayerSplit, proposal: Proposal, start: int
+    ) -> SplitPlan | None:
+        """Return the cheapest plan that begins with this form of the layer."""
         price, parts = Price(moved=proposal.moved), []
-        if proposal.summed and not self.demand.adds:
+        sums = split.sums(layer, proposal)
+        if sums and not self.demand.adds:
             return None
         for part in proposal.parts:
-            inner = self.best(part.layer, first)
+            inner = self.best(part.layer, start)
             if inner is None:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
-        if self.splits is SUMS_LAST and not proposal.adds_bias:
-            proposal = replace(proposal, summed=0, accumulated=proposal.summed > 0)
-        if proposal.summed:
-            number = sum(part.count for part in proposal.parts)
+        is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
+        if sums and not is_accumulated:
             settings = self.planner.settings
-            share = settings.sum_share + settings.sum_part * (number - 1)
-            share = settings.added_bias if proposal.adds_bias else share
+            share = settings.sum_share + settings.sum_part * (proposal.count - 1)
+            share = settings.added_bias if split.rounding is Rounding.BIAS else share
             price = price.plus(Price(penalty=layer.macs() * share))
-        plan = SplitPlan(layer, price, self.planner.total(price), proposal, tuple(parts))
+        plan = SplitPlan(
+            layer,
+            price,
+            self.planner.total(price),
+            split,
+            proposal,
+            tuple(parts),
+            summed=0 if is_accumulated else sums,
+            is_accumulated=is_accumulated,
+        )
         return None if self.exact and plan.rounds else plan
 
-    def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
-        """Return whether these are not too many; note of the whole how many they would be."""
+    def _is_bounded(self, convolutions: int, *, is_final: bool) -> bool:
+        """Return whether these are not too many; note how many a whole layer would become."""
         if convolutions <= self.planner.settings.most_convolutions:
             return True
-        if first:
+        if is_final:
             before = self.search.too_many
             self.search.too_many = min(before or convolutions, convolutions)
         return False

@@ -17,8 +17,10 @@ from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
+    POOLS,
     Emit,
     FitSettings,
+    LayerSplit,
     Part,
     Proposal,
     chunks,
@@ -33,16 +35,15 @@ _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
 _Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
 
+@LayerSplit("in turn", _WINDOW, after=("undo-stride",), ops=("MaxPool",))
 def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Write max pools that follow each other: 13x13 is 7x7 and 7x7; exact.
+    """Write max pools that follow each other: 13x13 is 7x7 and 7x7.
 
     The largest of the largest is the largest of all. As few as possible are written; the last
     has the stride, and each a share of the pads. Not with pads around a dilated kernel: what
     the second pool would need of them, the first has not made.
     """
-    if layer.op != "MaxPool" or max(layer.kernel) < 3 or not demand.breaks(layer, *_WINDOW):
-        return
-    if max(layer.dilations) > 1 and layer.padded:
+    if max(layer.kernel) < 3 or (max(layer.dilations) > 1 and layer.padded):
         return
     for count in range(2, min(max(layer.kernel), _MOST_IN_TURN + 1)):
         pools = _in_turn(layer, count)
@@ -50,7 +51,7 @@ def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
             continue
         text = f"in turn {', '.join(times(pool.kernel) for pool in pools)}"
         parts = tuple(Part(pool, pools.count(pool)) for pool in dict.fromkeys(pools))
-        yield Proposal("in turn", text, parts, partial(_one_after_another, pools=pools))
+        yield Proposal(text, parts, partial(_one_after_another, pools=pools))
         return
 
 
@@ -89,17 +90,22 @@ def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Laye
     return result
 
 
+@LayerSplit(
+    "channels",
+    (limits.INPUTS, limits.OUTPUTS),
+    after=("pools-in-turn",),
+    ops=POOLS,
+    inserts=("Slice", "Concat"),
+)
 def split_pool_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Pool some channels at a time; exact."""
-    if not demand.breaks(layer, limits.INPUTS, limits.OUTPUTS):
-        return
+    """Pool some channels at a time."""
     channels, form = layer.in_channels, partial(_fewer_channels, layer)
     for size in sizes(channels, demand.multiple("in_c")):
         if size < channels and not demand.breaks(form(size), limits.INPUTS, limits.OUTPUTS):
             moved = elements(layer.source) + elements(layer.output)
             text = f"{size} of {channels} channels at a time"
             build = partial(_side_by_side, size=size)
-            yield Proposal("channels", text, cut(channels, size, form), build, moved)
+            yield Proposal(text, cut(channels, size, form), build, moved)
             return
 
 
@@ -115,12 +121,19 @@ def _side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> T
     return builder.concat(results, 1)
 
 
+@LayerSplit(
+    "pool tiles",
+    (limits.EXTENT,),
+    after=("split-pool-channels",),
+    ops=POOLS,
+    inserts=("Slice", "Concat"),
+)
 def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Pool parts of the image, each with the border that its kernel reaches; exact.
+    """Pool parts of the image, each with the border that its kernel reaches.
 
     The fewest that fit; of as many parts those are taken that move the least.
     """
-    if not layer.sized or not demand.breaks(layer, limits.EXTENT):
+    if not layer.sized:
         return
     options = [_counts(layer, demand, axis) for axis in layer.axes]
     for counts in sorted(product(*options), key=lambda n: (prod(n), max(n))):
@@ -133,7 +146,7 @@ def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
         moved = sum(elements(form.source) for form in forms) + elements(layer.output)
         parts = tuple(Part(form, forms.count(form)) for form in dict.fromkeys(forms))
         text = f"{times(counts)} tiles of at most {times(forms[0].extents)}"
-        yield Proposal("pool tiles", text, parts, partial(_build, rows=rows), moved)
+        yield Proposal(text, parts, partial(_build, rows=rows), moved)
         return
 
 

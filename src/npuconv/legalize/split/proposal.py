@@ -1,17 +1,21 @@
-"""Exact forms of a layer, as rewrites propose them, and numbers in parts."""
+"""Ways to split a layer, registered by their decorator, and the forms that they propose."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from operator import itemgetter
 
 from npuconv.legalize.split.builder import Bound, Builder, Piece
-from npuconv.legalize.split.layer import Layer
+from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.model.types import Tensor
+from npuconv.registry import Registry, described, in_order
 
+POOLS = ("MaxPool", "AveragePool")
+OPERATORS = ("Conv", *POOLS)
 Emit = Callable[[Piece], Tensor]
 Build = Callable[[Builder, Piece, Emit], Tensor]
 MOST_ADDED = 64  # channels beyond those that are wanted, to reach what a device takes
@@ -49,30 +53,30 @@ class Proposal:
     """A layer as other layers, with the nodes around them.
 
     Attributes:
-        split: name of the rewrite.
         text: for people, as ``2x2 tiles of 16x16``.
         parts: the new layers.
         build: function that writes the nodes; gets the original layer and a builder of parts.
         moved: elements that are sliced, padded, reordered or concatenated.
-        summed: partial sums that are added; 0 where the form is exact in int8 too.
-        adds_bias: whether the sum adds the bias, which no accumulator includes.
-        cascaded: whether one layer reads the rounded results of another.
-        bias_channels: whether constant input channels replace the bias.
-        accumulated: whether the device adds the sums in int32.
-        terms: of the sum that it is, for a layer.
+        terms: terms of a layer that is a sum, in place of ``build``.
     """
 
-    split: str
     text: str
     parts: tuple[Part, ...]
-    build: Build
+    build: Build | None = None
     moved: int = 0
-    summed: int = 0
-    adds_bias: bool = False
-    cascaded: bool = False
-    bias_channels: bool = False
-    accumulated: bool = False
     terms: Terms | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of the new layers."""
+        return sum(part.count for part in self.parts)
+
+    def write(self, builder: Builder, piece: Piece, emit: Emit) -> Tensor:
+        """Write the nodes; ``emit`` writes a part and returns its result."""
+        if self.terms is not None:
+            return _add_terms(builder, piece, emit, self.terms(piece.layer))
+        assert self.build is not None, "a form has a function or terms"
+        return self.build(builder, piece, emit)
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,78 @@ class FitSettings:
 
 
 DEFAULT = FitSettings()
-# A rewrite: proposes forms of a layer that breaks limits, the most promising first.
-Split = Callable[[Layer, Demand, FitSettings], Iterator[Proposal]]
+Propose = Callable[[Layer, Demand, FitSettings], Iterator[Proposal]]
+
+
+class Rounding(StrEnum):
+    """Values that int8 rounds in a split layer, and not in the layer itself."""
+
+    NOTHING = "exact"
+    SUMS = "partial sums"  # if there are several parts, and the device adds these in int8
+    BIAS = "rounded once more"
+    RESULTS = "rounded in between"  # one layer reads the results of another
+    BIAS_CHANNELS = "exact, if not split further"
+
+
+@dataclass(frozen=True)
+class LayerSplit:
+    """A way to split a layer, and the decorator that registers its function.
+
+    Attributes:
+        report_name: name in reports.
+        topics: topics of limits; it is tried on layers that break any of these.
+        after: names of the ways that are tried before it, of functions in kebab case. It works
+            on their results, never the reverse: so the search ends, and no two orders of the
+            same ways are looked at.
+        ops: operators of its layers.
+        rounding: values that int8 rounds once more.
+        repeats: whether it is tried on its own results.
+        inserts: operators around the parts of a pool, which the target has to list.
+        function: proposes forms of a layer, the most promising first.
+    """
+
+    report_name: str
+    topics: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ("Conv",)
+    rounding: Rounding = Rounding.NOTHING
+    repeats: bool = False
+    inserts: tuple[str, ...] = ()
+    function: Propose = lambda *_arguments: iter(())
+
+    def __call__(self, function: Propose) -> LayerSplit:
+        """Register a function under its name in kebab case."""
+        item = replace(self, function=function)
+        SPLITS.add(function.__name__.replace("_", "-"), item)
+        return item
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring."""
+        return " ".join(described(self.function).partition("\n\n")[0].split())
+
+    def propose(
+        self, layer: Layer, demand: Demand, settings: FitSettings = DEFAULT
+    ) -> Iterator[Proposal]:
+        """Yield forms of a layer that breaks limits on the topics."""
+        if layer.op in self.ops and demand.breaks(layer, *self.topics):
+            yield from self.function(layer, demand, settings)
+
+    def sums(self, layer: Layer, proposal: Proposal) -> int:
+        """Return the number of elements that a form adds, of all of its parts."""
+        if self.rounding is Rounding.SUMS and proposal.count > 1:
+            return elements(layer.output) * proposal.count
+        return elements(layer.output) if self.rounding is Rounding.BIAS else 0
+
+
+SPLITS: Registry[LayerSplit] = Registry("npuconv.legalize.split")
+
+
+def splits_of(op: str) -> tuple[LayerSplit, ...]:
+    """Return the ways to split layers of an operator, in the order in which they are tried."""
+    items = {name: item for name in SPLITS.names() if (item := SPLITS.get(name)) is not None}
+    ordered = in_order({name: item.after for name, item in items.items()})
+    return tuple(items[name] for name in ordered if op in items[name].ops)
 
 
 def chunks(total: int, size: int) -> list[tuple[int, int]]:
@@ -152,17 +226,17 @@ def cut(
     return (*parts, *([Part(form(remainder))] if remainder else []))
 
 
-def add_terms(builder: Builder, piece: Piece, emit: Emit, *, terms: Terms) -> Tensor:
+def _add_terms(builder: Builder, piece: Piece, emit: Emit, terms: Sequence[Term]) -> Tensor:
     """Write the convolutions of a sum, the first with the bias, and their Sum."""
-    sums, all_terms = [], list(terms(piece.layer))
-    for number, term in enumerate(all_terms):
+    sums = []
+    for number, term in enumerate(terms):
         form = replace(term.layer, bias=piece.layer.bias and number == 0)
         weight = builder.weights(piece, ("term", repr(term.index)), itemgetter(term.index))
         source = builder.slice(piece.source, term.bounds)
         part = replace(
             piece, layer=form, source=source, weight=weight, bias=piece.bias if form.bias else None
         )
-        sums.append(emit(replace(part, summed=piece.summed or len(all_terms) > 1)))
+        sums.append(emit(replace(part, summed=piece.summed or len(terms) > 1)))
     return builder.add(sums)
 
 

@@ -13,7 +13,7 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import FOREVER, Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
@@ -21,14 +21,19 @@ _MOST_PHASES = 4  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 
+@LayerSplit(
+    "stride",
+    (limits.STRIDE,),
+    after=("phases-as-channels", "even-pads"),
+    ops=OPERATORS,
+    inserts=("Slice",),
+)
 def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Convolve with a smaller stride, and leave out the outputs that are too many; exact.
+    """Take a smaller stride, and leave out the outputs that are too many.
 
     The stride becomes a divisor that is legal; a Slice with the rest of it as step takes
     the outputs that are wanted.
     """
-    if not demand.breaks(layer, limits.STRIDE):
-        return
     options = [[d for d in range(s, 0, -1) if s % d == 0] for s in layer.strides]
     proposals = 0
     for strides in sorted(product(*options), key=lambda s: -s[0] * s[-1]):
@@ -37,7 +42,7 @@ def undo_stride(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
             continue
         moved = elements(form.output) + elements(layer.output)
         text = f"stride {times(strides)}, then a Slice"
-        yield Proposal("stride", text, (Part(form),), partial(_build, form=form), moved)
+        yield Proposal(text, (Part(form),), partial(_build, form=form), moved)
         proposals += 1
         if proposals == settings.choices:
             return
@@ -49,8 +54,9 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     return builder.slice(emit(piece.with_layer(form)), bounds)
 
 
+@LayerSplit("phases", _ABOUT, after=("cascade-average",))
 def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
-    """Phases of the input as channels; of the output too, for a smaller kernel; exact.
+    """Make phases of the input channels; phases of the output too, for a smaller kernel.
 
     With stride ``s`` and ``q`` output phases along an axis, cell ``n`` holds the outputs
     ``n * q + r``, which read the cells ``(n * q + r) * s + t * d`` of the input. With
@@ -58,7 +64,7 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     ``m * f + i = r * s + t * d``: a convolution of stride 1 whose kernel spans
     ``((q - 1) * s + (k - 1) * d) // f + 1`` cells. With ``q = 1`` the MACs hardly grow.
     """
-    if layer.group > 1 or layer.padded or not layer.sized or not demand.breaks(layer, *_ABOUT):
+    if layer.group > 1 or layer.padded or not layer.sized:
         return
     most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL) else 1
     options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
@@ -69,7 +75,7 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
             continue
         moved = elements(layer.source) + elements(layer.output) * (max(shares) > 1)
         text = f"{times(_factors(layer, shares))} phases of the input as channels"
-        yield Proposal("phases", text, (Part(form),), partial(_build_phases, shares=shares), moved)
+        yield Proposal(text, (Part(form),), partial(_build_phases, shares=shares), moved)
         proposals += 1
         if proposals == settings.choices:
             return

@@ -11,24 +11,34 @@ from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Piece
 from npuconv.legalize.split.layer import Layer, elements, times
 from npuconv.legalize.split.limits import Demand
-from npuconv.legalize.split.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
+from npuconv.legalize.split.proposal import (
+    OPERATORS,
+    Emit,
+    FitSettings,
+    LayerSplit,
+    Part,
+    Proposal,
+    chunks,
+    cut,
+    sizes,
+)
 from npuconv.legalize.split.stride import fit_extents
 from npuconv.model.types import Tensor
 
-_ABOUT = (limits.EXTENT,)
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
 _MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
 _FEW_EXTRA = 8  # cells that a tile is enlarged by
 
 
+@LayerSplit("tiles", (limits.EXTENT,), after=("add-channels",))
 def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Convolve tiles of the image, each with the border that its kernel reaches; exact.
+    """Convolve tiles of the image, each with the border that its kernel reaches.
 
     All tiles have one shape, so that they share weights and code: zeros are
     appended to the image until its extents are multiples, and a Slice removes the surplus cells.
     An image that is too small, or no multiple that the device takes, is enlarged the same way.
     """
-    if not layer.sized or layer.padded or not demand.breaks(layer, *_ABOUT):
+    if not layer.sized or layer.padded:
         return
     tile = _best(layer, demand)
     if tile is None:
@@ -38,7 +48,7 @@ def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
     moved = number * elements(tile.source) + 2 * elements(layer.output)
     text = f"{times(counts)} tiles of {times(tile.extents)}"
     build = partial(_build, tile=tile, counts=counts)
-    yield Proposal("tiles", text, (Part(tile, number),), build, moved)
+    yield Proposal(text, (Part(tile, number),), build, moved)
 
 
 def _tile(layer: Layer, cells: list[int]) -> Layer:
@@ -53,7 +63,7 @@ def _best(layer: Layer, demand: Demand) -> Layer | None:
     cells = [next(sizes_of_axis, 0) for sizes_of_axis in options]
     while min(cells) > 0:
         tile = _tile(layer, cells)
-        if not demand.breaks(tile, *_ABOUT):
+        if not demand.breaks(tile, limits.EXTENT):
             return tile
         axis = max(layer.axes, key=lambda a: cells[a])
         cells[axis] = next(options[axis], 0)
@@ -104,17 +114,18 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
     return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
+@LayerSplit("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))
 def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
-    """Convolve the images of a batch separately, or a few at a time; exact."""
+    """Take the images of a batch separately, or a few at a time."""
     batch = layer.source[0]
-    if batch is None or batch < 2 or not demand.breaks(layer, limits.BATCH):
+    if batch is None:
         return
     for size in sizes(batch):
         if size < batch and not demand.breaks(_images(layer, size), limits.BATCH):
             moved = elements(layer.source) + elements(layer.output)
             parts = cut(batch, size, partial(_images, layer), shared=True)
             text = f"{size} of {batch} images at a time"
-            yield Proposal("batch", text, parts, partial(_one_by_one, size=size), moved)
+            yield Proposal(text, parts, partial(_one_by_one, size=size), moved)
             return
 
 

@@ -22,7 +22,7 @@ from npuconv.legalize import measure
 from npuconv.legalize.region import Region, capture, upstream
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.model.skeleton import MAX_SHAPE_VALUES
+from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")

@@ -130,5 +130,5 @@ def _more(win: Window, plan: Plan, source: Tensor) -> str:
     if round_trip:
         return f"{before} bytes cross to the host, {after} back to the device"
     # Where others read the tensor as it is, both forms of it cross.
-    crosses_unpadded = any(plan.on_device(node) for node in query.consumers(source))
+    crosses_unpadded = any(plan.is_convolution(node) for node in query.consumers(source))
     return f"{after if crosses_unpadded else after - before} bytes more cross to the device"

@@ -52,7 +52,7 @@ def repeat_convolution(
     shifted: ShiftedInputs = {}
     return [
         _repeat(model, log, plan, conv, counts[conv.name], shifted, conv.inputs[0].name in inside)
-        for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]
+        for conv in [conv for conv in plan.convolutions if counts.get(conv.name, 1) > 1]
     ]
 
 
@@ -62,13 +62,13 @@ def _inside_device(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[s
     for node in model.nodes():
         if plan.is_operator(node):
             on_device = True
-        elif plan.on_device(node):
+        elif plan.is_convolution(node):
             on_device = counts.get(node.name, 1) == 1
         else:
             passes = plan.is_passthrough(node)
             on_device = passes and all(t.name in inside for t in data_inputs(node))
             layer = query.producer(node.inputs[0])
-            if layer is not None and plan.on_device(layer) and counts.get(layer.name, 1) > 1:
+            if layer is not None and plan.is_convolution(layer) and counts.get(layer.name, 1) > 1:
                 on_device = False  # it is repeated with the convolution
         if on_device:
             inside.update(t.name for t in node.outputs)

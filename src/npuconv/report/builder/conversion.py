@@ -13,7 +13,7 @@ from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,
-    ConversionError,
+    MeasuredConversion,
     accuracy_findings,
     summed_up,
 )
@@ -23,14 +23,12 @@ from npuconv.model import save
 from npuconv.quantize.quantization import Quantization
 from npuconv.report.builder import notices
 from npuconv.report.builder.quantization_rows import (
-    HostTraffic,
     budget_report,
+    layer_rows,
     padding_report,
     partial_sums,
     source_scales,
     tensor_rows,
-    weight_rows,
-    with_shares,
 )
 from npuconv.report.builder.report import RunResults
 from npuconv.schemas import quality
@@ -42,13 +40,12 @@ class Written:
 
     legal: LegalModel  # the float graph that it was made of, with all findings
     proto: onnx.ModelProto
-    outcome: RunResults  # quantization, accuracy, data
-    warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
+    results: RunResults
     tflite: TfliteFile | None = None  # the file, if that is the form
 
 
 def describe_integers(
-    quantization: Quantization, emitted: EmittedModel, comparison: ConversionError
+    quantization: Quantization, emitted: EmittedModel, comparison: MeasuredConversion
 ) -> Written:
     """Describe a model with integer activations; its layers become part of its metadata.
 
@@ -57,17 +54,15 @@ def describe_integers(
     """
     data, padded, budget = quantization.data, quantization.padded, quantization.budget
     graph, state, options = padded.graph, padded.state, padded.graph.options
-    similarity, held_out = notices.sameness(data.samples), data.held_out is not None
-    doubt = notices.doubt_db(similarity, held_out, data.builtin, emitted.legal.findings.selected)
-    measured, samples = comparison.measured, data.measured_on()
-    accuracy = summed_up(measured, held_out, samples.indices, doubt)
+    measured, similarity = comparison.measured, notices.sameness(data.samples)
+    doubt = notices.doubt_db(data, similarity, emitted.legal.findings.selected)
+    samples, is_held_out = data.measured_on(), data.held_out is not None
+    accuracy = summed_up(measured, is_held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
     save.add_metadata(
         emitted.proto,
         {matching.KEY: matching.record(comparison.pairs), preparation.KEY: data.preparation},
     )
-    weights, shares = weight_rows(graph.plan, state), quantization.shares
-    unpadded = quantization.unpadded
     rows = quality.QuantizationInfo(
         format=options.format,
         method=options.method,
@@ -75,18 +70,13 @@ def describe_integers(
         source=data.samples.description,
         synthetic=data.samples.synthetic,
         tensors=tensor_rows(graph.plan, state, quantization.calibration.statistics),
-        layers=with_shares(comparison.rows, comparison.layers, shares, state.roundings, weights),
-        budget=None if budget is None else budget_report(graph, budget, len(graph.biasless)),
-        host_padding=padding_report(
-            HostTraffic.from_graph(unpadded.graph, unpadded.state, unpadded.sensitivity),
-            HostTraffic.from_graph(graph, state, padded.sensitivity),
-        ),
+        layers=layer_rows(quantization, comparison),
+        budget=None if budget is None else budget_report(graph, budget),
+        host_padding=padding_report(quantization.unpadded, padded),
         partial_sums=partial_sums(graph, padded.sensitivity),
         source_scales=source_scales(graph, state),
     )
-    warnings = notices.nothing_left(legal.plan) or notices.about_samples(
-        data.samples, data.assumed, accuracy, held_out, data.builtin, similarity
-    )
+    warnings = notices.nothing_left(legal.plan) or notices.about_samples(data, accuracy, similarity)
     if options.min_sqnr is not None and measured.is_of_indices:
         warnings = (*warnings, ONLY_INDICES)
     warnings = (
@@ -96,8 +86,8 @@ def describe_integers(
         *waived(legal.findings.all_findings, legal.findings.selected),
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
-    outcome = RunResults(data.row, rows, accuracy)
-    return Written(legal, emitted.proto, outcome, warnings, tflite)
+    results = RunResults(data.row, rows, accuracy, warnings=warnings)
+    return Written(legal, emitted.proto, results, tflite)
 
 
 def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> Written:
@@ -113,5 +103,6 @@ def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) ->
         *notices.still_float(emitted.model, options),
         *waived(legal.findings.all_findings, legal.findings.selected),
     )
-    outcome = RunResults(quantization=None if options.format == "float" else rows)
-    return Written(legal, emitted.proto, outcome, warnings)
+    quantization = None if options.format == "float" else rows
+    results = RunResults(quantization=quantization, warnings=warnings)
+    return Written(legal, emitted.proto, results)

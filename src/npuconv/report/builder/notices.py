@@ -10,52 +10,48 @@ import numpy as np
 from npuconv import emit
 from npuconv.config import Options
 from npuconv.data import Feed, Samples
-from npuconv.data.builtin import BuiltinData
+from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.samples import HELD_OUT_LEAST
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.findings import Finding, Severity
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.model.types import Node
 from npuconv.partition import Plan
+from npuconv.partition.crossings import traffic
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
-from npuconv.target import Target
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
 _SUMS = "weight_abs_sum_max"
 _UNLIKE = "CAL001"  # the rule on samples that are not normalized as in training
+LATER = "all samples but the first"
 TOO_FEW = (
     "too few samples to keep some apart: accuracy is measured on those that chose the ranges, and"
     f" looks better than it is; give {HELD_OUT_LEAST} or more"
 )
-LATER = "all samples but the first"
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
 def about_samples(
-    samples: Samples,
-    assumed: str,
-    accuracy: quality.Accuracy,
-    held_out: bool,
-    builtin: BuiltinData | None = None,
-    similarity: str = "",
+    data: CalibrationData, accuracy: quality.Accuracy, similarity: str
 ) -> tuple[str, ...]:
     """Return warnings about all that makes the measured numbers less reliable."""
     warnings = []
-    if builtin is not None and builtin.warning:
-        warnings.append(f"{builtin.warning}; give --calibration with a handful of real inputs")
-    if assumed:
-        warnings.append(assumed)
+    if data.builtin is not None and data.builtin.warning:
+        text = f"{data.builtin.warning}; give --calibration with a handful of real inputs"
+        warnings.append(text)
+    if data.assumed:
+        warnings.append(data.assumed)
     if accuracy.uncompared < accuracy.samples and accuracy.cosine is None:
         warnings.append("an output is all zeros or not finite")
-    if not held_out and not samples.synthetic:
+    if data.held_out is None and not data.samples.synthetic:
         warnings.append(TOO_FEW)
-    return (*warnings, *filter(None, [similarity]), *samples.notes)
+    return (*warnings, *filter(None, [similarity]), *data.samples.notes)
 
 
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
@@ -69,22 +65,15 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def doubt_db(
-    similarity: str, held_out: bool, builtin: BuiltinData | None, findings: Iterable[Finding] = ()
-) -> float:
+def doubt_db(data: CalibrationData, similarity: str, findings: Iterable[Finding] = ()) -> float:
     """Return by how much new samples may be worse for reasons that these do not show."""
-    kinds = {
-        "given": INTERVAL.inferred_db,
-        "inferred": INTERVAL.inferred_db,
-        "guessed": INTERVAL.guessed_db,
-        "unknown": INTERVAL.made_up_db,
-    }
     if any(finding.code == _UNLIKE for finding in findings):
         return INTERVAL.made_up_db
-    if builtin is not None:
-        return kinds[builtin.certainty]
+    if data.builtin is not None:
+        doubts = {"guessed": INTERVAL.guessed_db, "unknown": INTERVAL.made_up_db}
+        return doubts.get(data.builtin.certainty, INTERVAL.inferred_db)
     alike = INTERVAL.alike_db if similarity else 0.0
-    return alike + (0.0 if held_out else INTERVAL.calibrated_db)
+    return alike + (INTERVAL.calibrated_db if data.held_out is None else 0.0)
 
 
 def sameness(samples: Samples) -> str:
@@ -130,7 +119,7 @@ def _distance(a: np.ndarray, b: np.ndarray) -> float:
 
 def nothing_left(plan: Plan) -> tuple[str, ...]:
     """Return a warning if no convolution runs on the device: then nothing is rounded."""
-    return () if plan.device else (NOTHING_LEFT,)
+    return () if plan.convolutions else (NOTHING_LEFT,)
 
 
 def still_float(model: Model, options: Options) -> tuple[str, ...]:
@@ -157,12 +146,12 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
     return (f"some inputs or outputs stay float: {', '.join(names)}, {advice}",)
 
 
-def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]:
-    """Name the options that check cannot judge, as it runs one sample and no int8 model.
+def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
+    """Name options, limits and samples that check cannot judge: it runs one sample, not in int8.
 
-    ``crossing`` are the bytes that cross between device and host; None if they are not known.
+    Of built-in samples there is no notice: convert leaves some of them out.
     """
-    goal = options.min_sqnr
+    options, goal = legal.options, legal.options.min_sqnr
     codes = []  # of rules about samples whose findings would stop a conversion
     for rule in all_rules():
         is_goal = rule.code == _MEASURED and goal is not None
@@ -184,32 +173,28 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
     if options.padding in ("auto", "all"):
         percent, flag = options.max_extra_bytes, f"--pad-on-host {options.pad_on_host}"
         if percent is not None:
+            crossing = traffic(legal.model, legal.plan)
             most = (
                 "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
             )
             flag = f"--max-extra-bytes {percent:g}{most}"
         sentences.append(f"{flag}: only convert decides what crosses for it")
+    if limit := _open_limit_of_sums(legal):
+        sentences.append(f"{_SUMS}, {limit}: only convert knows the integer weights")
+    if not samples.builtin and len(samples) > 1:
+        sentences.append(f"{LATER} of {len(samples)}: only convert runs them")
     return tuple(sentences)
 
 
-def sums_not_judged(target: Target, convs: Iterable[Node]) -> tuple[str, ...]:
-    """Name the limit on sums of integer weights, unless these convolutions keep it for sure."""
+def _open_limit_of_sums(legal: LegalModel) -> str:
+    """Return the limit on sums of integer weights, unless all convolutions keep it for sure."""
+    target = legal.target
     operator, largest = target.operator("Conv"), max(map(abs, target.weights.range))
-    for win in filter(None, map(window, convs)):
+    for win in filter(None, map(window, legal.plan.convolutions)):
         if operator is None or win.op != "Conv" or not win.weight:
             continue
         limit = operator.limits_for(win.mode).get(_SUMS)
         most = largest * math.prod(win.weight[1:])
         if limit is not None and not all(limit.allows(total, {}) for total in (0, most)):
-            return (f"{_SUMS}, {limit.text()}: only convert knows the integer weights",)
-    return ()
-
-
-def samples_not_judged(samples: Samples) -> tuple[str, ...]:
-    """Return a notice on the samples after the first, which check counts but does not run.
-
-    There is no notice for built-in samples: convert leaves some of them out.
-    """
-    if samples.builtin or len(samples) < 2:
-        return ()
-    return (f"{LATER} of {len(samples)}: only convert runs them",)
+            return limit.text()
+    return ""

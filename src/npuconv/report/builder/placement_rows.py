@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from npuconv import partition
 from npuconv.legalize import keep_float
@@ -18,24 +18,12 @@ from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 
-@dataclass(frozen=True)
-class GraphRows:
-    """Rows of a legal float graph."""
-
-    rewritten: tuple[schema.RewriteRow, ...]  # one for each source node that became something else
-    nodes: tuple[schema.NodeInfo, ...]  # one for each node
-    device: schema.Device  # subgraphs, traffic, and share of the multiplications
-
-
-def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
-    """Describe the float graph, before quantization changes its nodes.
-
-    ``before`` are rows of the graph before steps for accuracy changed it.
-    """
-    model, plan, source = legal.model, legal.plan, legal.source
-    subgraphs = partition.subgraphs(model, plan)
-    numbers = {id(node): number for number, part in enumerate(subgraphs, 1) for node in part.nodes}
-    nodes = tuple(
+def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
+    """Return a row for every node of the rewritten float graph."""
+    model, plan = legal.model, legal.plan
+    subgraphs = enumerate(partition.subgraphs(model, plan), 1)
+    numbers = {id(node): number for number, part in subgraphs for node in part.nodes}
+    return tuple(
         schema.NodeInfo(
             name=model.label(node),
             op=query.qualified(node),
@@ -51,8 +39,13 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
         )
         for node in model.nodes()
     )
+
+
+def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.Device:
+    """Return subgraphs and traffic of the device, and its share of the multiplications."""
+    model, plan, source = legal.model, legal.plan, legal.source
     crossing = partition.crossings(model, plan)
-    device = schema.Device(
+    return schema.Device(
         macs_before=schema.MacShare(
             device=total(
                 c.macs for label, c in source.costs.items() if label in source.supported_convs
@@ -79,11 +72,10 @@ def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
                     schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
                 ),
             )
-            for number, subgraph in enumerate(subgraphs, 1)
+            for number, subgraph in enumerate(partition.subgraphs(model, plan), 1)
         ),
         kept_float=_kept_float(legal) if legal.device.keep_float else None,
     )
-    return GraphRows(rewritten_rows(legal) if before is None else before.rewritten, nodes, device)
 
 
 def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
@@ -100,7 +92,9 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
     rows = []
     for pattern in dict.fromkeys(patterns.values()):
         macs = [
-            partition.macs(node) for node in free.device if pattern_of.get(node.name) == pattern
+            partition.macs(node)
+            for node in free.convolutions
+            if pattern_of.get(node.name) == pattern
         ]
         nodes = sum(kept_by == pattern for kept_by in patterns.values())
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.config import Options
-from npuconv.evaluate.matching import DeviceConvolution
+from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition import Plan
@@ -21,6 +19,7 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
@@ -72,16 +71,32 @@ def tensor_rows(
     return tuple(rows)
 
 
-def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
-    """Return the weights of every layer by node name, while they still are float."""
-    rows = {}
-    for conv in plan.device:
+def layer_rows(
+    quantization: Quantization, comparison: MeasuredConversion
+) -> tuple[quality.LayerQuant, ...]:
+    """Return the compared layers with their weights, and the noise of their rounding."""
+    graph, state = quantization.padded.graph, quantization.padded.state
+    weights = dict[str, quality.WeightQuant]()  # as all that follows by node name
+    for conv in graph.plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
-            rows[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
-    return rows
+            weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
+    powers = quantization.shares  # errors in the outputs, relative to the power of the outputs
+    nodes = {layer.display_label: layer.node for layer in comparison.layers}
+    total, rows = sum(powers.values()), []
+    for row in comparison.rows:
+        node = nodes.get(row.name, "")
+        power = powers.get(node, 0.0)
+        update = {
+            "rounding": state.roundings.get(node, ""),
+            "weights": weights.get(node),
+            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
+            "noise_share": round(power / total, 4) if node in powers and total else None,
+        }
+        rows.append(row.model_copy(update=update))
+    return tuple(rows)
 
 
 def weight_row(
@@ -118,32 +133,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 def _decimal(value: np.float32) -> float:
     """Return the shortest decimal that rounds to the same float32; infinities are clipped."""
     return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
-
-
-def with_shares(
-    rows: Iterable[quality.LayerQuant],
-    layers: Iterable[DeviceConvolution],
-    shares: Mapping[str, float],
-    roundings: Mapping[str, str],
-    weights: Mapping[str, quality.WeightQuant],
-) -> tuple[quality.LayerQuant, ...]:
-    """Return layers with the noise of their rounding, and the method that rounded their weights.
-
-    ``shares`` are error powers in the outputs relative to their power, by node name.
-    """
-    nodes, total = {layer.display_label: layer.node for layer in layers}, sum(shares.values())
-    layer_rows = []
-    for row in rows:
-        node = nodes.get(row.name, "")
-        power = shares.get(node, 0.0)
-        update = {
-            "rounding": roundings.get(node, ""),
-            "weights": weights.get(node),
-            "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
-            "noise_share": round(power / total, 4) if node in shares and total else None,
-        }
-        layer_rows.append(row.model_copy(update=update))
-    return tuple(layer_rows)
 
 
 MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
@@ -242,7 +231,7 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
             change = _difference(before, state.encodings[group.name])
             reasons[group.name] = f"{_WHY[method]}: {change}"
     reasons |= matches.changed
-    for conv in graph.plan.device:
+    for conv in graph.plan.convolutions:
         rounding = state.roundings.get(conv.name, "")
         layers += rounding.startswith(imported_scales.METHOD)
         if rounding.startswith(f"{imported_scales.METHOD}, "):
@@ -254,7 +243,7 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
         tensors=tensors,
         all_tensors=all_tensors,
         layers=layers,
-        all_layers=len(graph.plan.device),
+        all_layers=len(graph.plan.convolutions),
         changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in reasons.items()),
     )
 
@@ -268,33 +257,11 @@ def _difference(before: Encoding, after: Encoding) -> str:
     return f"{zeros}, and values above {highest:.4g} are no longer cut off"
 
 
-@dataclass(frozen=True)
-class HostTraffic:
-    """Traffic between device and host, and the error at the outputs."""
-
-    options: Options  # of the conversion
-    tensors: frozenset[str]  # that are stored in int8
-    bytes: int | None  # that cross in one inference; None where that is not known
-    power: float  # of the error that all roundings add to the outputs; 0 where that is not known
-
-    @classmethod
-    def from_graph(
-        cls, graph: LegalModel, state: QuantState, errors: Sensitivity | None
-    ) -> HostTraffic:
-        """Record both before the graph is changed."""
-        power = 0.0 if errors is None else float(errors.powers.sum())
-        crossing = traffic(graph.model, graph.plan)
-        return cls(graph.options, frozenset(state.encodings), crossing, power)
-
-
-def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
-    """Return the extra MACs of repeated layers and channels, with names of the source model.
-
-    ``biasless`` is the number of convolutions to which the device adds no bias.
-    """
+def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
+    """Return the extra MACs of repeated layers and channels, with names of the source model."""
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
-    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.device}
+    labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
     order = {name: place for place, name in enumerate(labels)}
     duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
@@ -322,25 +289,23 @@ def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> qual
             )
             for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
         ),
-        biasless=biasless,
+        biasless=len(legal.biasless),
     )
 
 
-def padding_report(before: HostTraffic, after: HostTraffic) -> quality.HostPadding | None:
-    """Return cost and gain of padding by the host between layers.
-
-    Returns:
-        None where nothing may cross for it.
-    """
-    if before.options.padding not in ("auto", "all"):
+def padding_report(unpadded: QuantizedGraph, padded: QuantizedGraph) -> quality.HostPadding | None:
+    """Return cost and gain of padding by the host between layers; None if it may not pad."""
+    if padded.graph.options.padding not in ("auto", "all"):
         return None
-    unknown = before.bytes is None or after.bytes is None
-    extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
-    gain = 10 * math.log10(before.power / after.power) if before.power and after.power else None
+    graphs = (unpadded, padded)
+    before, after = (traffic(quantized.graph.model, quantized.graph.plan) for quantized in graphs)
+    extra = None if before is None or after is None else after - before
+    powers = [float(q.sensitivity.powers.sum()) if q.sensitivity else 0.0 for q in graphs]
+    gain = 10 * math.log10(powers[0] / powers[1]) if all(powers) else None
     return quality.HostPadding(
-        tensors=tuple(sorted(after.tensors - before.tensors)),
+        tensors=tuple(sorted(padded.state.encodings.keys() - unpadded.state.encodings.keys())),
         extra_bytes=extra,
-        extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
+        extra_percent=round(100 * extra / before, 2) if extra and before else None,
         gain_db=None if gain is None else round(gain, 2),
     )
 
@@ -348,7 +313,7 @@ def padding_report(before: HostTraffic, after: HostTraffic) -> quality.HostPaddi
 def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.PartialSums | None:
     """Return the layers whose partial sums are rounded, with their costs; None without any."""
     layers = dict[str, set[str]]()
-    for conv in graph.plan.device:
+    for conv in graph.plan.convolutions:
         if conv.name in graph.summed:
             layers.setdefault(graph.model.label(conv), set()).add(conv.name)
     rows = tuple(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from npuconv import emit
 from npuconv.config import Options
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report import groups
-from npuconv.report.builder.placement_rows import GraphRows, choice
+from npuconv.report.builder.placement_rows import choice, device_row, node_rows
 from npuconv.report.groups import kind
 from npuconv.report.words import count, total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
@@ -29,12 +28,13 @@ from npuconv.version import __version__
 
 @dataclass(frozen=True)
 class RunResults:
-    """Results of a conversion; a check sets only the first and the last."""
+    """Results of a run on samples."""
 
     calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
     quantization: quality.QuantizationInfo | None = None  # how the model was quantized
     accuracy: quality.Accuracy | None = None  # how far it is from the float model
-    not_judged: tuple[str, ...] = ()  # what only a conversion can tell
+    not_judged: tuple[str, ...] = ()  # options of a check that only a conversion can judge
+    warnings: tuple[str, ...] = ()  # sentences that a reader must know before trusting the result
 
 
 NO_RESULTS = RunResults()
@@ -42,31 +42,37 @@ NO_RESULTS = RunResults()
 
 def build_report(
     legal: LegalModel,
-    rows: GraphRows,
-    verdict: Verdict,
+    rewritten: tuple[schema.RewriteRow, ...],
+    results: RunResults = NO_RESULTS,
     *,
-    failed: bool,
-    warnings: tuple[str, ...] = (),
-    outcome: RunResults = NO_RESULTS,
+    is_check: bool = False,
     timings: Timings | None = None,
 ) -> schema.Report:
     """Build the report of a check or a conversion.
 
-    ``failed`` is whether the run fails: an accepted error fails a conversion, but no check.
-    ``timings`` are seconds of each stage; without them the report has no timings.
+    Args:
+        legal: the graph, with all findings.
+        rewritten: rows of the source nodes that become something else.
+        results: of the run on samples.
+        is_check: an accepted error fails a conversion, but no check.
+        timings: seconds of each stage; without them the report has no timings.
     """
     model, source, target = legal.model, legal.source, legal.target
+    is_refused, nodes = legal.findings.refuse, node_rows(legal)
+    verdict: Verdict = "convertible" if is_check else "converted"
+    verdict = "refused" if is_refused else verdict
+    device = device_row(legal, nodes)
     findings = legal.findings.selected
     remaining = [finding for finding in findings if finding.status != Status.REWRITTEN]
-    warnings += stale(legal.findings.accepted, legal.findings.all_findings)
+    warnings = (*results.warnings, *stale(legal.findings.accepted, legal.findings.all_findings))
     kinds = Counter(kind(finding) for finding in remaining if not finding.accepted)
     kinds["warning"] += len(warnings)
     statuses, codes = Counter(finding.status for finding in findings), {f.code for f in findings}
-    removed = {node.name for node in source.nodes} - {node.name for node in rows.nodes}
+    removed = {node.name for node in source.nodes} - {node.name for node in nodes}
     placement = {}
-    for place in groups.PLACEMENTS:
-        nodes = [node for node in rows.nodes if node.placement == place]
-        placement[place] = schema.Count(nodes=len(nodes), macs=total(node.macs for node in nodes))
+    for place in get_args(schema.Placement):
+        placed = [node for node in nodes if node.placement == place]
+        placement[place] = schema.Count(nodes=len(placed), macs=total(n.macs for n in placed))
     limits = [
         schema.UnknownLimit(
             limit=need.name,
@@ -79,7 +85,7 @@ def build_report(
     ]
     assumptions = [
         schema.UnknownLimit(
-            limit=path, values=(), nodes=len(legal.plan.device), example="", source=path,
+            limit=path, values=(), nodes=len(legal.plan.convolutions), example="", source=path,
             assumption=text,
         )
         for path, text in target.assumptions()
@@ -98,16 +104,16 @@ def build_report(
         target=schema.TargetInfo(name=target.name, version=target.version, sha256=target.sha256),
         summary=schema.Summary(
             verdict=verdict,
-            headline=headline(legal.options, rows.nodes, verdict, remaining, warnings),
+            headline=headline(legal.options, nodes, verdict, remaining, warnings),
             activations="int8" if emit.get(legal.options.format).calibrates else "float",
             warnings=warnings,
-            not_judged=outcome.not_judged,
-            exit_code=int(failed),
+            not_judged=results.not_judged,
+            exit_code=int(fails(findings, legal.options) if is_check else is_refused),
             by_severity={severity: kinds[severity.value] for severity in Severity},
             by_status={status: statuses[status] for status in Status},
             accepted=sum(finding.accepted for finding in remaining),
             placement=placement,
-            transitions=rows.device.to_device.tensors + rows.device.to_host.tensors,
+            transitions=device.to_device.tensors + device.to_host.tensors,
         ),
         findings=tuple(
             schema.FindingInfo.model_validate(finding, from_attributes=True)
@@ -126,7 +132,7 @@ def build_report(
             for rule in all_rules()
             if rule.code in codes
         ),
-        plan=rows.rewritten,
+        plan=rewritten,
         rewrites=tuple(
             schema.Rewrite(
                 pass_name=record.pass_name,
@@ -148,12 +154,12 @@ def build_report(
             schema.Refusal(pass_name=refusal.pass_name, node=refusal.node, reason=refusal.reason)
             for refusal in legal.log.refusals
         ),
-        nodes=rows.nodes,
-        source_nodes=source.nodes if removed or rows.rewritten else (),
-        device=rows.device,
-        calibration=outcome.calibration,
-        quantization=outcome.quantization,
-        accuracy=outcome.accuracy,
+        nodes=nodes,
+        source_nodes=source.nodes if removed or rewritten else (),
+        device=device,
+        calibration=results.calibration,
+        quantization=results.quantization,
+        accuracy=results.accuracy,
         unknown_limits=(*limits, *assumptions),
         timings=None if not timings else tuple(
             schema.Timing(stage=stage, seconds=round(seconds, 4))

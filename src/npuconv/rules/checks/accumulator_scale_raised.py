@@ -49,7 +49,7 @@ def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
 
     if (evidence := ctx.evidence) is None:
         return
-    for conv in evidence.plan.device:
+    for conv in evidence.plan.convolutions:
         weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
         source = evidence.encodings.get(conv.inputs[0].name)
         result = evidence.encodings.get(conv.outputs[0].name)

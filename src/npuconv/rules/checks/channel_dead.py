@@ -47,7 +47,7 @@ NOTE_SHARE = 0.1  # share of channels; fewer are common
 def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or evidence.samples < 2:
         return
-    for conv in evidence.plan.device:
+    for conv in evidence.plan.convolutions:
         stats, consumers = (
             evidence.statistics.get(conv.outputs[0].name),
             query.consumers(conv.outputs[0]),

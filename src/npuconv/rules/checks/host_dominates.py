@@ -45,7 +45,7 @@ _FEWEST_NODES = 20  # fewer cost little beside the convolutions
     ),
 )
 def host_dominates(model: Model, ctx: RuleContext) -> Violations:
-    if ctx.plan is None or not ctx.plan.device:
+    if ctx.plan is None or not ctx.plan.convolutions:
         return
     nodes = model.nodes()
     host = [node for node in nodes if ctx.plan.placement[id(node)] != "device"]

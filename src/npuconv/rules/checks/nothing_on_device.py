@@ -35,6 +35,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def nothing_on_device(model: Model, ctx: RuleContext) -> Violations:
-    if ctx.plan is not None and not ctx.plan.device:
+    if ctx.plan is not None and not ctx.plan.convolutions:
         count = len(model.nodes())
         yield Violation({"target": ctx.target.name, "count": count}, value="0", limit="at least 1")

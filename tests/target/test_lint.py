@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.target.semantics import lint
+from npuconv.target.lint import lint
 from support.target_files import HEAD, document, fails
 
 LIMIT = "  Conv:\n    limits:\n      "

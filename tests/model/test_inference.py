@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import npuconv
-from npuconv.model import load, query, skeleton
+from npuconv.model import inference, load, query
 from npuconv.model.proto import Types
 from support.asserts import read
 from support.builders import Net, digits
@@ -17,7 +17,7 @@ from support.builders import Net, digits
 def test_weights_stay_out():
     """Long constants become inputs of the skeleton; short ones, which may be shapes, stay."""
     model = read(Net(x=(1, 64, 8, 8)).conv("x", (4, 64, 3, 3)).reshape([1, -1]).model())
-    proto = skeleton.skeleton(model)
+    proto = inference.skeleton(model, model.nodes())
     assert [i.name for i in proto.graph.input] == ["x", "c0"]
     assert {t.name for t in proto.graph.initializer} == {"c1", "c2"}
 
@@ -35,7 +35,7 @@ def test_constants_inside_subgraphs():
     cond = net.constant(np.asarray(True), "cond")
     net.op("If", cond, then_branch=branch("Abs"), else_branch=branch("Sin"))
     model = load.load(net.model())
-    assert [t.name for t in skeleton.constants(model.graph.nodes)] == ["cond", "w"]
+    assert [t.name for t in query.constants(model.graph.nodes)] == ["cond", "w"]
 
 
 def test_value_info():
@@ -51,7 +51,7 @@ def test_value_info():
 def test_part_of_a_graph():
     """Tensors that nodes read but do not produce are inputs."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").op("Neg").model())
-    proto = skeleton.skeleton(model, model.nodes()[2:])
+    proto = inference.skeleton(model, model.nodes()[2:])
     assert [node.op_type for node in proto.graph.node] == ["Neg"]
     assert {i.name for i in proto.graph.input} == {"x", "t1"}
     assert [o.name for o in proto.graph.output] == ["t2"]
