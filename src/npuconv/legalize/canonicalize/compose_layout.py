@@ -1,10 +1,10 @@
-"""Write nodes in a row that only move data as the shortest sequence that does the same.
+"""Replace nodes in a row that only move data by the shortest equal sequence.
 
 Reshapes, Flattens, Squeezes, Unsqueezes and Transposes in a row become nothing, one Reshape,
 one Transpose, or a Transpose between Reshapes; a shuffle of whole channels, as in ShuffleNets,
 becomes one Gather, through which every channel keeps a scale of its own. A Gather of one
-place is followed, too. Where the target lists these operators, the sequence is the one of which it
-takes most. Extents may have names as long as the order of the elements is known.
+place is followed, too. Where the target lists these operators, the sequence is chosen of which it
+takes most nodes. Symbolic extents are kept where the order of elements is known.
 """
 
 from __future__ import annotations

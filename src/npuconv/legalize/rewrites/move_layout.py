@@ -51,7 +51,7 @@ def _pieces(model: Model) -> Iterator[tuple[AxisMap, list[Node]]]:
     """Yield connected nodes between nodes that undo each other, and the order to move them to."""
     areas: dict[AxisMap, set[int]] = {}
     for node in model.nodes(*OPS):
-        order = AxisMap.of(node)
+        order = AxisMap.from_node(node)
         if order is None or order.is_identity:
             continue
         order = order.inverse
@@ -83,18 +83,18 @@ def _consumers(node: Node) -> list[Node]:
 
 
 def _between(area: dict[int, Node], order: AxisMap) -> Iterator[list[Node]]:
-    """Yield the nodes on a way from a node to one that undoes it, in connected pieces."""
+    """Yield the nodes between a node and its inverse, in connected pieces."""
     nodes = list(area.values())
     first = [n for n in nodes if any(_undone_producer(t, order) for t in variables(n))]
-    last = [n for n in nodes if any(AxisMap.of(c) == order for c in _consumers(n))]
+    last = [n for n in nodes if any(AxisMap.from_node(c) == order for c in _consumers(n))]
     after = _reachable(first, _consumers, area)
     before = _reachable(last, _producers, area)
-    left = {key: n for key, n in area.items() if key in after and key in before}
-    while left:
-        start = next(iter(left.values()))
-        connected = _reachable([start], lambda n: _producers(n) + _consumers(n), left)
-        yield [n for key, n in left.items() if key in connected]
-        left = {key: n for key, n in left.items() if key not in connected}
+    remaining = {key: n for key, n in area.items() if key in after and key in before}
+    while remaining:
+        start = next(iter(remaining.values()))
+        connected = _reachable([start], lambda n: _producers(n) + _consumers(n), remaining)
+        yield [n for key, n in remaining.items() if key in connected]
+        remaining = {key: n for key, n in remaining.items() if key not in connected}
 
 
 def _reachable(
@@ -114,14 +114,14 @@ def _reachable(
 def _undone_producer(tensor: Tensor, order: AxisMap) -> Node | None:
     """Return the node that makes a tensor, if ``order`` undoes it."""
     producer = query.producer(tensor)
-    before = None if producer is None else AxisMap.of(producer)
+    before = None if producer is None else AxisMap.from_node(producer)
     return producer if before is not None and before.inverse == order else None
 
 
 class _Piece:
-    """Connected nodes that could compute on tensors in another order of axes.
+    """Connected nodes that could compute in another order of axes.
 
-    Each lies on a path from a node to one that undoes it. These are removed, and a new one
+    Each lies on a path from a node to its inverse. These are removed, and a new node
     is inserted at every other edge of the border. The rewrite is done only if it removes more
     nodes than it inserts, so it terminates.
 
@@ -147,9 +147,9 @@ class _Piece:
         self._new_nodes = len(self.sources) - len(self.before) + len(self.stay)
 
     def saves_nodes(self) -> bool:
-        """Return whether the change removes more nodes than it adds.
+        """Return whether fewer layout nodes are left after the change.
 
-        False also where the piece does not lie between a node and one that undoes it, or where
+        False also where the piece does not lie between a node and its inverse, or where
         one node is both.
         """
         undoing = {id(n): n for nodes in self.after.values() for n in nodes}
@@ -165,9 +165,9 @@ class _Piece:
         return self.model.is_output(tensor) or any(id(n) not in inside for n in consumers)
 
     def _undoing_consumers(self, tensor: Tensor) -> list[Node]:
-        """Return the nodes to remove behind a result, at most one that makes a graph output."""
+        """Return the inverse nodes behind a result, at most a single graph output."""
         nodes = [n for n in query.consumers(tensor) if self.model.is_top_level(n)]
-        nodes = [n for n in nodes if AxisMap.of(n) == self.order]
+        nodes = [n for n in nodes if AxisMap.from_node(n) == self.order]
         named = [n for n in nodes if self.model.is_output(n.outputs[0])]
         return [n for n in nodes if not any(n is extra for extra in named[1:])]
 
@@ -227,9 +227,9 @@ class _Piece:
                 edit.exchange_names(moved, tensor)
         dims = query.shape(tensor)
         moved.shape = None if dims is None else self.order.apply(dims, 1)
-        for other in undoing:
-            result = other.outputs[0]
-            edit.disconnect(other)
+        for inverse_node in undoing:
+            result = inverse_node.outputs[0]
+            edit.disconnect(inverse_node)
             if result is not moved:
                 edit.redirect(result, moved)
         index = next(i for i, t in enumerate(node.outputs) if t is tensor)

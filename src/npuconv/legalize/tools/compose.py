@@ -1,4 +1,4 @@
-"""Composition of nodes in a row that only move data to the shortest sequence that does the same."""
+"""Composition of nodes in a row that only move data: the shortest equal sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import RESHAPES
-from npuconv.legalize.tools.view import CHANNELS, Sizes, Step, View
+from npuconv.legalize.tools.movement import CHANNELS, Movement, Sizes, Step
 from npuconv.model import edit, facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -22,11 +22,11 @@ MAX_NODES = 16  # through which one tensor is followed: bounds time
 
 @dataclass(frozen=True)
 class _Change:
-    """Nodes that move the data of one tensor, and the operators in their place.
+    """A rewrite of nodes that move data.
 
     Attributes:
         nodes: from the tensor to the results.
-        removed: those that nothing else reads.
+        removed: nodes without any other consumer.
         results: each with the operators that make it of the tensor.
         gain: nodes less that the target refuses, and nodes less.
     """
@@ -64,34 +64,34 @@ def _changes(
 ) -> Iterator[_Change]:
     """Yield the changes of nodes that move the data of the tensor that a node reads."""
     source = start.inputs[0]
-    view = None if query.is_constant(source) else View.of(source)
-    view = None if view is None else view.through(start)
-    if view is None:
+    movement = None if query.is_constant(source) else Movement.from_tensor(source)
+    movement = None if movement is None else movement.through(start)
+    if movement is None:
         return
-    waiting, paths = [([start], view)], list[tuple[list[Node], View]]()
-    ends: list[tuple[Node, View]] = []  # read otherwise, too
+    waiting, paths = [([start], movement)], list[tuple[list[Node], Movement]]()
+    leaves: list[tuple[Node, Movement]] = []  # read otherwise, too
     while waiting and len(paths) < MAX_NODES:
-        path, view = waiting.pop()
-        paths.append((path, view))
+        path, movement = waiting.pop()
+        paths.append((path, movement))
         result = path[-1].outputs[0]
         consumers = query.consumers(result)
-        views = [
-            (n, view.through(n))
+        moved_consumers = [
+            (n, movement.through(n))
             for n in consumers
             if n.op in _MOVING and n.inputs[0] is result and model.is_top_level(n)
         ]
-        following = [([*path, n], moved) for n, moved in views if moved is not None]
+        following = [([*path, n], moved) for n, moved in moved_consumers if moved is not None]
         if len(following) < len(consumers) or model.is_output(result):
-            ends.append((path[-1], view))
+            leaves.append((path[-1], movement))
         waiting += following
-    for path, view in paths:
+    for path, movement in paths:
         first = len(path) - 1
         while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
             first -= 1
-        yield from _change(model, device, log, path, path[first:], [(path[-1], view)], longest)
-    if len(ends) > 1 and not waiting:
+        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest)
+    if len(leaves) > 1 and not waiting:
         nodes = [path[-1] for path, _ in paths]
-        yield from _change(model, device, log, nodes, nodes, ends, longest)
+        yield from _change(model, device, log, nodes, nodes, leaves, longest)
 
 
 def _change(
@@ -100,14 +100,14 @@ def _change(
     log: Log,
     nodes: list[Node],
     removed: list[Node],
-    ends: list[tuple[Node, View]],
+    leaves: list[tuple[Node, Movement]],
     longest: int,
 ) -> Iterator[_Change]:
     """Yield the change to the shortest operators, if it saves nodes."""
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
     results: list[tuple[Tensor, list[Step]]] = []
-    for node, view in ends:
-        forms = [form for form in view.forms() if len(form) <= min(longest, count)]
+    for node, movement in leaves:
+        forms = [form for form in movement.forms() if len(form) <= min(longest, count)]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
                 model, node, "it copies an input or a shared tensor to an output of the model"

@@ -155,7 +155,7 @@ class Layout:
 
     @property
     def back(self) -> AxisMap:
-        """Return the order of axes of the result, from that of the convolution."""
+        """Return the order of axes of the result."""
         rank = len(self.before) + len(self.axes)
         places = [axis for axis in range(rank) if axis not in self.axes]
         return AxisMap(tuple(places[axis] for axis in self.after), rank)

@@ -87,7 +87,7 @@ class AxisMap:
     rank: int
 
     @classmethod
-    def of(cls, node: Node) -> AxisMap | None:
+    def from_node(cls, node: Node) -> AxisMap | None:
         """Return the axis map of a node; None if it has none, or it is not known."""
         if not query.is_standard(node) or not len(node.inputs) or len(node.outputs) != 1:
             return None
@@ -127,7 +127,7 @@ class AxisMap:
         return tuple(axis for axis in range(self.rank) if axis not in self.axes)
 
     def apply(self, values: Sequence[T], neutral: T) -> list[T]:
-        """Return a value for each axis of the result; ``neutral`` for those that come."""
+        """Return a value for each axis of the result; ``neutral`` for new axes."""
         return [neutral if axis == NEW else values[axis] for axis in self.axes]
 
     def insert(self, model: Model, node: Node, tensor: Tensor) -> Tensor:
@@ -138,8 +138,8 @@ class AxisMap:
             if dims is not None:
                 tensor.shape = [dim for axis, dim in enumerate(dims) if axis not in self.removed]
             squeeze(model, node, wide, tensor, self.removed)
-        kept = [axis for axis in self.axes if axis != NEW]
-        perm = [sorted(kept).index(axis) for axis in kept]
+        old_axes = [axis for axis in self.axes if axis != NEW]
+        perm = [sorted(old_axes).index(axis) for axis in old_axes]
         tensor = transpose(model, node, tensor, perm, query.shape(tensor))
         new = tuple(place for place, axis in enumerate(self.axes) if axis == NEW)
         return unsqueeze(model, node, tensor, new) if new else tensor
@@ -310,8 +310,8 @@ def move(model: Model, node: Node, order: AxisMap) -> None:
         if array is None or (array.size == 1 and node.op != "Concat"):
             continue
         full = array.reshape((1,) * (order.rank - array.ndim) + array.shape)
-        kept = [axis for axis in order.axes if axis != NEW]
-        full = full.transpose([*kept, *order.removed]).reshape(order.apply(full.shape, 1))
+        old_axes = [axis for axis in order.axes if axis != NEW]
+        full = full.transpose([*old_axes, *order.removed]).reshape(order.apply(full.shape, 1))
         node.inputs[index] = edit.constant(model, tensor.name, full)
     per_channel = node.op in _CONVERSIONS and query.rank(node.inputs[1]) == 1
     if node.op in ("Concat", "Split") or per_channel:

@@ -22,7 +22,7 @@ def eliminate(
     first: Node | None = None,
     modulus: int | None = None,
 ) -> int:
-    """Remove a node whose output equals its first input, or that of ``first`` before it, measured.
+    """Remove a node without effect, measured; with ``first``, both nodes together.
 
     For ``modulus`` see ``Log.rewrite``; a Reshape holds for its own extents only.
 

@@ -1,6 +1,6 @@
-"""Views: what Reshapes, Transposes, Squeezes, ... in a row do to a tensor, and their shortest form.
+"""Data movement by Reshapes, Transposes, Squeezes in a row, and the operators that do the same.
 
-A view is what strides are to an array: runs of places in the source, each with an extent and a
+A movement is like the strides of an array: runs of places in the source, each with an extent and a
 stride, from the slowest to the fastest. A Reshape changes the extents of the result only, a
 Transpose the order of the runs. An extent that is not a number is a factor with a name.
 """
@@ -29,7 +29,7 @@ class Size(NamedTuple):
     names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, dim: int | str) -> Size:
+    def from_extent(cls, dim: int | str) -> Size:
         """Return the size of an extent."""
         return cls(dim) if isinstance(dim, int) else cls(1, (dim,))
 
@@ -39,16 +39,16 @@ class Size(NamedTuple):
         is_named = self.number == 1 and len(self.names) == 1
         return self.names[0] if is_named and not self.names[0].startswith(_UNNAMED) else None
 
-    def times(self, other: Size) -> Size:
+    def times(self, factor: Size) -> Size:
         """Return the product."""
-        return Size(self.number * other.number, tuple(sorted(self.names + other.names)))
+        return Size(self.number * factor.number, tuple(sorted(self.names + factor.names)))
 
-    def over(self, other: Size) -> Size | None:
+    def over(self, divisor: Size) -> Size | None:
         """Return the quotient; None if it is not known to be a whole number."""
-        names, divisors = Counter(self.names), Counter(other.names)
-        if self.number % other.number or divisors - names:
+        names, divisors = Counter(self.names), Counter(divisor.names)
+        if self.number % divisor.number or divisors - names:
             return None
-        return Size(self.number // other.number, tuple(sorted((names - divisors).elements())))
+        return Size(self.number // divisor.number, tuple(sorted((names - divisors).elements())))
 
 
 class Run(NamedTuple):
@@ -62,9 +62,9 @@ class Run(NamedTuple):
         """Return the stride of the next slower run of a contiguous tensor."""
         return self.extent.times(self.stride)
 
-    def covers(self, other: Run) -> bool:
-        """Return whether the places of another run lie in this one."""
-        return other.stride.over(self.stride) is not None and self.end.over(other.end) is not None
+    def covers(self, axis: Run) -> bool:
+        """Return whether the places of an axis lie in this run."""
+        return axis.stride.over(self.stride) is not None and self.end.over(axis.end) is not None
 
 
 class Step(NamedTuple):
@@ -89,7 +89,7 @@ Sizes = tuple[Size, ...]
 
 
 @dataclass(frozen=True)
-class View:
+class Movement:
     """A tensor whose elements are elements of a source, in another order.
 
     Attributes:
@@ -105,16 +105,16 @@ class View:
     offset: int = 0
 
     @classmethod
-    def of(cls, tensor: Tensor) -> View | None:
-        """Return the view of a tensor on itself; None if its rank is not known."""
+    def from_tensor(cls, tensor: Tensor) -> Movement | None:
+        """Return the movement of a tensor to itself; None if its rank is not known."""
         dims = query.shape(tensor)
         if dims is None:
             return None
-        sizes = tuple(Size.of(dim or f"{_UNNAMED}{axis}") for axis, dim in enumerate(dims))
+        sizes = tuple(Size.from_extent(dim or f"{_UNNAMED}{axis}") for axis, dim in enumerate(dims))
         return cls(sizes, sizes, _contiguous(sizes))
 
-    def through(self, node: Node) -> View | None:
-        """Return the view of the result of a node that reads this tensor; None if not known."""
+    def through(self, node: Node) -> Movement | None:
+        """Return the movement to the result of a node that reads this tensor; None if not known."""
         if not query.is_standard(node) or len(node.outputs) != 1:
             return None
         if node.op == "Transpose":
@@ -124,8 +124,8 @@ class View:
             return self._selected(node)
         return self._reshaped(node)
 
-    def _reshaped(self, node: Node) -> View | None:
-        """Return the view with the extents of the result, at most one of them not known."""
+    def _reshaped(self, node: Node) -> Movement | None:
+        """Return the movement with the extents of the result, of which one may be unknown."""
         dims = query.shape(node.outputs[0])
         target = query.constant_input(node, 1) if node.op == "Reshape" else None
         if dims is None and target is not None and not (target == 0).any():
@@ -133,21 +133,21 @@ class View:
         if dims is None:
             return None
         names = total(self.dims).names
-        sizes = [Size.of(d) if isinstance(d, int) or d in names else None for d in dims]
-        left = total(self.dims).over(total(size for size in sizes if size is not None))
-        if left is None or sizes.count(None) > 1 or (None not in sizes and left != ONE):
+        sizes = [Size.from_extent(d) if isinstance(d, int) or d in names else None for d in dims]
+        quotient = total(self.dims).over(total(size for size in sizes if size is not None))
+        if quotient is None or sizes.count(None) > 1 or (None not in sizes and quotient != ONE):
             return None
-        return replace(self, dims=tuple(left if size is None else size for size in sizes))
+        return replace(self, dims=tuple(quotient if size is None else size for size in sizes))
 
-    def _transposed(self, perm: Sequence[int]) -> View | None:
+    def _transposed(self, perm: Sequence[int]) -> Movement | None:
         groups = self._groups()
         if groups is None or sorted(perm) != list(range(len(self.dims))):
             return None
         runs = _joined(run for axis in perm for run in groups[axis])
         return replace(self, dims=tuple(self.dims[axis] for axis in perm), runs=runs)
 
-    def _selected(self, node: Node) -> View | None:
-        """Return the view of one place along an axis."""
+    def _selected(self, node: Node) -> Movement | None:
+        """Return the movement to one place along an axis."""
         index, groups = query.constant_input(node, 1), self._groups()
         axis, rank = int(query.attribute(node, "axis", 0)), len(self.dims)
         if index is None or index.ndim or groups is None or not -rank <= axis < rank:
@@ -161,9 +161,9 @@ class View:
                 return None
             place, digit = divmod(place, run.extent.number)
             offset += digit * run.stride.number
-        others = [other for other in range(rank) if other != axis]
-        runs = _joined(run for other in others for run in groups[other])
-        return View(self.source, tuple(self.dims[other] for other in others), runs, offset)
+        axes = [number for number in range(rank) if number != axis]
+        runs = _joined(run for number in axes for run in groups[number])
+        return Movement(self.source, tuple(self.dims[number] for number in axes), runs, offset)
 
     def _groups(self) -> list[list[Run]] | None:
         """Return the runs of each axis; None if axes and runs overlap in parts."""
@@ -172,15 +172,15 @@ class View:
             groups.append([])
             while size != ONE:
                 run = waiting.pop()
-                rest = size.over(run.extent)
-                if rest is None:
-                    inner, rest = run.extent.over(size), ONE
+                quotient = size.over(run.extent)
+                if quotient is None:
+                    inner, quotient = run.extent.over(size), ONE
                     if inner is None:
                         return None
                     waiting.append(Run(inner, run.stride))
                     run = Run(size, run.stride.times(inner))
                 groups[-1].append(run)
-                size = rest
+                size = quotient
         return groups
 
     def forms(self) -> Iterator[list[Step]]:
@@ -255,7 +255,7 @@ def _contiguous(dims: Sizes) -> tuple[Run, ...]:
 
 
 def _joined(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return runs with contiguous neighbours as one, without those of one place."""
+    """Return runs where contiguous neighbours are merged; extents of 1 go."""
     result: list[Run] = []
     for run in runs:
         if run.extent == ONE:

@@ -1,4 +1,4 @@
-"""Tests of views: any nodes in a row that move data, against numpy."""
+"""Tests of movements: any nodes in a row that move data, against numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from npuconv.legalize.tools.view import Size, Step, View
+from npuconv.legalize.tools.movement import Movement, Size, Step
 from support.asserts import read
 from support.builders import Net
 
@@ -43,16 +43,16 @@ def applied(step: Step, array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(CASES))
 def test_every_form_moves_the_same_values(seed: int):
-    """Also where runs and axes overlap in parts, so that there is no view."""
+    """Also where runs and axes overlap in parts, so that there is no movement."""
     places, net = random_chain(seed)
     model = read(net.model())
-    view = View.of(model.nodes()[0].inputs[0])
+    movement = Movement.from_tensor(model.nodes()[0].inputs[0])
     for node in model.nodes():
-        view = view and view.through(node)
-    if view is None:
+        movement = movement and movement.through(node)
+    if movement is None:
         return
-    source = np.arange(places.size).reshape([size.number for size in view.source])
-    forms = list(view.forms())
+    source = np.arange(places.size).reshape([size.number for size in movement.source])
+    forms = list(movement.forms())
     assert forms
     for form in forms:
         array = source
@@ -63,16 +63,16 @@ def test_every_form_moves_the_same_values(seed: int):
         assert len(form) <= 3
 
 
-def test_most_chains_have_a_view():
+def test_most_chains_are_followed():
     """They are the purpose."""
-    views = 0
+    movements = 0
     for seed in range(CASES):
         model = read(random_chain(seed)[1].model())
-        view = View.of(model.nodes()[0].inputs[0])
+        movement = Movement.from_tensor(model.nodes()[0].inputs[0])
         for node in model.nodes():
-            view = view and view.through(node)
-        views += view is not None
-    assert views > 0.8 * CASES
+            movement = movement and movement.through(node)
+        movements += movement is not None
+    assert movements > 0.8 * CASES
 
 
 def test_sizes_with_names():
@@ -88,11 +88,11 @@ def test_a_batch_with_a_name():
     """Channels move within each sample."""
     net = Net(x=("N", 12, 5)).reshape([-1, 2, 6, 5]).op("Transpose", perm=[0, 2, 1, 3])
     model = read(net.reshape([-1, 12, 5]).model())
-    view = View.of(model.nodes()[0].inputs[0])
+    movement = Movement.from_tensor(model.nodes()[0].inputs[0])
     for node in model.nodes():
-        view = view and view.through(node)
-    assert view is not None
-    gather, *others = view.forms()
+        movement = movement and movement.through(node)
+    assert movement is not None
+    gather, *others = movement.forms()
     assert [step.op for step in gather] == ["Gather"]
     assert gather[0].values == (0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11)
     assert next([step.op for step in form] for form in others) == [
