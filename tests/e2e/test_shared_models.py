@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 import npuconv
 from npuconv import cli
 from npuconv.rules import RULES
 from npuconv.schemas.report import Report
+from support.asserts import session
 from support.real_models import MODELS, ROOT, each, feeds, name_of, needs_models, shapes_of
 
 pytestmark = pytest.mark.e2e
@@ -26,19 +26,9 @@ DATA = SHARED / "data"
 KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-def session(model: onnx.ModelProto | Path, *, optimize: bool = True) -> ort.InferenceSession:
-    """A model loaded, without a word about it."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    if not optimize:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source = str(model) if isinstance(model, Path) else model.SerializeToString()
-    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-
-
 def runs(path: Path, model: onnx.ModelProto, report: Report) -> None:
     """The written model has the interface of the original, and gives finite numbers for zeros."""
-    runtime, original = session(model), session(path)
+    runtime, original = (session(source, optimize=True) for source in (model, path))
     assert [i.name for i in runtime.get_inputs()] == [i.name for i in original.get_inputs()]
     assert [o.name for o in runtime.get_outputs()] == [o.name for o in original.get_outputs()]
     assumed = " ".join(report.summary.warnings)
@@ -92,7 +82,7 @@ def test_float_is_the_original(path):
     model = npuconv.convert(path, **options).model
     assert illegal(model) == []
     original = onnx.load(path)
-    every = (session(path), session(model), session(path, optimize=False))
+    every = (session(path, optimize=True), session(model, optimize=True), session(path))
     for seed in range(2):
         given = feeds(original, seed, **shapes_of(path))
         for values in zip(*(one.run(None, given) for one in every), strict=True):
@@ -136,7 +126,7 @@ def near(old: np.ndarray, new: np.ndarray, again: np.ndarray) -> bool:
 
 def top1(model: onnx.ModelProto | Path, x: np.ndarray, labels: np.ndarray) -> float:
     """Share of the samples whose largest output is the label, in percent, one at a time."""
-    runtime = session(model)
+    runtime = session(model, optimize=True)
     name = runtime.get_inputs()[0].name
     guessed = [runtime.run(None, {name: x[k : k + 1]})[0].argmax() for k in range(len(x))]
     return 100 * float(np.mean(np.asarray(guessed) == labels))

@@ -8,11 +8,12 @@ import pytest
 
 from npuconv.config import Options
 from npuconv.findings import Status
-from npuconv.legalize.legal import LIMIT_UNKNOWN, LegalModel, legalize
+from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.tracker import SWEEP, Tracker
 from npuconv.rules import RULES, engine
+from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.context import RuleContext
 from support.asserts import apply_pass, builtin, context, read
 from support.builders import Net
@@ -45,7 +46,7 @@ def test_needs_follow_the_number_of_channels():
         (f.code, f.status) for f in before.findings.selected
     ]
     every = after.findings.all_findings
-    texts = [f.value for f in every if f.code == LIMIT_UNKNOWN and "Conv.in_c" in f.message]
+    texts = [f.value for f in every if f.code == limit_unknown.code and "Conv.in_c" in f.message]
     assert texts == ["3, 34"]
 
 
@@ -60,9 +61,9 @@ def test_renewed_limits_keep_the_severity_of_the_options(unknown: str):
 
 def test_the_code_of_unknown_limits_is_that_of_the_rule():
     """All findings of that code have the status unknown."""
-    assert next(rule.name for rule in RULES if rule.code == LIMIT_UNKNOWN) == "limit-unknown"
+    assert next(rule.name for rule in RULES if rule.code == limit_unknown.code) == "limit-unknown"
     every = legalize(loud("Relu"), Options()).findings.all_findings
-    found = [f for f in every if f.code == LIMIT_UNKNOWN]
+    found = [f for f in every if f.code == limit_unknown.code]
     assert found
     assert all(f.status == Status.UNKNOWN for f in found)
 

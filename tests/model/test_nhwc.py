@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv import partition as plan
 from npuconv.model import nhwc
 from npuconv.model.conv import window
 from npuconv.model.facts import measure
 from npuconv.model.nhwc import as_float
+from npuconv.partition import costs
 from support.asserts import read
 from support.builders import Net, integer_conv
 
@@ -140,8 +140,8 @@ def test_qlinear_conv():
     (node,) = model.nodes("QLinearConv")
     view = as_float(node)
     assert (view.op, window(view).mode, window(view).weight) == ("Conv", "grouped", (6, 2, 3, 3))
-    assert plan.macs(view) == 6 * 2 * 9 * 9
-    assert plan.macs(node) == plan.macs(view)
+    assert costs.macs(view) == 6 * 2 * 9 * 9
+    assert costs.macs(node) == costs.macs(view)
 
 
 def integers():
@@ -152,7 +152,7 @@ def integers():
 
 
 def product(net, op):
-    return plan.macs(as_float(node_of(net, op)))
+    return costs.macs(as_float(node_of(net, op)))
 
 
 def test_matrix_products():
@@ -165,7 +165,7 @@ def test_matrix_products():
     net = quantized(integers(), "QGemm", "q", (7, 5), domain="com.microsoft", transB=1)
     node = node_of(net, "QGemm")
     node.outputs[0].shape = [2, 7]
-    assert plan.macs(as_float(node)) == 70
+    assert costs.macs(as_float(node)) == 70
 
 
 @pytest.mark.parametrize(

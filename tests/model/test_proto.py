@@ -124,13 +124,12 @@ def test_types(dtype, dims):
         found = types.read(info)
         assert found.dims == query.shape(tensor)
         assert found.dtype == TensorProto.BFLOAT16 or np.dtype(found.dtype) == np.dtype(dtype)
-        assert found.exact == (dims is not None)
 
 
 def test_an_extent_of_0_is_not_known():
     """Exporters write 0 for an unknown extent."""
     found = proto.Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, [0, 2]))
-    assert (found.shape, found.dims, found.exact) == ([0, 2], (None, 2), False)
+    assert found.dims == (None, 2)
 
 
 def test_what_is_no_tensor_has_no_type():

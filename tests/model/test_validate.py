@@ -175,12 +175,12 @@ def test_results_of_a_run():
     """A tensor that no file holds may be too large as well."""
     model = load.load(Net(x=(1, 3, 600, 600)).conv("x", (4, 3, 1, 1)).model())
     shapes.infer(model)
-    validate.check_tensor_sizes(model)
+    validate.check_tensors(model)
     with (
         limits.applied(limits.Limits(tensor_mib=5)),
         pytest.raises(ModelError, match="result 't0'"),
     ):
-        validate.check_tensor_sizes(model)
+        validate.check_tensors(model)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_inputs_of_different_types():
     model = load.load(net.model())
     shapes.infer(model)
     with pytest.raises(ModelError, match=r"'c' \(Conv\): input 't0' is int64 and input .* float32"):
-        validate.check_types(model)
+        validate.check_tensors(model)
     net = Net(x=(1, 4, 6, 6)).reshape([1, 4, 36]).op("Concat", "t0", "t0", axis=1)
     model = load.load(net.model())
     shapes.infer(model)
-    validate.check_types(model)
+    validate.check_tensors(model)

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.partition import make_plan
 from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise
+from npuconv.partition.placement import make_plan
 from support.asserts import builtin, read
 from support.builders import Net
 from support.outlier_nets import inverted

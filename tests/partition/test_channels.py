@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from npuconv.model.core import Model
-from npuconv.partition import Plan, make_plan
 from npuconv.partition.channels import Channels, trace, upper_bound
+from npuconv.partition.placement import Plan, make_plan
 from support.asserts import builtin, read
 from support.builders import Net
 from support.plans import groups_of, planned

@@ -9,8 +9,17 @@ import onnx
 import pytest
 
 from npuconv.cli.inspection import read
-from npuconv.partition import cost, macs, parameters, peak, weight_bytes
-from npuconv.partition.costs import Cost, Form, choose, chosen_form
+from npuconv.partition.costs import (
+    Cost,
+    Form,
+    choose,
+    chosen_form,
+    cost,
+    macs,
+    parameters,
+    peak,
+    weight_bytes,
+)
 from support.asserts import context
 from support.builders import Net
 from support.target_files import chip

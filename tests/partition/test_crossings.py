@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuconv import partition as planning
-from npuconv.partition import make_plan
+from npuconv.partition import crossings as planning
+from npuconv.partition.placement import make_plan
 from support.asserts import builtin, read
 from support.builders import Net
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from npuconv.ops.operator import OPERATORS
-from npuconv.partition import make_plan
 from npuconv.partition.channels import trace, uniform
 from npuconv.partition.operators import is_defined
+from npuconv.partition.placement import make_plan
 from npuconv.target import Target
 from support.asserts import builtin, read
 from support.builders import Net

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npuconv.model import query
-from npuconv.partition import make_plan
+from npuconv.partition.placement import make_plan
 from npuconv.target import Target
 from support.asserts import builtin, read
 from support.builders import Net, digits

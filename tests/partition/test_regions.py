@@ -6,9 +6,9 @@ from itertools import chain, combinations
 
 import pytest
 
-from npuconv.partition import make_plan, transitions
-from npuconv.partition.crossings import traffic
+from npuconv.partition.crossings import traffic, transitions
 from npuconv.partition.operators import candidates
+from npuconv.partition.placement import make_plan
 from npuconv.partition.regions import DEVICE, HOST, Cut
 from support.asserts import read
 from support.builders import Net

@@ -12,10 +12,10 @@ from collections import Counter
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 import npuconv
+from support.asserts import session
 from support.conv_graphs import FAULTS, OPSETS, Case, for_all
 from support.conv_text import attributes, evaluate
 
@@ -24,16 +24,6 @@ pytestmark = pytest.mark.e2e
 TIMES = int(os.environ.get("GRAPHS", "1"))
 CLEAN, FAULTY, INTEGER = 50 * TIMES, 16 * TIMES, 4 * TIMES  # for each opset
 CONVOLUTIONS = ("Conv", "ConvTranspose", "DeformConv", "ConvInteger", "QLinearConv")
-
-
-def session(model: onnx.ModelProto) -> ort.InferenceSession:
-    """The model loaded as it is, without a word about it."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    data = model.SerializeToString()
-    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 def illegal(model: onnx.ModelProto) -> list[str]:

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 import npuconv
 from npuconv.evaluate.simulator import as_float
+from support.asserts import session
 from support.conv_graphs import OPSETS, Case
 from support.conv_text import attributes, evaluate
 from support.dice import Dice
@@ -196,17 +196,6 @@ pytestmark = pytest.mark.e2e
 
 CASES = int(os.environ.get("FITTING", "8"))  # for each of eight opsets
 LEAST = 0.98  # of the cases are converted
-
-
-def session(model: onnx.ModelProto) -> ort.InferenceSession:
-    """The model loaded as it is, without a word about it."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
 
 
 def facts_of(model: onnx.ModelProto) -> list[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.partition import macs
+from npuconv.partition.costs import macs
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet
 from npuconv.quantize.budget import (

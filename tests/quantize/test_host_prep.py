@@ -12,7 +12,7 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.grid import Grid
 from npuconv.legalize.legal import LegalModel
-from npuconv.partition import transitions
+from npuconv.partition.crossings import transitions
 from npuconv.quantize.host_prep import gain, prepare_host
 from support.asserts import builtin, context, read, same_numbers
 from support.builders import Net

@@ -9,7 +9,7 @@ import pytest
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.ops.tables import TableStep, chain
-from npuconv.partition import make_plan
+from npuconv.partition.placement import make_plan
 from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (
     ConstraintsOf,

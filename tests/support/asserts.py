@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 
 import npuconv
 from npuconv import executor
@@ -23,7 +25,7 @@ from npuconv.legalize.log import Log, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
-from npuconv.partition import Plan, make_plan
+from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
@@ -185,6 +187,19 @@ def finding(
     """The one thing that a rule says of a model."""
     (found,) = findings(proto, code, target, **options)
     return found
+
+
+def session(
+    model: onnx.ModelProto | Path, *, optimize: bool = False, threads: int = 1
+) -> ort.InferenceSession:
+    """Return a silent session of onnxruntime itself, which changes nothing of the model."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def run(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:

@@ -120,13 +120,17 @@ class Net:
         """The finished model; its outputs get their types by inference."""
         if not self.outputs:
             self.output()
-        graph = helper.make_graph(self.nodes, "test", self.inputs, self.outputs, self.initializers)
+        return _with_output_types(self._proto(self.outputs, **header))
+
+    def unchecked_model(self) -> onnx.ModelProto:
+        """The model without shape inference, for hostile graphs; its one output is float."""
+        return self._proto([helper.make_tensor_value_info(self.last, TensorProto.FLOAT, None)])
+
+    def _proto(self, outputs: list[onnx.ValueInfoProto], **header: Any) -> onnx.ModelProto:
+        graph = helper.make_graph(self.nodes, "test", self.inputs, outputs, self.initializers)
         imports = [helper.make_opsetid("", self.opset)]
         imports += [helper.make_opsetid(d, v) for d, v in self.domains.items()]
-        proto = helper.make_model(
-            graph, opset_imports=imports, ir_version=self.ir_version, **header
-        )
-        return _with_output_types(proto)
+        return helper.make_model(graph, opset_imports=imports, ir_version=self.ir_version, **header)
 
 
 def _with_output_types(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -18,7 +18,7 @@ from npuconv.legalize.selection import Findings
 from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.partition import Group, Plan
+from npuconv.partition.placement import Group, Plan
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.calibrate import Calibration, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import onnx
 
-from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes
@@ -18,6 +17,7 @@ from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
 from npuconv.model.types import Node, Tensor
+from npuconv.partition import costs
 from npuconv.report.words import total
 
 Sides = tuple[str, str]  # before, after
@@ -129,7 +129,7 @@ def summarize(model: Model) -> Inspection:
         for node, plain in windows
         if plain.op in query.CONVOLUTIONS and (win := window(plain)) is not None
     )
-    worst = plan.peak(model)
+    worst = costs.peak(model)
     results = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
     shapes_of = [t.shape for t in query.constants(model.graph.nodes)]
     shapes_of += [query.static_shape(tensor) or (0,) for tensor in results]
@@ -147,7 +147,7 @@ def summarize(model: Model) -> Inspection:
         nodes=len(nodes),
         in_subgraphs=inside,
         parameters=sum(math.prod(shape) for shape in shapes_of),
-        macs=total(plan.macs(node) for node in model.nodes()),
+        macs=total(costs.macs(node) for node in model.nodes()),
         peak_bytes=worst.bytes if worst else None,
         peak_int8_bytes=worst.int8_bytes if worst else None,
         peak_node=worst.node if worst else "",
@@ -162,8 +162,8 @@ def summarize(model: Model) -> Inspection:
                 name=model.label(node),
                 op=query.qualified(node),
                 output=_dims(query.shape(node.outputs[0])) if node.outputs else "",
-                parameters=plan.parameters(node),
-                macs=plan.macs(node),
+                parameters=costs.parameters(node),
+                macs=costs.macs(node),
             )
             for node in model.nodes()
         ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

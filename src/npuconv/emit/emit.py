@@ -23,6 +23,7 @@ from npuconv.legalize.split.builder import WrittenConv
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.rules import engine
+from npuconv.rules.checks.accumulator_overflow import accumulator_overflow
 from npuconv.version import __version__
 
 
@@ -44,8 +45,6 @@ def form_findings(legal: LegalModel) -> list[Finding]:
 
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
-# The rule on sums of integer weights, which only quantization knows; all else was made to fit.
-WEIGHT_SUMS = "QNT002"
 NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
 
 
@@ -99,7 +98,8 @@ def emit_model(
     copy.log.extend(log)
     broken = engine.lint(copy.rules(), stage="lowered")
     for finding in broken:
-        if finding.code != WEIGHT_SUMS:
+        # Only quantization knows the sums of integer weights; all else was made to fit.
+        if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
     proto = save.to_proto(copy.model, _metadata(copy, form, emission))

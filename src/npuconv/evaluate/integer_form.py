@@ -23,8 +23,8 @@ from npuconv.model.conv import SAME
 from npuconv.model.core import Model, sweep
 from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
-from npuconv.partition import Plan
 from npuconv.partition.operators import passes_int8
+from npuconv.partition.placement import Plan
 from npuconv.target import Target
 
 _TYPES = ("int8", "int8", "int32")  # of input, weights and bias of a QLinearConv

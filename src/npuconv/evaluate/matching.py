@@ -23,7 +23,7 @@ from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
 from npuconv.model.core import Model
 from npuconv.model.proto import Links, attributes_of
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
 
 KEY = "npuconv.layers"  # of the model's metadata

@@ -17,7 +17,7 @@ _SIMILAR = 0.4  # cutoff of difflib; patterns are shorter than names
 
 
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
-    """The nodes of the model as it came that some pattern fits.
+    """Return the nodes of the source model that some pattern fits.
 
     A pattern is of names, or of operators after ``op:``.
 
@@ -33,11 +33,12 @@ def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str
             f"keep_float {listed[0]!r}: target {target.name} has no host that could run it",
             hint="its file says unlisted_operators: error",
         )
+    nodes = model.labelled()
     matches: dict[str, str] = {}
     for pattern in listed:
-        labels = [model.label(node) for node in model.nodes() if _fits(model, node, pattern)]
+        labels = [label for label, node in nodes if _fits(label, node, pattern)]
         if not labels:
-            raise _nothing(model, pattern)
+            raise _nothing(nodes, pattern, model.name)
         for label in labels:
             matches.setdefault(label, pattern)
     return matches
@@ -52,25 +53,25 @@ def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _fits(model: Model, node: Node, pattern: str) -> bool:
+def _fits(label: str, node: Node, pattern: str) -> bool:
     if not pattern.startswith(BY_OPERATOR):
-        return query.matches(model.label(node), pattern)
+        return query.matches(label, pattern)
     operator = pattern.removeprefix(BY_OPERATOR)
     return query.matches(node.op, operator) or query.matches(query.qualified(node), operator)
 
 
-def _nothing(model: Model, pattern: str) -> UsageError:
-    """The error of a pattern that fits no node."""
-    nodes, missing = model.nodes(), "node of that name"
-    listed, prefix = [model.label(node) for node in nodes], ""
+def _nothing(nodes: Iterable[tuple[str, Node]], pattern: str, name: str) -> UsageError:
+    """Return the error of a pattern that fits none of the labelled nodes of a model."""
+    missing, listed, prefix = "node of that name", [label for label, _ in nodes], ""
     if pattern.startswith(BY_OPERATOR):
-        listed, prefix, missing = [query.qualified(n) for n in nodes], BY_OPERATOR, "such operator"
+        missing, prefix = "such operator", BY_OPERATOR
+        listed = [query.qualified(node) for _, node in nodes]
     near = _near(pattern.removeprefix(prefix), list(dict.fromkeys(listed)))
     hints = ", ".join(f"'{prefix}{name}'" for name in near)
     hint = (
         f"did you mean {hints}?" if near else "npuconv inspect lists them; op:Conv means all Conv"
     )
-    return UsageError(f"keep_float {pattern!r}: {model.name} has no {missing}", hint=hint)
+    return UsageError(f"keep_float {pattern!r}: {name} has no {missing}", hint=hint)
 
 
 def _near(pattern: str, listed: list[str]) -> list[str]:

@@ -30,9 +30,12 @@ from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
-from npuconv.partition import Plan, make_plan, saturation
+from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
+from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
+from npuconv.rules.checks.limit_unknown import limit_unknown
+from npuconv.rules.checks.operator_undocumented import operator_undocumented
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from npuconv.legalize.split.builder import Builder, Mode
 
 CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
-LIMIT_UNKNOWN, UNDOCUMENTED = "OPS005", "OPS001"
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,8 @@ class LegalModel:
             InternalError: a bug in a rule.
         """
         rules = self.rules()
-        unknown = engine.lint(rules, only=[LIMIT_UNKNOWN])
-        findings = self.findings.renew(LIMIT_UNKNOWN, unknown)
+        unknown = engine.lint(rules, only=[limit_unknown.code])
+        findings = self.findings.renew(limit_unknown.code, unknown)
         return replace(self, needs=tuple(needs(rules)), findings=findings)
 
 
@@ -302,11 +304,11 @@ def legalize(
     plan = legal.plan
     legal = replace(legal, operators=frozenset(node.name for node in plan.operators))
     on_device = {
-        (node.op, model.label(node))
+        (operator_undocumented.code, node.op, model.label(node))
         for node in plan.passthrough
         if plan.placement[id(node)] == "device"
     }
-    after = [f for f in after if f.code != UNDOCUMENTED or (f.op_type, f.node) not in on_device]
+    after = [f for f in after if (f.code, f.op_type, f.node) not in on_device]
     merged = explained(tracker.merge(after, log.rewrites), log.refusals)
     findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
@@ -357,8 +359,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
-    validate.check_tensor_sizes(model)
-    validate.check_types(model)
+    validate.check_tensors(model)
     info = info.with_nodes(model)
     device = TargetDevice(target, options, keep_float.find(model, options.keep_float, target))
     findings = Findings(options, selection.listed_in(options, name, target.name))

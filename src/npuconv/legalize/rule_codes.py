@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from npuconv.config import Options
 from npuconv.errors import ConfigError, UsageError, raise_together
 from npuconv.rules import RULES
 from npuconv.yamlio import Document, KeyPath
+from npuconv.yamlio.messages import nearest
 
 
 def check_codes(options: Options) -> None:
@@ -59,13 +59,6 @@ def _errors(codes: Iterable[str]) -> Iterator[UsageError]:
     families = sorted({code.rstrip("0123456789") for code in valid})
     for code in codes:
         if not code or not (code in names or any(full.startswith(code) for full in valid)):
-            near = _near(code, [*valid, *families]) or _near(code, names)
+            near = nearest(code, [*valid, *families]) or nearest(code, names)
             hint = f"did you mean {near}?" if near else "npuconv explain lists them"
             yield UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
-
-
-def _near(code: str, names: Iterable[str]) -> str:
-    """Return the most similar name, ignoring case; empty if no name is similar."""
-    by_lower = {name.lower(): name for name in names}
-    matches = difflib.get_close_matches(code.lower(), by_lower, 1)
-    return by_lower[matches[0]] if matches else ""

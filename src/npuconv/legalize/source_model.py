@@ -12,7 +12,7 @@ from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Cost, cost
+from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
 
@@ -49,17 +49,18 @@ class SourceModel:
 
     def with_nodes(self, model: Model) -> SourceModel:
         """Return the source with name, form and operators of every node."""
+        labelled = model.labelled()
         rows = tuple(
             SourceNode(
-                name=model.label(node),
+                name=label,
                 form=form_of(node),
                 inputs=tensors(node.inputs),
                 outputs=tensors(node.outputs),
             )
-            for node in model.nodes()
+            for label, node in labelled
             if node.op != "Constant"
         )
-        nodes = by_label(model)
+        nodes = by_label(labelled)
         return replace(
             self,
             nodes=rows,
@@ -78,7 +79,7 @@ class SourceModel:
         convs = model.nodes("Conv") if target.operator("Conv") is not None else []
         return replace(
             self,
-            costs={label: cost(nodes) for label, nodes in by_label(model).items()},
+            costs={label: cost(nodes) for label, nodes in by_label(model.labelled()).items()},
             supported_convs=frozenset(model.label(node) for node in convs) - refused,
         )
 
@@ -93,11 +94,11 @@ def _info(tensor: Tensor) -> TensorSpec:
     return TensorSpec(name=tensor.name, dtype=dtype, shape=query.shape(tensor))
 
 
-def by_label(model: Model) -> dict[str, list[Node]]:
-    """Return the nodes by their first source node."""
+def by_label(labelled: Iterable[tuple[str, Node]]) -> dict[str, list[Node]]:
+    """Return labelled nodes by their first source node."""
     nodes: dict[str, list[Node]] = {}
-    for node in model.nodes():
-        nodes.setdefault(model.label(node), []).append(node)
+    for label, node in labelled:
+        nodes.setdefault(label, []).append(node)
     return nodes
 
 

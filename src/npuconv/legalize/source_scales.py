@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import Group, Plan
 from npuconv.partition.operators import passes_int8
+from npuconv.partition.placement import Group, Plan
 
 if TYPE_CHECKING:
     import numpy as np

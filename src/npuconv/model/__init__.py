@@ -13,6 +13,7 @@
 ``query``           queries on nodes and tensors (imports nothing heavy)
 ``edit``            the only ways to change a graph
 ``conv``            one convolution or pool as a value, and its window arithmetic
+``attributes``      contradictions between attributes of a convolution or pool
 ``axis_removal``    removal of an axis of a 3-D convolution
 ``nhwc``            operators of onnxruntime's domains in terms of ONNX's
 ``nhwc_reference``  evaluator of channels-last operators

@@ -116,11 +116,6 @@ class Model:
                 _copy_types((*body.inputs, *body.outputs), (*inner.inputs, *inner.outputs))
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
-            for tensor, duplicate in zip(
-                (*old.inputs, *old.outputs), (*new.inputs, *new.outputs), strict=True
-            ):
-                if hasattr(tensor, "type"):  # graph-surgeon forgets that it is a sequence
-                    duplicate.type = tensor.type
         for name, old_tensor in self.graph.tensors().items():  # consumers in their order
             consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
             list.clear(tensors[name].outputs)
@@ -157,6 +152,10 @@ class Model:
         """Return the name of the first source node of a node."""
         entry = self._meta.get(id(node))
         return entry[1].origin[0] if entry and entry[1].origin else (node.name or node.op)
+
+    def labelled(self) -> list[tuple[str, Node]]:
+        """Return the top-level nodes with their labels, in topological order."""
+        return [(self.label(node), node) for node in self.graph.nodes]
 
     def is_top_level(self, node: Node) -> bool:
         """Return whether the node is in the graph itself, not in a subgraph."""

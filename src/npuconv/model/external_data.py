@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 import onnx
-from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+from onnx.external_data_helper import (
+    ExternalDataInfo,
+    load_external_data_for_model,
+    uses_external_data,
+)
 
 from npuconv import limits
 from npuconv.errors import ModelError
@@ -111,23 +115,36 @@ def _number(text: str, key: str, where: str) -> int:
     return int(text)
 
 
-def references(tensors: Sequence[onnx.TensorProto], path: Path) -> Mapping[int, onnx.TensorProto]:
-    """Return references to tensors that stay in their files, by index; none if all can be held.
+def read(proto: onnx.ModelProto, path: Path) -> store.Store | None:
+    """Read the external data of a checked model, or leave it in its files if it is large.
 
     Args:
-        tensors: initializers.
-        path: of the model; no file above its folder is looked at.
+        proto: the model, changed: no tensor has external data, or initializers have references.
+        path: file of the model.
+
+    Returns:
+        The store of the weights that are left in files, if there are any.
 
     Raises:
-        ValueError: an offset or length that is not a number.
+        ModelError: a file cannot be read.
     """
-    result: dict[int, onnx.TensorProto] = {}
-    total = 0
-    for index, tensor in enumerate(tensors):
-        if uses_external_data(tensor) and (place := _place(tensor, path)):
-            total += place[2]
-            result[index] = store.reference(tensor.name, tensor.data_type, tensor.dims, *place)
-    return result if total >= store.LARGE_MODEL else {}
+    tensors = proto.graph.initializer
+    places = {i: place for i, t in enumerate(tensors) if (place := _place(t, path.parent))}
+    if sum(size for _, _, size in places.values()) < store.LARGE_MODEL:
+        places = {}
+    for index in places:
+        tensors[index].ClearField("data_location")
+    try:
+        load_external_data_for_model(proto, str(path.parent))
+    except Exception as error:  # checker, OS and value errors alike
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{path}: external data: {reason}") from None
+    for tensor in tensors:
+        tensor.ClearField("data_location")  # the data has been read
+    for index, place in places.items():
+        name, kind, dims = tensors[index].name, tensors[index].data_type, tensors[index].dims
+        tensors[index].CopyFrom(store.reference(name, kind, dims, *place))
+    return store.Store() if places else None
 
 
 def files(path: Path) -> list[Path]:
@@ -144,15 +161,10 @@ def files(path: Path) -> list[Path]:
     return [path.parent / location for location in dict.fromkeys(locations)]
 
 
-def _place(tensor: onnx.TensorProto, path: Path) -> tuple[Path, int, int] | None:
-    """Return file, offset and length; None for a tensor that onnx is to read or refuse."""
-    info = ExternalDataInfo(tensor)
-    home = path.parent.resolve()
-    file = (home / info.location).resolve()
-    if Path(info.location).is_absolute() or not file.is_relative_to(home) or not file.is_file():
+def _place(tensor: onnx.TensorProto, folder: Path) -> tuple[Path, int, int] | None:
+    """Return file, offset and length of checked external data; None if it cannot be mapped."""
+    if not uses_external_data(tensor) or not store.can_map(tensor, byte_size(tensor)):
         return None
-    offset, end = info.offset or 0, file.stat().st_size
-    length = info.length if info.length is not None else end - offset
-    if offset < 0 or offset + length > end or not store.can_map(tensor, length):
-        return None
-    return file, offset, length
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    file = (folder / entries["location"]).resolve()
+    return file, int(entries.get("offset") or 0), byte_size(tensor)

@@ -18,7 +18,7 @@ from onnx import helper
 
 from npuconv.errors import ModelError
 from npuconv.model import query
-from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, window
+from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
 from npuconv.model.core import Model
 from npuconv.model.proto import TensorType, Types, all_graphs, inner_graphs, write_node
 from npuconv.model.types import Node
@@ -34,10 +34,10 @@ _FIRST_NUMPY_BROADCAST = 7  # opset
 _FIRST_PAD_PADS = 2  # opset since which Pad has an attribute ``pads``
 _CHANGED_IN_OPSET_2 = frozenset({"GlobalLpPool", "LpPool", "Split"})  # besides Pad
 _MISREAD = ("auto_pad", "ceil_mode", "output_shape")  # attributes of convolutions and pools
-_FIRST_SLICE_INPUTS = 10  # opset since which Slice has inputs for places, and cannot be negative
-# Operators that may take more cells than their input has: rules report those of the graph itself.
+_FIRST_SLICE_INPUTS = 10  # opset of the first Slice at which inference may end the process
+# Operators whose kernel or crop may be larger than their input; rules report it, but not in bodies.
 _CROPPING = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", "Pad", *query.POOLS})
-_LISTING = frozenset({"Shape", "Size"})  # operators whose result has no extents of their input
+_LISTING = frozenset({"Shape", "Size"})  # operators with a result of another shape
 _EXTENTS = "/extents"  # ends the name of the extents of a tensor that a Slice reads
 
 
@@ -90,22 +90,23 @@ def skeleton(model: Model, nodes: Sequence[Node]) -> onnx.ModelProto:
     inputs = {t.name: t for t in model.graph.inputs}
     read = (t for node in nodes for t in node.inputs)
     inputs |= {t.name: t for t in read if t.inputs and id(t) not in results}
+    typed, constants = query.typed_results(model.graph, nodes), query.constants(nodes)
     for tensor in inputs.values():
         types.write(tensor, graph.input.add())
-    for constant in query.constants(nodes):
+    for constant in constants:
         if math.prod(constant.shape) > MAX_SHAPE_VALUES:
             types.write(constant, graph.input.add())
         else:
             types.write_constant(constant, graph.initializer.add())
+    for tensor in model.graph.outputs:
+        if id(tensor) in results:
+            types.write(tensor, graph.output.add())
+    for tensor in typed:
+        types.write(tensor, graph.value_info.add())
     for node in nodes:
         _add_node(node, model.opset, graph)
     if model.opset >= _FIRST_SLICE_INPUTS:
         _guard_slices(graph, set())
-    for tensor in model.graph.outputs:
-        if id(tensor) in results:
-            types.write(tensor, graph.output.add())
-    for tensor in query.typed_results(model.graph, nodes):
-        types.write(tensor, graph.value_info.add())
     opset = model.opset  # inference does not know Pad-1
     if opset < _FIRST_PAD_PADS and not any(n.op in _CHANGED_IN_OPSET_2 for n in nodes):
         opset = _FIRST_PAD_PADS
@@ -118,7 +119,7 @@ def skeleton(model: Model, nodes: Sequence[Node]) -> onnx.ModelProto:
 
 def _add_node(node: Node, opset: int, graph: onnx.GraphProto) -> None:
     """Add a node, or nodes of the same output shape that inference gets right."""
-    attrs, win = node.attrs, None
+    attrs, win, cell = node.attrs, None, ""
     if query.is_standard(node):
         if opset < _FIRST_NUMPY_BROADCAST and node.op in _SHAPE_OF_FIRST_INPUT and node.inputs:
             names = [node.inputs[0].name], [node.outputs[0].name]
@@ -127,17 +128,16 @@ def _add_node(node: Node, opset: int, graph: onnx.GraphProto) -> None:
         if opset < _FIRST_PAD_PADS and node.op == "Pad":
             attrs = {"pads" if k == "paddings" else k: value for k, value in attrs.items()}
         win = window(node) if any(map(attrs.get, _MISREAD)) else None
-    if win is None or win.kernel is None or not win.is_consistent:
-        write_node(node, graph.node.add(), attrs)
-    elif win.op == "ConvTranspose" and win.output_shape:
-        # Of one cell, no output_shape is smaller.
-        cell = f"{node.outputs[0].name}/one cell"
+    if win is not None and win.op == "ConvTranspose" and win.output_shape:
+        cell = f"{node.outputs[0].name}/one cell"  # no output_shape is smaller than this input
         graph.node.append(helper.make_node("GlobalMaxPool", [node.inputs[0].name], [cell]))
-        proto = graph.node.add()
-        write_node(node, proto, _without(attrs, "auto_pad", "pads"))
+        attrs = _without(attrs, "auto_pad", "pads")
+    elif win is not None and win.kernel is not None and win.is_consistent:
+        attrs = _attributes(win, attrs)
+    proto = graph.node.add()
+    write_node(node, proto, attrs)
+    if cell:
         proto.input[0] = cell
-    else:
-        write_node(node, graph.node.add(), _attributes(win, attrs))
 
 
 def _attributes(win: Window, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -147,15 +147,15 @@ def _attributes(win: Window, attrs: dict[str, Any]) -> dict[str, Any]:
         if any(pair != (0, 0) for pair in win.pads):
             return attrs  # a rule reports it
         attrs = _without(attrs, "pads")
-    reaches = tuple(map(effective_kernel, win.kernel, win.dilations))
-    if win.op == "ConvTranspose" and win.auto_pad in SAME:  # stride * input cells
-        axes = zip(reaches, win.output_padding, win.strides, strict=True)
-        totals = [reach + extra - stride for reach, extra, stride in axes]
-        extra = [e - min(t, 0) for e, t in zip(win.output_padding, totals, strict=True)]
-        pads = [max(total, 0) for total in totals] + [0] * len(totals)
+    if win.op == "ConvTranspose" and win.auto_pad in SAME:
+        resolved = resolved_pads(win)
+        assert not isinstance(resolved, int), "pads do not depend on the extent"
+        pads, extra = flat_pads(resolved[0]), list(resolved[1])
         return _without(attrs, "auto_pad") | {"pads": pads, "output_padding": extra}
     if attrs.get("ceil_mode") and win.auto_pad not in SAME:
-        # Rounded down: a window more fits into stride - 1 cells, if it starts before the end pads.
+        # Rounded down, with end pads longer by stride - 1, but shorter than the kernel: no window
+        # starts beyond the input.
+        reaches = map(effective_kernel, win.kernel, win.dilations)
         windows = zip(win.pads, win.strides, reaches, strict=True)
         pairs = [(pads[0], min(pads[1] + stride, reach) - 1) for pads, stride, reach in windows]
         return _without(attrs, "auto_pad", "ceil_mode") | {"pads": flat_pads(tuple(pairs))}

@@ -51,7 +51,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     external_data.check_file(path)
     proto, digest = _read(path)
     external_data.check(untrusted.check(proto, str(path)), str(path), path.parent)
-    weights = _load_external(proto, path)
+    weights = external_data.read(proto, path)
     if store.size(proto) >= store.LARGE_MODEL:
         # A message frees its memory as a whole only: another one takes its place.
         weights = weights or store.Store()
@@ -111,7 +111,8 @@ def from_proto(
     try:
         graph = import_graph(proto)
     except Exception as error:  # its failures have no common base
-        raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{name}: cannot be read as a graph: {reason}") from None
     # IR 1 and 2 had no opset_import: they mean opset 1.
     graph.opset = _standard_opset(proto) or 1
     model = Model(graph, _header(proto), name, sha256, store=weights)
@@ -155,23 +156,6 @@ def _parse(data: bytes | memoryview, path: Path) -> onnx.ModelProto:
         kind = "a text file" if is_text else "truncated, or another format"
         kind = "a TFLite file" if data[4:8] == _TFLITE else kind
         raise ModelError(f"{path}: is not an ONNX model ({kind})") from None
-
-
-def _load_external(proto: onnx.ModelProto, path: Path) -> store.Store | None:
-    """Read external data; where it is large, leave references and return their store."""
-    tensors = proto.graph.initializer
-    try:
-        references = external_data.references(tensors, path)
-        for index in references:
-            tensors[index].ClearField("data_location")
-        onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
-    except Exception as error:  # checker, OS and value errors alike
-        raise ModelError(f"{path}: external data: {_first_line(error)}") from None
-    for tensor in tensors:
-        tensor.ClearField("data_location")  # the data has been read
-    for index, reference in references.items():
-        tensors[index].CopyFrom(reference)
-    return store.Store() if references else None
 
 
 def _standard_opset(proto: onnx.ModelProto) -> int | None:
@@ -218,11 +202,6 @@ def _register(
         for key, inner in subgraphs(node):
             inner_proto = next(a.g for a in proto.attribute if a.name == key)
             _register(model, inner, list(inner_proto.node), counts)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
 
 
 def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from npuconv.model import query
+from npuconv.model.attributes import contradictions
 from npuconv.model.types import Node, Tensor
 
 T = TypeVar("T")
@@ -32,7 +33,6 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "HardSigmoid": ("alpha", "beta"),
 }
 FUSED = ("activation", "activation_params")
-_AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 # (domain, operator) -> the float operator, and the index of the input that is its weight.
 _FLOAT_OPERATORS: dict[tuple[str, str], tuple[str, int]] = {
     ("", "QLinearConv"): ("Conv", 3),
@@ -131,7 +131,12 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
         yield "the layout of its second output is not defined"
     yield from activation_faults(node)
     yield from _shape(node)
-    yield from _lengths(node)
+    yield from contradictions(node)  # they may crash a runtime
+    if node.op in query.POOLS and not query.attribute(node, "kernel_shape"):
+        yield "it has no kernel_shape"
+    mode = query.attribute(node, "auto_pad") or "NOTSET"
+    if mode != "NOTSET" and any(query.attribute(node, "pads") or ()):
+        yield f"auto_pad={mode} together with non-zero pads"
     unknown = sorted(set(node.attrs) - set(FUSED) - _attributes(node.op, opset))
     if unknown:
         yield f"{node.op} of opset {opset} has no attribute {unknown[0]!r}"
@@ -160,31 +165,6 @@ def _shape(node: Node) -> Iterator[str]:
     channels = in_channels(node)
     if dims and isinstance(dims[-1], int) and channels != dims[-1]:
         yield f"its input has {dims[-1]} channels, its weights take {channels}"
-
-
-def _lengths(node: Node) -> Iterator[str]:
-    """Yield attributes of a wrong length, or too small: they may crash a runtime."""
-    axes = (rank(node) or 2) - 2
-    lengths = {"kernel_shape": axes, "strides": axes, "dilations": axes, "pads": 2 * axes}
-    for name, length in {**lengths, "output_padding": axes}.items():
-        values = query.attribute(node, name)
-        if not values:
-            continue
-        if len(values) != length:
-            yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}"
-        elif min(values) < (0 if name in ("pads", "output_padding") else 1):
-            yield f"{name} is {list(values)}; no value may be that small"
-    weight = query.static_shape(query.input_of(node, 1))
-    kernel = query.attribute(node, "kernel_shape")
-    if node.op in query.CONVOLUTIONS and kernel and weight and tuple(kernel) != weight[2:]:
-        yield f"kernel_shape is {list(kernel)} but the weights are {list(weight)}"
-    if node.op in query.POOLS and not kernel:
-        yield "it has no kernel_shape"
-    mode = str(query.attribute(node, "auto_pad", "") or "NOTSET")
-    if mode not in _AUTO_PADS:
-        yield f"auto_pad is {mode!r}; ONNX has {', '.join(_AUTO_PADS)}"
-    elif mode != "NOTSET" and any(query.attribute(node, "pads", None) or ()):
-        yield f"auto_pad={mode} together with non-zero pads"
 
 
 def _attributes(op: str, opset: int) -> set[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -371,18 +370,11 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.CopyFrom(OnnxExporter.export_attributes({name: copy})[0])
 
 
-@dataclass(frozen=True)
-class TensorType:
-    """Type and shape of a tensor, as a proto states them."""
+class TensorType(NamedTuple):
+    """Type and shape of a tensor; None where they are unknown."""
 
     dtype: Any = None
-    shape: list[int | str | None] | None = None
-    dims: Dims | None = None  # the shape, None for unknown extents
-
-    @property
-    def exact(self) -> bool:
-        """Return whether the shape is known as written, without a 0 for "unknown"."""
-        return self.shape is not None and self.dims == tuple(self.shape)
+    dims: Dims | None = None
 
 
 class Types:
@@ -400,7 +392,7 @@ class Types:
         key = info.type.SerializeToString()
         if key not in self._found:
             tensor = OnnxImporter.import_tensor(info)
-            self._found[key] = TensorType(tensor.dtype, tensor.shape, query.shape(tensor))
+            self._found[key] = TensorType(tensor.dtype, query.shape(tensor))
         return self._found[key]
 
     def code(self, dtype: Any) -> int:

@@ -153,6 +153,7 @@ def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
 
 def _graph(model: Model) -> onnx.GraphProto:
     graph = model.graph
+    typed = query.typed_results(graph, graph.nodes)
     constants = {t.name: t for t in query.constants(graph.nodes)}
     # An output may be a constant that no node reads.
     constants |= {t.name: t for t in graph.outputs if query.is_constant(t)}
@@ -167,7 +168,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         doc_string=graph.doc_string,
     )
     types = Types()
-    for tensor in [] if has_branches else query.typed_results(graph, graph.nodes):
+    for tensor in () if has_branches else typed:
         types.write(tensor, proto.value_info.add())
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:

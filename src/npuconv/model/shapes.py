@@ -30,15 +30,15 @@ class UnknownInputError(UsageError):
         super().__init__(message, hint="inputs: " + ", ".join(inputs))
 
 
-def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
+def fix_inputs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Set the shapes of the model's inputs, and the channels that weights fix.
 
-    A change drops all inferred shapes.
+    A change drops the shapes of all results.
 
     Raises:
         UsageError: an unknown input, a wrong rank, or a contradiction to a fixed dimension.
     """
-    inputs = {t.name: t for t in model.graph.inputs}
+    nodes, inputs = model.nodes(), {t.name: t for t in model.graph.inputs}
     changed = False
     for name, dims in shapes.items():
         if name not in inputs:
@@ -57,18 +57,17 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
             )
         if old != tuple(dims):
             inputs[name].shape, changed = list(dims), True
-    for node in model.nodes(*query.CONVOLUTIONS):
+    for node in nodes:
         # Only a convolution fixes the channels of its input; a Slice would take any number.
-        tensor = node.inputs[0] if node.inputs else None
-        win = window(node) if query.is_standard(node) else None
-        is_input = any(tensor is t for t in inputs.values())
-        if tensor is None or win is None or win.weight is None or not is_input:
+        win = window(node) if node.op in query.CONVOLUTIONS and not node.domain else None
+        tensor = next((t for t in inputs.values() if t is node.inputs[0]), None) if win else None
+        if tensor is None or win is None or win.weight is None:
             continue
         extents, channels = query.shape(tensor) or (), win.in_channels
         if len(extents) > 2 and not isinstance(extents[1], int) and isinstance(channels, int):
             tensor.shape, changed = [extents[0], channels, *extents[2:]], True
     if changed:
-        forget(model.nodes())
+        forget(nodes)
 
 
 def infer(model: Model) -> str:
@@ -205,12 +204,11 @@ def _infer(model: Model, nodes: Sequence[Node]) -> str:
 def _update(tensor: Tensor, inferred: TensorType) -> None:
     if tensor.dtype is None:
         tensor.dtype = inferred.dtype
-    if inferred.shape is None or (inferred.exact and tensor.shape == inferred.shape):
-        return
     old, new = query.shape(tensor), inferred.dims
-    if old is None or new is None or len(old) != len(new):
-        tensor.shape = list(inferred.shape)
+    if new is None or new == old:
         return
-    # A number counts more than a name, a name more than nothing.
-    pairs = zip(old, new, strict=True)
-    tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
+    if old is not None and len(old) == len(new):
+        # A number counts more than a name, a name more than nothing.
+        pairs = zip(old, new, strict=True)
+        new = tuple(b if isinstance(b, int) or a is None else a for a, b in pairs)
+    tensor.shape = list(new)

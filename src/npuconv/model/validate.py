@@ -186,15 +186,28 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
             yield f"output {tensor.name!r} is made by no node"
 
 
-def check_types(model: Model) -> None:
-    """Refuse a node with inputs of different types if its operator requires equal types.
+def check_tensors(model: Model) -> None:
+    """Refuse a tensor larger than a tensor may be, and operands that must have equal types.
 
-    Rewrites may assume that: no runtime loads such a model.
+    Unknown extents count as 1. No runtime loads a model of unequal types: rewrites need not
+    expect it.
 
     Raises:
-        ModelError: names the node, two inputs and their types.
+        ModelError: names the tensor and its shape, or the node, two inputs and their types.
     """
-    for node in model.nodes():
+    nodes = model.nodes()
+    limit = limits.present().tensor_mib * 2**20
+    tensors = [("input", tensor) for tensor in model.graph.inputs]
+    tensors += [("result", tensor) for node in nodes for tensor in node.outputs]
+    for place, tensor in tensors:
+        dims, dtype = query.shape(tensor) or (), tensor.dtype
+        fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
+        # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
+        size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+        if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
+            where = f"{model.name}: {place} {tensor.name!r}"
+            check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)
+    for node in nodes:
         # A type that numpy has no name for may have two of them: by its number, and by its values.
         kinds = ["" if isinstance(t.dtype, int) else query.dtype_name(t) for t in node.inputs]
         if len({*kinds} - {""}) < 2 or not query.is_standard(node):
@@ -222,24 +235,3 @@ def _type_variables(node: Node, opset: int) -> Iterable[str]:
         if parameter is None or (index >= len(formal) and not parameter.is_homogeneous):
             return
         yield parameter.type_str
-
-
-def check_tensor_sizes(model: Model) -> None:
-    """Refuse a model with an input or result that is larger than a tensor may be.
-
-    Unknown extents count as 1.
-
-    Raises:
-        ModelError: names the tensor and its shape.
-    """
-    limit = limits.present().tensor_mib * 2**20
-    tensors = [("input", tensor) for tensor in model.graph.inputs]
-    tensors += [("result", tensor) for node in model.nodes() for tensor in node.outputs]
-    for place, tensor in tensors:
-        dims, dtype = query.shape(tensor) or (), tensor.dtype
-        fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
-        # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
-        size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
-        if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
-            where = f"{model.name}: {place} {tensor.name!r}"
-            check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)

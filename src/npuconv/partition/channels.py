@@ -20,10 +20,9 @@ from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import Slots, extent
 from npuconv.ops.operator import OPERATORS, data_inputs, values_of
-from npuconv.partition.placement import IMAGE, DisjointSets, Group, Plan
+from npuconv.partition.placement import CUTTING, IMAGE, DisjointSets, Group, Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
-CUTTING = ("Relu", "Clip")
 
 
 @dataclass

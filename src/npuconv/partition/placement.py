@@ -29,7 +29,7 @@ IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
 PIECES = ("Slice", "SpaceToDepth")
 CUTS = ("Pad", *PIECES)
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
-_CUTTING = ("Clip", "Relu")
+CUTTING = ("Relu", "Clip")  # passthrough operators that cut values off
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
 
@@ -352,7 +352,7 @@ def _is_pointwise(node: Node) -> bool:
 
 def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
     """Return whether a Relu or Clip with constant bounds reads the output of a region."""
-    if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
+    if node.op not in CUTTING or target.operator(node.op, node.domain or "") is None:
         return False
     values = values_of(node)
     return len(values) == 1 and id(values[0]) in root and query.is_standard(node)

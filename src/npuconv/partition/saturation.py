@@ -13,9 +13,8 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import data_inputs
-from npuconv.partition.channels import CUTTING
 from npuconv.partition.operators import takes_as
-from npuconv.partition.placement import Plan
+from npuconv.partition.placement import CUTTING, Plan
 from npuconv.target import Target
 
 _RELU = "Clip from 0, written as Relu: int8 ends at its upper bound"

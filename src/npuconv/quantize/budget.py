@@ -18,8 +18,8 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
-from npuconv.partition import macs
 from npuconv.partition.channel_paths import channel_paths, is_depthwise, parameters
+from npuconv.partition.costs import macs
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
 from npuconv.quantize.fake_quant import Error, FakeQuantError, QuantPoint, logits, quant_points

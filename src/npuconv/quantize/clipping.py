@@ -21,7 +21,7 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.data import Samples
 from npuconv.data.samples import spread
 from npuconv.legalize.legal import LegalModel
-from npuconv.partition import Group
+from npuconv.partition.placement import Group
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import FakeQuantError, logits, quant_points
 from npuconv.quantize.ranges import RangeChoice

@@ -22,7 +22,7 @@ from npuconv.model import query, store
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import values_of
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 from npuconv.quantize.state import QuantState
 
 _PREFIX = "npuconv/fake_quant"

@@ -30,9 +30,8 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
-from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS
-from npuconv.partition.crossings import int8_bytes, traffic
+from npuconv.partition.crossings import int8_bytes, readers, traffic
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings

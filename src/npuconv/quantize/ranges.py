@@ -19,8 +19,8 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
-from npuconv.partition import Group
 from npuconv.partition.channels import Channels
+from npuconv.partition.placement import Group
 from npuconv.quantize import imported_scales
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints

@@ -29,9 +29,9 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.ops.operator import OPERATORS, values_of
 from npuconv.ops.tables import SOURCE, TableStep, evaluate
-from npuconv.partition import Group, Plan
-from npuconv.partition.channels import CUTTING, upper_bound
+from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import softmax_behind
+from npuconv.partition.placement import CUTTING, Group, Plan
 from npuconv.quantize.settings import MARGIN, RANGES
 
 Doubles = NDArray[np.float64]

@@ -15,13 +15,17 @@ from npuconv.report import groups, terminal, words
 from npuconv.report.escape import plain
 from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count
+from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
 from npuconv.rules.checks.kernel_covers_input import kernel_covers_input
+from npuconv.rules.checks.noise_hidden import noise_hidden
+from npuconv.rules.checks.normalization_implausible import normalization_implausible
 from npuconv.schemas.report import Report
 
 SCREEN_LINES = 40  # of a terminal, where its height is not known
 _MAX_FINDINGS = 3
 _MAX_LINES, _MAX_FIX_LINES = 3, 4  # of one text; the rest with -v
-_SAMPLE_RULES = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
+# The samples are wrong, or the result is bad.
+_SAMPLE_RULES = {rule.code for rule in (normalization_implausible, accuracy_too_low, noise_hidden)}
 _RAGGED = 4  # columns that the mean line leaves blank at its end
 _SHORT = 60  # characters of a message that the verdict takes as it is
 _STATUS_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}

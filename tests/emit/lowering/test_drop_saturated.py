@@ -7,7 +7,7 @@ import pytest
 
 from npuconv.emit.emission import Emission
 from npuconv.model import save
-from npuconv.partition import make_plan
+from npuconv.partition.placement import make_plan
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 from support.plans import prepare, prepared, quantize

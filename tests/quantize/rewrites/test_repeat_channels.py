@@ -7,7 +7,7 @@ import pytest
 
 from npuconv.model import query
 from npuconv.model.core import Model
-from npuconv.partition import make_plan
+from npuconv.partition.placement import make_plan
 from npuconv.quantize.rewrites.repeat_channels import RepeatedChannels
 from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.model.core import Model
-from npuconv.partition import make_plan
+from npuconv.partition.placement import make_plan
 from npuconv.quantize.rewrites.repeat_convolution import LayerCopies
 from support.asserts import Passes, apply_pass, context, read, same_numbers
 from support.builders import Net

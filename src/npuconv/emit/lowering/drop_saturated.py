@@ -17,9 +17,9 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import Plan
 from npuconv.partition.channels import upper_bound
 from npuconv.partition.operators import takes_as
+from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

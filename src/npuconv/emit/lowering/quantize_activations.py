@@ -21,8 +21,8 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import values_of
-from npuconv.partition import Plan
 from npuconv.partition.operators import constants_of
+from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding

@@ -21,9 +21,8 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
-from npuconv.partition import Plan
 from npuconv.partition.channels import CHANNELS
-from npuconv.partition.placement import PIECES
+from npuconv.partition.placement import PIECES, Plan
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,8 +22,8 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, flat_pads, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Plan
 from npuconv.partition.crossings import readers
+from npuconv.partition.placement import Plan
 
 _ZEROS = "the zeros cross to the device, too"
 _ROUND_TRIP = "it crosses to the host, and back with the zeros"

@@ -22,7 +22,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,7 +23,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import data_inputs
-from npuconv.partition import Plan
+from npuconv.partition.placement import Plan
 
 # Shifted inputs and their shifts, by name of the input and number of copies.
 ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]

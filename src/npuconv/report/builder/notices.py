@@ -20,15 +20,15 @@ from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.partition import Plan
 from npuconv.partition.crossings import traffic
+from npuconv.partition.placement import Plan
+from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
+from npuconv.rules.checks.normalization_implausible import normalization_implausible
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
-_MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
 _SUMS = "weight_abs_sum_max"
-_UNLIKE = "CAL001"  # the rule on samples that are not normalized as in training
 LATER = "all samples but the first"
 TOO_FEW = (
     "too few samples to keep some apart: accuracy is measured on those that chose the ranges, and"
@@ -67,7 +67,7 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 
 def doubt_db(data: CalibrationData, similarity: str, findings: Iterable[Finding] = ()) -> float:
     """Return by how much new samples may be worse for reasons that these do not show."""
-    if any(finding.code == _UNLIKE for finding in findings):
+    if any(finding.code == normalization_implausible.code for finding in findings):
         return INTERVAL.made_up_db
     if data.builtin is not None:
         doubts = {"guessed": INTERVAL.guessed_db, "unknown": INTERVAL.made_up_db}
@@ -154,7 +154,7 @@ def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
     options, goal = legal.options, legal.options.min_sqnr
     codes = []  # of rules about samples whose findings would stop a conversion
     for rule in all_rules():
-        is_goal = rule.code == _MEASURED and goal is not None
+        is_goal = rule is accuracy_too_low and goal is not None
         severity = Severity.ERROR if is_goal else rule.severity
         finding = Finding(code=rule.code, name=rule.name, severity=severity, message="")
         counted = (
@@ -163,8 +163,8 @@ def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
         if fails(counted, options) or any(map(is_blocking, counted)):
             codes.append(rule.code)
     sentences = []
-    if goal is not None and _MEASURED in codes:
-        codes.remove(_MEASURED)
+    if goal is not None and accuracy_too_low.code in codes:
+        codes.remove(accuracy_too_low.code)
         sentence = f"--min-sqnr {goal:g}: only convert measures how accurate the int8 model is"
         sentences.append(sentence)
     if codes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv import partition
 from npuconv.legalize import keep_float
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import RewriteRecord
@@ -13,7 +12,8 @@ from npuconv.legalize.source_model import by_label, describe, form_of, operators
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
-from npuconv.partition import cost
+from npuconv.partition import costs, crossings
+from npuconv.partition.costs import cost
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
@@ -21,7 +21,7 @@ from npuconv.schemas import report as schema
 def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
     """Return a row for every node of the rewritten float graph."""
     model, plan = legal.model, legal.plan
-    subgraphs = enumerate(partition.subgraphs(model, plan), 1)
+    subgraphs = enumerate(crossings.subgraphs(model, plan), 1)
     numbers = {id(node): number for number, part in subgraphs for node in part.nodes}
     return tuple(
         schema.NodeInfo(
@@ -29,8 +29,8 @@ def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
             op=query.qualified(node),
             placement=plan.placement[id(node)],
             reason=plan.reason[id(node)],
-            macs=partition.macs(node),
-            parameters=partition.parameters(node),
+            macs=costs.macs(node),
+            parameters=costs.parameters(node),
             subgraph=numbers.get(id(node)),
             form=form_of(node),
             inputs=tensors(node.inputs),
@@ -44,7 +44,7 @@ def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
 def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.Device:
     """Return subgraphs and traffic of the device, and its share of the multiplications."""
     model, plan, source = legal.model, legal.plan, legal.source
-    crossing = partition.crossings(model, plan)
+    crossing = crossings.crossings(model, plan)
     return schema.Device(
         macs_before=schema.MacShare(
             device=total(
@@ -72,14 +72,14 @@ def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.
                     schema.SubgraphTensor(name=p.name, bytes=p.bytes) for p in subgraph.outputs
                 ),
             )
-            for number, subgraph in enumerate(partition.subgraphs(model, plan), 1)
+            for number, subgraph in enumerate(crossings.subgraphs(model, plan), 1)
         ),
         kept_float=_kept_float(legal) if legal.device.keep_float else None,
     )
 
 
-def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
-    return schema.Traffic(tensors=len(ports), bytes=partition.bytes_of(ports))
+def _traffic(ports: tuple[crossings.Port, ...]) -> schema.Traffic:
+    return schema.Traffic(tensors=len(ports), bytes=crossings.bytes_of(ports))
 
 
 def _kept_float(legal: LegalModel) -> schema.KeptFloat:
@@ -87,21 +87,19 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
     patterns = legal.device.keep_float  # pattern by node
     device = replace(legal.device, keep_float={})
     free = replace(legal, device=device, operators=None).make_plan()
-    crossing = partition.crossings(legal.model, free)
+    crossing = crossings.crossings(legal.model, free)
     pattern_of = keep_float.names(legal.model, patterns)
     rows = []
     for pattern in dict.fromkeys(patterns.values()):
         macs = [
-            partition.macs(node)
-            for node in free.convolutions
-            if pattern_of.get(node.name) == pattern
+            costs.macs(node) for node in free.convolutions if pattern_of.get(node.name) == pattern
         ]
         nodes = sum(kept_by == pattern for kept_by in patterns.values())
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
-        transitions_without=partition.transitions(legal.model, free),
-        bytes_without=partition.bytes_of((*crossing.to_device, *crossing.to_host)),
+        transitions_without=crossings.transitions(legal.model, free),
+        bytes_without=crossings.bytes_of((*crossing.to_device, *crossing.to_host)),
     )
 
 
@@ -128,7 +126,7 @@ class _Replacements:
     """Nodes of the rewritten graph by the source nodes that they come from."""
 
     def __init__(self, model: Model) -> None:
-        self.nodes = by_label(model)
+        self.nodes = by_label(model.labelled())
         self.merged: dict[str, list[Node]] = {}
         for node in model.nodes():
             for label in model.origin(node)[1:]:

@@ -14,8 +14,8 @@ from npuconv.arithmetic.statistics import Statistics
 from npuconv.evaluate.comparison import MeasuredConversion
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
-from npuconv.partition import Plan
 from npuconv.partition.crossings import traffic
+from npuconv.partition.placement import Plan
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error

@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuconv.model import query
+from npuconv.model.attributes import contradictions
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
 from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, conv, rule
-from npuconv.rules.context import RuleContext, contradictions
+from npuconv.rules.context import RuleContext
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from npuconv.amounts import size
 from npuconv.findings import Severity
 from npuconv.model.core import Model
-from npuconv.partition import crossings, detours
+from npuconv.partition.crossings import crossings, detours
 from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.host_nodes import reasons
