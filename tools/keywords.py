@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
     from npuconv.config import Preprocess as PreprocessOptions
 """
+_LISTS = {"Floats": "float | Sequence[float]"}  # by their names in npuconv.config
+_LISTS |= dict.fromkeys(("Integers", "Pair"), "int | Sequence[int]")
 # Keys that check and convert, or run_batch, take as parameters of their own.
 _PARAMETERS = {"target", "calibration", "cache"}
 
@@ -79,6 +81,6 @@ def _widened(kind: str) -> str:
     """A type with what is taken as well: lists, one number for several, the name of a preset."""
     if kind == "Preprocess":
         return "PreprocessOptions | PreprocessKeywords | Preset"
-    kind = re.sub(r"tuple\[(\w+), (?:\.\.\.|\1)\]", r"Sequence[\1]", kind)
-    number = re.match(r"Sequence\[(int|float)\]", kind)
-    return (f"{number[1]} | " if number else "") + kind.replace("dict[", "Mapping[")
+    kind = re.sub(r"Floats|Integers|Pair", lambda name: _LISTS[name[0]], kind)
+    kind = re.sub(r"tuple\[(\w+), \.\.\.\]", r"Sequence[\1]", kind)
+    return kind.replace("dict[", "Mapping[")

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)  # fmt: skip
 
 from npuconv import yamlio
 from npuconv.errors import UsageError
@@ -38,21 +46,28 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-def _or_one(kind: str) -> Callable[[dict[str, Any]], None]:
-    """Allow one number in the JSON schema beside a list of them."""
-
-    def add(schema: dict[str, Any]) -> None:
-        schema["anyOf"].insert(0, {"type": kind})
-
-    return add
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if _is_number(value) else value
+
+
+def _as_square(value: Any) -> Any:
+    return (value, value) if _is_number(value) else value
+
+
+# Lists for which one number may be given.
+Floats = Annotated[
+    tuple[float, ...], BeforeValidator(_as_tuple, json_schema_input_type=float | tuple[float, ...])
+]
+Integers = Annotated[
+    tuple[int, ...], BeforeValidator(_as_tuple, json_schema_input_type=int | tuple[int, ...])
+]
+Pair = Annotated[
+    tuple[int, int], BeforeValidator(_as_square, json_schema_input_type=int | tuple[int, int])
+]
 
 
 class Preprocess(Strict):
@@ -67,25 +82,17 @@ class Preprocess(Strict):
         description="normalization of images; unit: 0..1; signed: -1..1; imagenet: ImageNet mean "
         "and std; raw: 0..255; none: nothing is assumed, only without --calibration",
     )
-    mean: tuple[float, ...] | None = Field(
-        None,
-        description="subtracted from pixels of 0..255; one number, or one per channel",
-        json_schema_extra=_or_one("number"),
+    mean: Floats | None = Field(
+        None, description="subtracted from pixels of 0..255; one number, or one per channel"
     )
-    std: tuple[float, ...] | None = Field(
-        None,
-        description="divides pixels of 0..255; one number, or one per channel",
-        json_schema_extra=_or_one("number"),
+    std: Floats | None = Field(
+        None, description="divides pixels of 0..255; one number, or one per channel"
     )
-    resize: tuple[int, ...] | None = Field(
-        None,
-        description="HEIGHT,WIDTH, or one number for the short side",
-        json_schema_extra=_or_one("integer"),
+    resize: Integers | None = Field(
+        None, description="HEIGHT,WIDTH, or one number for the short side"
     )
-    crop: tuple[int, int] | None = Field(
-        None,
-        description="HEIGHT,WIDTH of a centre crop; one number for a square",
-        json_schema_extra=_or_one("integer"),
+    crop: Pair | None = Field(
+        None, description="HEIGHT,WIDTH of a centre crop; one number for a square"
     )
     color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
     layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
@@ -95,7 +102,8 @@ class Preprocess(Strict):
         """Settings that are not defaults, in one phrase: ``imagenet, resize 256, color bgr``."""
         parts = []
         for key, value in self.model_dump(exclude_defaults=True).items():
-            words = " ".join(map(_short, value if isinstance(value, tuple) else (value,)))
+            values = value if isinstance(value, tuple) else (value,)
+            words = " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
             parts.append(words if key == "preset" else f"{key} {words}")
         return ", ".join(parts)
 
@@ -106,22 +114,11 @@ class Preprocess(Strict):
             if value in get_args(Preset):
                 return {"preset": value}
             near = yamlio.suggest(value, get_args(Preset))
-            presets = ", ".join(map(str, get_args(Preset)))
             raise ValueError(
-                f"{value!r} is no preset: one of {presets}, or keys as {{preset: unit}}"
-                + (f"; {near}" if near else "")
+                f"{value!r} is no preset: one of {', '.join(get_args(Preset))}, or keys as "
+                f"{{preset: unit}}" + (f"; {near}" if near else "")
             )
         return value
-
-    @field_validator("mean", "std", "resize", mode="before")
-    @classmethod
-    def _listed(cls, value: Any) -> Any:
-        return (value,) if _is_number(value) else value
-
-    @field_validator("crop", mode="before")
-    @classmethod
-    def _square(cls, value: Any) -> Any:
-        return (value, value) if _is_number(value) else value
 
     @field_validator("std")
     @classmethod

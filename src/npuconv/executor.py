@@ -18,7 +18,6 @@ from onnx import helper
 from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
-RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _LEVELS = ort.GraphOptimizationLevel

@@ -131,8 +131,10 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
 
 def _stage(target: Path, pieces: Iterable[Any]) -> Path:
     """Write a complete file beside its destination; return its path."""
+    stem = os.fsencode(target.name)
+    short = target.name if len(stem) <= MAX_NAME_BYTES else hashlib.sha256(stem).hexdigest()[:32]
     # A process of the same number, in another container, may have left some of these.
-    names = (f".{_short(target.name)}.{number}.{os.getpid()}.part" for number in _numbers)
+    names = (f".{short}.{number}.{os.getpid()}.part" for number in _numbers)
     part = next(path for name in names if not os.path.lexists(path := target.with_name(name)))
     try:
         with part.open("xb") as stream:
@@ -149,51 +151,30 @@ def _stage(target: Path, pieces: Iterable[Any]) -> Path:
     return part
 
 
-def _short(name: str) -> str:
-    if len(os.fsencode(name)) <= MAX_NAME_BYTES:
-        return name
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
-
-
 def _name(file_set: _Set) -> None:
     """Rename all files of a set, and write their folders to the disk."""
     targets = {path: Path(os.path.realpath(path)) for _, path in file_set.parts}
-    folders = sorted({target.parent for target in targets.values()})
     with contextlib.ExitStack() as stack:
-        if len(file_set.parts) > 1:
-            for folder in folders:
-                stack.enter_context(_lock_folder(folder))
+        folders = []
+        for folder in sorted({target.parent for target in targets.values()}):
+            with contextlib.suppress(OSError):  # a folder cannot be opened on every system
+                folders.append(os.open(folder, os.O_RDONLY))
+                stack.callback(os.close, folders[-1])
+                if len(file_set.parts) > 1:
+                    hold(folders[-1])  # until it is closed, also by the end of the process
+        written = _written.get()
         for part, path in file_set.parts:
             try:
                 part.replace(targets[path])
             except OSError as error:
                 raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-            _note(path)
-        for folder in folders:
-            _flush(folder)
+            if written is not None and path not in written:
+                written.append(path)
+        for handle in folders:  # a new name is on the disk only when its folder is
+            with contextlib.suppress(OSError):
+                os.fsync(handle)
         for action in file_set.afterwards:
             action()
-
-
-@contextlib.contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; the end of the process releases it as well."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a folder cannot be opened on every system
-            handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            hold(handle)
-        yield
-
-
-def _flush(folder: Path) -> None:
-    """Write a folder to the disk: a new name is on the disk only when its folder is."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
@@ -233,12 +214,6 @@ def _is_special(path: Path) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _note(path: Path) -> None:
-    paths = _written.get()
-    if paths is not None and path not in paths:
-        paths.append(path)
 
 
 def make_folder(path: str | Path) -> Path:

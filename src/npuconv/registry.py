@@ -67,16 +67,13 @@ class Registry(Generic[T]):
                 return
             self._loading = True
             try:
-                self._import()
+                for package in self._packages:
+                    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+                    for module in sorted(m.name for m in modules if not m.name.startswith("_")):
+                        importlib.import_module(f"{package}.{module}")
                 self._loaded = True
             finally:
                 self._loading = False
-
-    def _import(self) -> None:
-        for package in self._packages:
-            modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
-            for module in sorted(m.name for m in modules if not m.name.startswith("_")):
-                importlib.import_module(f"{package}.{module}")
 
     def get(self, name: str) -> T | None:
         """Return the object of that name, or None."""

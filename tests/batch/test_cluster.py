@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import npuconv
-from batch.conftest import MISCHIEF, has_ended, small, tree, wait_for
+from batch.conftest import MISCHIEF, PATIENCE, has_ended, small, tree, wait_for
 from npuconv.batch.entry import Watcher
 from npuconv.batch.lock import tools
 from npuconv.errors import UsageError
@@ -73,7 +73,7 @@ def workers(hooks, cluster, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(hooks), *filter(None, sys.path)]))
     yield cluster.scheduler_address
     (hooks / "sitecustomize.py").unlink(missing_ok=True)
-    cluster.wait_for_workers(2)
+    cluster.wait_for_workers(2, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,12 @@ def test_the_listing():
     assert all(codes.count(rule.code) == 1 for rule in RULES)
     assert all(any(name in line for line in lines) for name in PASSES.names())
     assert (
-        max(map(len, catalog.list_entries([*catalog.rules(), *catalog.passes()], 79).splitlines()))
+        max(
+            map(
+                len,
+                catalog.list_entries([*catalog.rules(), *catalog.passes()], 79).splitlines(),
+            )
+        )
         <= 79
     )
 

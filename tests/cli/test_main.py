@@ -223,10 +223,10 @@ def test_interrupted(cli, model, folder, monkeypatch):
 def test_interrupted_after_the_model(cli, model, monkeypatch):
     """Complete files stay and are named."""
 
-    def stop(*_args: object) -> None:
+    def stop(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("npuconv.cli.convert._show", stop)
+    monkeypatch.setattr("npuconv.cli.convert.show", stop)
     done = cli("convert", model)
     kept = "model.npu.onnx, model.npu.report.json, model.npu.report.html"
     assert (done.code, done.error) == (130, f"npuconv: error: interrupted; kept: {kept}")

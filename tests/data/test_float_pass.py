@@ -10,8 +10,9 @@ import pytest
 
 from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data import float_pass
-from npuconv.data.float_pass import Runner, collect
+from npuconv.data.float_pass import collect, open_session
+from npuconv.data.samples import Samples
+from npuconv.data.workers import MAX_WORKERS
 from npuconv.errors import CalibrationError
 from support.builders import Net, digits, images
 
@@ -122,30 +123,19 @@ def test_values_are_bounded_and_from_everywhere(shape):
     model = Net(x=shape).op("Neg").model()
     own = collect(model, {"x": axis}, [{"x": np.ascontiguousarray(x)}] * 8)["x"]
     assert 512 <= own.values.shape[1] <= 1024
-    assert own.widths.max() <= own.widths.min() + 2
     counts, _ = np.histogram(own.values[0], bins=16, range=(0, 1))
     assert counts.min() > 0.5 * counts.mean()
     assert len(np.unique(own.values[0])) > 0.9 * own.values.shape[1]  # other places each time
 
 
-def test_samples_without_a_length():
-    """A generator gives the same statistics as a list."""
-    samples = feeds(40, 1, 1, 8, 8)
-    known = collect(digits(), {"t0": 1, "t3": 1}, samples)
-    unknown = collect(digits(), {"t0": 1, "t3": 1}, (feed for feed in samples))
-    for name in known:
-        assert np.array_equal(known[name].lows, unknown[name].lows)
-        assert np.allclose(known[name].means, unknown[name].means, rtol=1e-12)
-        assert unknown[name].values.shape[1] <= 1024
-        assert unknown[name].numbers.tolist() == list(range(40))
-        assert unknown[name].widths.max() <= 1024 // 40
-
-
 def test_the_same_samples_give_the_same_bytes():
-    """Runs are equal to the bit, also with another number of waiting samples."""
+    """Runs are equal to the bit."""
     samples = feeds(20, 1, 1, 8, 8)
     tensors = {"x": 1, "t0": 1, "t9": None}
-    first, second = (collect(digits(), tensors, samples) for _ in range(2))
+    same_statistics(*(collect(digits(), tensors, samples) for _ in range(2)))
+
+
+def same_statistics(first, second):
     assert list(first) == list(second)
     for name in first:
         for key in {*Statistics.__dataclass_fields__} - {"name", "axis"}:
@@ -154,20 +144,20 @@ def test_the_same_samples_give_the_same_bytes():
 
 
 def test_memory_does_not_grow_with_the_samples():
-    """64 samples take no more memory than 16, but for those that are read ahead."""
+    """64 samples take no more memory than 16, but for those that are run at once."""
     model = Net(x=("n", 1, 256, 256)).op("Neg").model()
 
     def peak(count):
         tracemalloc.start()
-        made = ({"x": images(1, 1, 256, 256, seed=k)} for k in range(count))
+        made = Samples(lambda k: {"x": images(1, 1, 256, 256, seed=k)}, tuple(range(count)), "")
         collect(model, {"x": 1, "t0": 1}, made)
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
 
     peak(1)
-    ahead, batches = 3, 2 * 8  # samples; whether all of it is there at once is chance
-    assert peak(64) < peak(16) * 1.1 + (ahead + batches) * 4 * 256**2
+    # Whether as many samples are there as there are workers is chance.
+    assert peak(64) < peak(16) * 1.1 + 2 * MAX_WORKERS * 4 * 256**2
 
 
 def test_shapes_that_differ_from_sample_to_sample():
@@ -219,14 +209,14 @@ def test_nothing_asked():
 
 
 def test_progress():
-    """Progress is called for each sample, however they are run."""
+    """Progress is called for each sample."""
     done = []
     collect(digits(), {"x": 1}, feeds(19, 1, 1, 8, 8), progress=lambda: done.append(1))
     assert len(done) == 19
 
 
 def test_the_model_is_not_changed():
-    """Taps are inserted into a copy."""
+    """Outputs are added to a copy."""
     model = digits()
     before = model.SerializeToString()
     collect(model, {"t0": 1}, feeds(1, 1, 1, 8, 8))
@@ -236,7 +226,7 @@ def test_the_model_is_not_changed():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("broken", [0, 1, 6, 18])
 def test_values_that_are_not_finite(value, broken):
-    """The error names sample and tensor, also when samples were run together."""
+    """The error names sample and tensor."""
     samples = feeds(20, 1, 1, 8, 8)
     samples[broken]["x"][0, 0, 3, 3] = value
     with pytest.raises(CalibrationError, match=f"sample {broken}: .*tensor 'x'") as caught:
@@ -274,117 +264,20 @@ def test_no_samples():
 def test_a_source_that_fails():
     """An error of the source is raised as it is."""
 
-    def broken():
-        yield from feeds(3, 1, 1, 8, 8)
-        raise CalibrationError("photo.jpg: cannot be read")
+    def load(k):
+        if k == 3:
+            raise CalibrationError("photo.jpg: cannot be read")
+        return {"x": images(1, 1, 8, 8)}
 
     with pytest.raises(CalibrationError, match="cannot be read"):
-        collect(digits(), {"x": 1}, broken())
+        collect(digits(), {"x": 1}, Samples(load, tuple(range(9)), ""))
 
 
-# Batches
-
-
-def settled(model, tensors, feed):
-    found = Runner(model, tensors, None)
-    found.choose_batch(feed)
-    return found.batch
-
-
-def small(batch):
-    return Net(x=(batch, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
-
-
-def test_a_small_model_takes_many():
-    """A small model with an open batch runs several samples at once."""
-    feed = {"x": images(1, 3, 8, 8)}
-    assert settled(small("n"), {"x": 1, "t0": 1}, feed) == float_pass.MAX_BATCH
-    assert settled(small(1), {"x": 1, "t0": 1}, feed) == 1
-
-
-def test_a_large_model_takes_one(monkeypatch):
-    """A large model runs samples one by one."""
-    feed = {"x": images(1, 3, 8, 8)}
-    size = (3 + 4) * 64 - 4 * (64 - 36)  # x and t0, which is 6 by 6
-    for room, batch in [(size, 1), (2 * size, 2), (7 * size, 4), (99 * size, 8)]:
-        monkeypatch.setattr(float_pass, "MAX_BATCH_VALUES", room)
-        assert settled(small("n"), {"x": 1, "t0": 1}, feed) == batch
-
-
-def test_samples_that_see_each_other():
-    """A mean over the batch forbids batches."""
-    net = Net(x=("n", 3, 8, 8)).op("ReduceMean", axes=[0], keepdims=1).op("Sub", "x", "t0")
-    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
-
-
-def test_a_tensor_without_samples():
-    """A tensor that does not grow with the batch forbids batches."""
-    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
-    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 8, 8)}) == 1
-
-
-def test_a_tensor_that_is_as_large_for_two():
-    """A tensor of the same size for two samples rules batches out, though it could be cut."""
-    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
-    net.op("Concat", "t0", "t0", axis=0)
-    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
-
-
-def test_a_model_that_refuses_two():
-    """A fixed shape inside the model rules batches out."""
-    net = Net(x=("n", 3, 4, 4)).reshape([1, 48]).op("Relu")
-    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 4, 4)}) == 1
-
-
-def test_inputs_that_do_not_share_the_batch():
-    """An input with a fixed first axis rules batches out."""
-    net = Net(x=("n", 3, 4, 4), y=(1, 3, 4, 4)).op("Add", "x", "y")
-    feed = {"x": images(1, 3, 4, 4), "y": images(1, 3, 4, 4)}
-    assert settled(net.model(), {"t0": 1}, feed) == 1
-
-
-def test_values_that_are_not_finite_are_not_compared():
-    """Values that are not finite forbid batches; running the sample is then an error."""
-    feed = {"x": np.full((1, 3, 8, 8), np.nan, np.float32)}
-    assert settled(small("n"), {"x": 1}, feed) == 1
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_together_and_one_by_one_are_the_same(last):
-    """Extremes, their neighbours, means and kept values agree to the last bit."""
-    samples = [{"x": images(1, 3, 40, 40, seed=k)} for k in range(21)]
-    tensors = {"x": 1, "t0": 1, "t1": None}
-
-    def small(batch: int | str) -> onnx.ModelProto:
-        net = Net(x=(batch, 3, 40, 40)).conv("x", (4, 3, 3, 3)).op("Relu")
-        return net.op("Transpose", perm=[0, 2, 3, 1]).model()
-
-    assert settled(small("n"), tensors, samples[0]) > 1
-    if last:  # there the last bit of a mean depends on the batch
-        tensors["t2"] = 3
-    one, many = (collect(small(batch), tensors, samples) for batch in (1, "n"))
-    for name in tensors:
-        for part in ("lows", "highs", "second_lows", "second_highs", "means", "squares",
-                     "values", "numbers", "widths"):  # fmt: skip
-            np.testing.assert_array_equal(getattr(one[name], part), getattr(many[name], part))
-        assert one[name].numbers.tolist() == list(range(21))
-
-
-def test_only_samples_of_one_shape_are_run_together():
-    """A batch ends where the next sample has another shape."""
-    model = Net(x=("n", 3, "h", 8)).op("Relu").model()
-    samples = [{"x": images(1, 3, 8 if k in (5, 6) else 4, 8, seed=k)} for k in range(12)]
-    own = collect(model, {"x": 1}, samples)["x"]
-    assert own.numbers.tolist() == list(range(12))
-    assert own.count == sum(feed["x"].size for feed in samples) // 3
-    assert own.lows.min() == min(feed["x"].min() for feed in samples)
-
-
-def test_shapes_are_remembered_but_not_all(monkeypatch):
-    """The number of remembered layouts is bounded."""
-    monkeypatch.setattr(float_pass, "MAX_LAYOUTS", 2)
-    model = Net(x=(1, 1, "h", 4)).op("Relu").model()
-    found = Runner(model, {"t0": 1}, None)
-    for height in (1, 2, 3, 4, 3):
-        found.run([{"x": images(1, 1, height, 4)}], 0)
-    assert len(found._layouts) == 2
+def test_a_session_is_shared():
+    """A model that is loaded once gives the same for other samples."""
+    tensors, samples = {"x": 1, "t0": 1}, feeds(3, 1, 1, 8, 8)
+    session = open_session(digits(), tensors)
+    for few in (samples, samples[1:]):
+        shared = collect(digits(), tensors, few, session=session)
+        same_statistics(shared, collect(digits(), tensors, few))
+    assert "t0" in session.outputs

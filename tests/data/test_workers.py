@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
@@ -10,13 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from npuconv import executor
-from npuconv.data.workers import (
-    MAX_WORKERS,
-    READ_AHEAD,
-    in_order,
-    one_thread_each,
-    read_ahead,
-)
+from npuconv.data.workers import MAX_WORKERS, in_order, one_thread_each
 
 
 @pytest.fixture(params=[1, 2, MAX_WORKERS + 1])
@@ -98,72 +91,3 @@ def test_matrix_products_on_one_thread() -> None:
         after = threads()
     assert set(inside) == {1}
     assert set(after) == {2}
-
-
-def readers():
-    return [t for t in threading.enumerate() if t.name == "npuconv-samples"]
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 50])
-def test_the_same_items(count):
-    """All items come in their order."""
-    assert list(read_ahead(range(count))) == list(range(count))
-    assert not readers()
-
-
-def test_it_is_not_far_ahead():
-    """The number of items read ahead is bounded."""
-    made = []
-
-    def source():
-        for number in range(20):
-            made.append(number)
-            yield number
-
-    items = read_ahead(source())
-    assert next(items) == 0
-    time.sleep(0.1)
-    assert len(made) <= 1 + READ_AHEAD
-    items.close()
-    assert not readers()
-
-
-def test_it_is_ahead():
-    """The next item is made while the last one is worked on."""
-    second = threading.Event()
-
-    def source():
-        yield 1
-        second.set()
-        yield 2
-
-    with contextlib.closing(read_ahead(source())) as items:
-        next(items)
-        assert second.wait(300)
-
-
-def test_errors_of_the_source_come_in_their_turn():
-    """An error of the source is raised after the items before it."""
-
-    def source():
-        yield 1
-        raise KeyError("two")
-
-    items = read_ahead(source())
-    assert next(items) == 1
-    with pytest.raises(KeyError, match="two"):
-        next(items)
-    assert not readers()
-
-
-def test_a_caller_that_fails():
-    """The thread ends when the caller fails."""
-
-    def listen():
-        with contextlib.closing(read_ahead(range(100))) as items:
-            for _ in items:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        listen()
-    assert not readers()

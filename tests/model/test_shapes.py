@@ -42,19 +42,6 @@ def test_infer():
     assert not any(isinstance(d, int) for d in out_shape(model)[2:])
 
 
-def test_extents_for_inputs():
-    """Open extents follow from those of the inputs; the model keeps its own."""
-    model = convolution()
-    shapes.infer(model)
-    before = out_shape(model)
-    known = shapes.extents_for_inputs(model, {"x": (1, 3, 8, 9)})
-    assert known["x"] == (1, 3, 8, 9)
-    assert known[model.nodes()[0].outputs[0].name] == (1, 4, 6, 7)
-    assert known[model.nodes()[1].outputs[0].name] == (1, 4, 6, 7)
-    assert shapes.extents_for_inputs(model, {})["x"][2:] == (None, None)
-    assert out_shape(model) == before
-
-
 def test_infer_does_not_raise():
     """A graph that inference cannot follow stays as it is."""
     model = load.load(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model())

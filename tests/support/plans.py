@@ -80,7 +80,7 @@ def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
     layers = [one for conv in graph.plan.convolutions if (one := hessians_of.windows_of(conv))]
-    return hessians_of.gather(graph.proto(), layers, feeds, len(feeds))
+    return hessians_of.gather(graph.proto(), layers, feeds)
 
 
 def calibrated(graph: LegalModel, feeds: Feeds) -> Calibration:

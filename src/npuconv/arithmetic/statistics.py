@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 POSITIONS = 1024  # positions of a tensor that are kept at most
 VALUES = 2**20  # values of a tensor that are kept at most, all channels together
+# Multiples of it, modulo 1, fill the unit interval evenly, however many there are.
+_GOLDEN = 0.6180339887498949
+_LARGEST = np.finfo(np.float32).max
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-class Kept(NamedTuple):
-    """Values of some samples: float32 [C, P], their numbers, and how many each has."""
-
-    values: Floats
-    numbers: Integers
-    widths: Integers
 
 
 @dataclass
@@ -32,11 +24,8 @@ class Statistics:
     """Statistics of one tensor, channel by channel.
 
     Extremes and means are of all values. ``values`` is a subset: the same positions in
-    every channel, and up to the same number of every sample. The positions of a sample are
-    in an order of which every prefix is spread over the tensor; the more samples there are,
-    the shorter the prefix that is kept. When even one position of each sample is too many,
-    every second sample is kept, then every fourth. So the subset depends on the number of
-    samples, not on how they were split into parts.
+    every channel, spread over the tensor, and up to the same number of every sample. When even
+    one position of each sample is too many, every second sample has some, then every fourth.
     """
 
     name: str
@@ -49,25 +38,17 @@ class Statistics:
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int
     count: int  # values per channel
-    first: int = 0  # number of the first sample, for parts that are to be joined
     # float32 [C], the next to smallest of the minima of samples, beyond all values where there was
     # one sample; by default the minimum.
     second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
     # float32 [C], the next to largest of their maxima, below all values where there was one sample;
     # by default the maximum.
     second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-    # int64, the samples whose values are there; by default the first.
-    numbers: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    # int64, how many of the P positions each of them has; by default all.
-    widths: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
-        """Attribute values without sample numbers to the first sample."""
+        """Take the extremes for missing second extremes."""
         if not self.second_highs.size:
             self.second_lows, self.second_highs = self.lows, self.highs
-        if not self.numbers.size and self.values.size:
-            self.numbers = np.asarray([self.first], np.int64)
-            self.widths = np.asarray([self.values.shape[1]], np.int64)
 
     @property
     def channels(self) -> int:
@@ -75,54 +56,91 @@ class Statistics:
         return int(self.lows.size)
 
     @property
-    def stored_values(self) -> Kept:
-        """Stored values, with the samples they are of."""
-        return Kept(self.values, self.numbers, self.widths)
-
-    @property
     def variances(self) -> Doubles:
         """Variance of all values, float64 [C]."""
         return np.maximum(self.squares - self.means**2, 0.0)
 
 
-def join(parts: Sequence[Statistics]) -> Statistics:
-    """Return the statistics of adjacent parts together; moments differ in the last bit at most.
+@dataclass(frozen=True)
+class Observation:
+    """Statistics of a tensor on one sample."""
 
-    Args:
-        parts: in the order of their samples.
+    lows: Floats  # float32 [C]; infinite where the tensor has no values, as are highs
+    highs: Floats
+    sums: Doubles  # float64 [C]
+    values: Floats  # float32 [C, P], of positions that are spread over the tensor
+    count: int  # values per channel
 
-    Raises:
-        ValueError: they are of different tensors, or not adjacent.
+    @property
+    def is_finite(self) -> bool:
+        """True if no value is NaN or infinite."""
+        return not self.count or bool(np.isfinite([self.lows, self.highs]).all())
+
+
+def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: int) -> Observation:
+    """Return the statistics of a tensor on sample ``number`` of ``samples``.
+
+    Each sample contributes equally many values, every n-th before and behind the channels; its
+    number decides where to start.
     """
-    for before, after in pairwise(parts):
-        tensors = {(part.name, part.axis, part.channels) for part in (before, after)}
-        if len(tensors) > 1 or before.first + before.samples != after.first:
-            raise ValueError(f"tensor {before.name!r}: these parts do not belong together")
-    samples = sum(part.samples for part in parts)
-    count = sum(part.count for part in parts)
-    shares = [part.count / max(count, 1) for part in parts]
-    thinned = thin([part.stored_values for part in parts], samples)
-    return Statistics(
-        name=parts[0].name,
-        axis=parts[0].axis,
-        lows=np.min([part.lows for part in parts], axis=0),
-        highs=np.max([part.highs for part in parts], axis=0),
-        second_lows=-_second([-p.lows for p in parts], [-p.second_lows for p in parts]),
-        second_highs=_second([p.highs for p in parts], [p.second_highs for p in parts]),
-        means=np.asarray(shares) @ [part.means for part in parts],
-        squares=np.asarray(shares) @ [part.squares for part in parts],
-        values=thinned.values,
-        samples=samples,
-        count=count,
-        first=parts[0].first,
-        numbers=thinned.numbers,
-        widths=thinned.widths,
+    dims = array.shape
+    outer, channels, inner = 1, 1, array.size
+    if axis is not None:
+        axis %= max(len(dims), 1)
+        outer, channels, inner = math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
+    blocks = np.asarray(array, np.float32).reshape(outer, channels, inner)
+    interval = sample_interval(channels, samples)
+    most = quota(channels, -(-samples // interval))
+    outer_count = max(min(outer, most), 1)
+    counts = outer_count, max(min(inner, most // outer_count), 1)
+    # Odd, so that they do not walk along one column of an image.
+    steps = [-(-extent // n) | 1 for extent, n in zip((outer, inner), counts, strict=True)]
+    starts = [int(number * _GOLDEN % 1 * step) for step in steps]
+    first, second = (
+        min(start, max(extent - 1, 0)) for start, extent in zip(starts, (outer, inner), strict=True)
     )
+    picked = blocks[first :: steps[0], :, second :: steps[1]]
+    values = picked.transpose(1, 0, 2).reshape(channels, picked.shape[0] * picked.shape[2])
+    values = values[:, : 0 if number % interval else None]
+    with np.errstate(invalid="ignore"):  # of infinite values, which extremes show
+        sums = blocks.sum((0, 2), dtype=np.float64)
+    lows, highs = blocks.min((0, 2), initial=np.inf), blocks.max((0, 2), initial=-np.inf)
+    return Observation(lows, highs, sums, np.array(values), outer * inner)
 
 
-def _second(largest: Sequence[Floats], seconds: Sequence[Floats]) -> Floats:
-    """Return the second largest value, from the largest and second largest of each part."""
-    return np.asarray(np.sort([*largest, *seconds], axis=0)[-2], np.float32)
+class Accumulator:
+    """Statistics of the samples that were added so far."""
+
+    def __init__(self, channels: int) -> None:
+        self.lows, self.second_lows = (np.full(channels, n, np.float32) for n in (np.inf, _LARGEST))
+        self.highs, self.second_highs = -self.lows, -self.second_lows
+        self._sums, self._values = np.zeros(channels), list[Floats]()
+        self.samples = self.count = 0
+
+    def add(self, sample: Observation) -> None:
+        """Add the next sample."""
+        self.second_lows = np.minimum(self.second_lows, np.maximum(self.lows, sample.lows))
+        self.second_highs = np.maximum(self.second_highs, np.minimum(self.highs, sample.highs))
+        self.lows = np.minimum(self.lows, sample.lows)
+        self.highs = np.maximum(self.highs, sample.highs)
+        self._sums += sample.sums
+        self._values.append(sample.values)
+        self.samples, self.count = self.samples + 1, self.count + sample.count
+
+    def statistics(self, name: str, axis: int | None) -> Statistics:
+        """Return the statistics of a tensor; channels without values get 0."""
+        nothing = np.zeros_like(self.lows)
+        lows, highs = (x if self.count else nothing for x in (self.lows, self.highs))
+        means = np.clip(self._sums / max(self.count, 1), lows, highs)
+        values = np.concatenate(self._values, axis=1)
+        # Mean squares: the spread of the values that were kept, around the mean of all.
+        squares = np.square(means)
+        if values.shape[1]:
+            squares += np.var(values, axis=1, dtype=np.float64)
+        return Statistics(
+            name, axis, lows, highs, means, squares, values,
+            self.samples, self.count, self.second_lows, self.second_highs,
+        )  # fmt: skip
 
 
 def capacity(channels: int) -> int:
@@ -135,28 +153,6 @@ def quota(channels: int, samples: int) -> int:
     return max(1, capacity(channels) // max(samples, 1))
 
 
-def thin(blocks: Sequence[Kept], samples: int) -> Kept:
-    """Reduce the stored values of adjacent samples to the capacity for ``samples`` samples."""
-    values = np.concatenate([block.values for block in blocks], axis=1)
-    numbers = np.concatenate([block.numbers for block in blocks])
-    widths = np.concatenate([block.widths for block in blocks])
-    # Interval of kept samples, a power of two, so that fewer are among more.
-    step = 1 << max((-(-samples // capacity(len(values))) - 1).bit_length(), 0)
-    per_sample = quota(len(values), -(-samples // step))
-    new_widths = np.where(numbers % step == 0, np.minimum(widths, per_sample), 0)
-    if np.array_equal(new_widths, widths):
-        return Kept(values, numbers, widths)
-    place = np.arange(values.shape[1]) - np.repeat(np.cumsum(widths) - widths, widths)
-    in_use = new_widths > 0
-    values = values[:, place < np.repeat(new_widths, widths)]
-    return Kept(values, numbers[in_use], new_widths[in_use])
-
-
-@cache
-def spread_order(length: int) -> Integers:
-    """Return 0..length-1 in bit-reversed order; every prefix is spread evenly."""
-    bits = max(length - 1, 0).bit_length()
-    order = np.zeros(1, np.int64)
-    for _ in range(bits):
-        order = np.concatenate([2 * order, 2 * order + 1])
-    return order[order < length]
+def sample_interval(channels: int, samples: int) -> int:
+    """Return n where every n-th sample contributes values, a power of two; mostly 1."""
+    return 1 << max((-(-samples // capacity(channels)) - 1).bit_length(), 0)

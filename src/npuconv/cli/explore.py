@@ -115,7 +115,12 @@ def explore_limits(
 
         try:
             legal = shapes.apply(read)
-            if reason := _first_error(legal):
+            errors = (
+                f"{finding.code} {finding.node}: {finding.message}"
+                for finding in legal.findings.all_findings
+                if (finding.severity, finding.status) == (Severity.ERROR, Status.REMAINING)
+            )
+            if reason := next(errors, ""):
                 left_out[path] = reason
             else:
                 convolutions = map(layer_of, legal.plan.convolutions)
@@ -138,14 +143,6 @@ def explore_limits(
     all_layers = sum(layers.values(), Counter())
     macs = sum(layer.macs() * number for layer, number in all_layers.items())
     return Exploration(target, tuple(layers), left_out, macs, all_layers.total(), tuple(curves))
-
-
-def _first_error(legal: LegalModel) -> str:
-    """Return the first error of a model, or ''."""
-    for finding in legal.findings.all_findings:
-        if finding.severity == Severity.ERROR and finding.status == Status.REMAINING:
-            return f"{finding.code} {finding.node}: {finding.message}"
-    return ""
 
 
 def _curve(device: Target, models: list[Layers], fact: str, knee: float) -> Curve | None:
@@ -271,9 +268,18 @@ _SUMMARY_LEGEND = (
 
 def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
     """Return a row for each limit; a table for each when verbose."""
+    rows: list[tuple[str, ...]] = []
     if not verbose:
         head: tuple[str, ...] = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
-        table = Table(head, list(map(_summary, result.curves)), range(1, len(head)))
+        for curve in result.curves:
+            last = curve.points[-1]
+            knees = [point for point in curve.points if point.value == curve.knee]
+            knee = (value_text(knees[0].value), _percent(knees[0].cost)) if knees else ("none", "")
+            rows.append((
+                curve.limit, value_text(curve.needed[-1]), *knee,
+                value_text(last.value), _percent(last.cost), str(last.refused),
+            ))  # fmt: skip
+        table = Table(head, rows, range(1, len(head)))
         return [Section(_totals(result), [table]), Section("", [_SUMMARY_LEGEND])]
     sections = [Section(_totals(result))]
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
@@ -294,15 +300,6 @@ def _sections(result: Exploration, *, verbose: bool) -> list[Section]:
 def _totals(result: Exploration) -> str:
     models, layers = count(len(result.models), "model"), count(result.convolutions, "convolution")
     return f"{models}, {layers}, {quantity(result.macs)} MACs"
-
-
-def _summary(curve: Curve) -> tuple[str, ...]:
-    """Return the row of a limit: the needed value, the knee, and the tightest value."""
-    last = curve.points[-1]
-    knee = next((point for point in curve.points if point.value == curve.knee), None)
-    at_knee = ("none", "") if knee is None else (value_text(knee.value), _percent(knee.cost))
-    tightest = (value_text(last.value), _percent(last.cost), str(last.refused))
-    return (curve.limit, value_text(curve.needed[-1]), *at_knee, *tightest)
 
 
 def _percent(share: float) -> str:

@@ -70,8 +70,8 @@ def guarded(command: Command) -> Command:
 
 
 def limited(command: Command) -> Command:
-    """Add the input limits and ``--help-all`` to a command without options of a conversion."""
-    command = help_all(command)
+    """Add ``guarded``, input limits and ``--help-all`` to a command without conversion options."""
+    command = help_all(guarded(command))
     for name in reversed(NAMES):
         text = f"[default: {getattr(DEFAULT, name)}]"
         command = click.option(

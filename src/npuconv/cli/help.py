@@ -190,18 +190,14 @@ def group_of(option: click.Option) -> str:
 
 def help_all(command: Command) -> Command:
     """Add ``--help-all`` to a command."""
+
+    def print_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            ctx.meta[SHOWS_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
+
     return click.option(
-        "--help-all",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_print_all,
+        "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=print_all,
         help="every option, also limits on resources",
-    )(command)
-
-
-def _print_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        ctx.meta[SHOWS_ALL] = True
-        click.echo(ctx.get_help())
-        ctx.exit()
+    )(command)  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
+from pydantic import BaseModel
 
 from npuconv import files
 from npuconv.cli import screen
@@ -57,13 +57,8 @@ def starting_config() -> str:
     for name in _FIRST:
         field = Options.model_fields[name]
         default = field.get_default(call_default_factory=True)
-        lines += ["", f"# {field.description}", f"# {name}: {_yaml(default)}"]
+        if isinstance(default, BaseModel):
+            default = default.model_dump(exclude_defaults=True)
+        text = default if isinstance(default, str) else json.dumps(default)
+        lines += ["", f"# {field.description}", f"# {name}: {text}"]
     return "\n".join(lines) + "\n"
-
-
-def _yaml(value: Any) -> str:
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_defaults=True)
-    if isinstance(value, tuple):
-        value = list(value)
-    return value if isinstance(value, str) else json.dumps(value)

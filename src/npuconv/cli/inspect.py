@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.guard import guarded, limited
+from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
@@ -35,7 +35,6 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
-@guarded
 def inspect(
     models: tuple[str, ...],
     diff: bool,

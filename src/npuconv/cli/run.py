@@ -8,7 +8,7 @@ import click
 
 from npuconv import files
 from npuconv.cli import screen
-from npuconv.cli.guard import guarded, limited
+from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.errors import UsageError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @click.option("--samples", type=click.IntRange(1), metavar="N", help="samples at most")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
-@guarded
 def run(
     directory: str,
     output: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.guard import guarded, limited
+from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
 from npuconv.report.escape import visible
 from npuconv.report.terminal import elide
@@ -37,7 +37,6 @@ _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them f
 )
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
-@guarded
 def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, quiet: bool) -> int:
     """Write the parts of the device and of the host as files of their own.
 
@@ -48,9 +47,9 @@ def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, q
 
     Exit code 0: done; 2: files that cannot be used.
     """
-    from npuconv.evaluate.split import split as write
+    from npuconv.evaluate.split import split as write_parts
 
-    result = write(model, output, target=target, emit=emit)
+    result = write_parts(model, output, target=target, emit=emit)
     if quiet:
         return 0
     manifest = result.manifest

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.guard import guarded, limited
+from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.report.escape import visible
@@ -33,7 +33,6 @@ from npuconv.report.words import count
 )
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
-@guarded
 def vectors(
     model: str,
     output: str,
@@ -54,11 +53,11 @@ def vectors(
 
     Exit code 0: done; 2: files that cannot be used.
     """
-    from npuconv.evaluate.vectors import vectors as write
+    from npuconv.evaluate.vectors import vectors as write_vectors
 
     data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
-        result = write(
+        result = write_vectors(
             model, output, data, layers=layers, samples=samples, target=target,
             progress=bar, **keywords,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import click
 
 from npuconv import files
 from npuconv.cli import screen
-from npuconv.cli.guard import guarded, limited
+from npuconv.cli.guard import limited
 from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
@@ -45,7 +45,6 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
-@guarded
 def verify(
     float_model: str,
     int8_model: str,

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.statistics import Statistics
+from npuconv.arithmetic.windows import im2col
 from npuconv.config import Preprocess
 from npuconv.data.model_inputs import apply_affine, first_convolution, path_from_input
 from npuconv.data.normalizations import (
@@ -299,23 +300,20 @@ def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     weight = query.constant_input(first, 1)
     if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
         return None
+    row = math.prod(weight.shape[1:])
+    if row > NORMALIZATION.max_row:
+        return None
     dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
     strides = tuple(query.attribute(first, "strides", None) or (1, 1))
-    top_pad, left_pad, bottom_pad, right_pad = query.attribute(first, "pads", None) or (0, 0, 0, 0)
-    extents = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
-    pads = ((0, 0), (0, 0), (top_pad, bottom_pad), (left_pad, right_pad))
+    pads = tuple(query.attribute(first, "pads", None) or (0, 0, 0, 0))
     # The mask is the same for all pictures.
-    planes = [np.pad(plane, pads) for plane in (pictures, np.ones_like(pictures[:1]))]
-    row = math.prod(weight.shape[1:])
-    if row > NORMALIZATION.max_row or min(np.subtract(planes[0].shape[2:], extents)) < 0:
+    planes = (pictures, np.ones_like(pictures[:1]))
+    views = [im2col(plane, weight.shape[2:], strides, dilations, pads) for plane in planes]
+    count = views[0][:, 0, :, :, 0, 0].size
+    if not count:
         return None
-    views = [
-        np.lib.stride_tricks.sliding_window_view(plane, extents, axis=(2, 3)) for plane in planes
-    ]
-    count = views[0][:, 0, :: strides[0], :: strides[1], 0, 0].size
     step = max(1, math.isqrt(count // NORMALIZATION.windows))
-    rows, columns = (slice(None, None, step * stride) for stride in strides)
-    views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
+    views = [view[:, :, ::step, ::step] for view in views]
     matrices = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, row) for view in views]
     masks = np.tile(matrices[1], (len(pictures), 1))
     return np.concatenate([matrices[0], masks], axis=1, dtype=np.float64)

@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.float_pass import Runner, collect
+from npuconv.data.float_pass import collect, open_session
 from npuconv.data.infer_normalization import (
     KNOWN,
     InTraining,
@@ -251,12 +251,15 @@ def run_trials(
     pixels = [baseline.undo(feed[name], axis) for feed in feeds]
     profiles: dict[PixelNormalization, Profile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
-    runner = Runner(proto, tensors, len(feeds))
+    try:
+        session = open_session(proto, tensors)
+    except CalibrationError:
+        return None
     for item in (baseline, *candidates) if candidates else ():
         inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
         # Numbers of another size need not pass through the model.
         with contextlib.suppress(CalibrationError):
-            statistics = collect(proto, tensors, inputs, runner=runner)
+            statistics = collect(proto, tensors, inputs, session=session)
             layers = [layer for layer in statistics.values() if layer.values.size]  # of a detector
             profiles[item] = Profile.from_statistics(
                 layers, statistics[first.outputs[0].name], bias

@@ -40,7 +40,7 @@ def form_findings(legal: LegalModel) -> list[Finding]:
     candidates = find_obstacles(save.to_proto(legal.model))
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
     # A form holds no node better because it stays float.
-    rules = replace(legal.rules(obstacles=obstacles), kept_float=frozenset())
+    rules = replace(legal.rule_context(obstacles=obstacles), kept_float=frozenset())
     return engine.lint(rules, stage="form")
 
 
@@ -96,7 +96,7 @@ def emit_model(
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
-    broken = engine.lint(copy.rules(), stage="lowered")
+    broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
         # Only quantization knows the sums of integer weights; all else was made to fit.
         if finding.code != accumulator_overflow.code:

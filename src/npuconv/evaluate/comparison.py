@@ -508,7 +508,7 @@ def accuracy_findings(
     measured = MeasuredError(
         accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, rows, broken
     )
-    return engine.lint(legal.rules(measured=measured), stage="measured")
+    return engine.lint(legal.rule_context(measured=measured), stage="measured")
 
 
 def _output_sqnr(accuracy: quality.Accuracy) -> Iterator[OutputSqnr]:

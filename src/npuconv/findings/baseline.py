@@ -132,18 +132,16 @@ def orphans(baseline: Baseline, folder: Path) -> dict[str, int]:
 
 
 def write(path: str | Path, baseline: Baseline) -> None:
-    """Write a baseline, whole or not at all.
+    """Write a baseline, whole or not at all; invisible characters are written as escapes.
 
     Raises:
         OutputError: the destination cannot be written.
     """
-    lines = ",\n    ".join(_line(entry) for entry in baseline.findings)
-    body = f"[\n    {lines}\n  ]" if lines else "[]"
+    lines = []
+    for entry in baseline.findings:
+        data = entry.model_dump(exclude_defaults=True) | {"node": entry.node}
+        text = json.dumps(data, ensure_ascii=False)
+        lines.append(text if text.isprintable() else json.dumps(data))
+    listed = ",\n    ".join(lines)
+    body = f"[\n    {listed}\n  ]" if lines else "[]"
     files.write(path, f'{{\n  "version": {baseline.version},\n  "findings": {body}\n}}\n')
-
-
-def _line(entry: Entry) -> str:
-    """Return an entry as JSON on one line; invisible characters are written as escapes."""
-    data = entry.model_dump(exclude_defaults=True) | {"node": entry.node}
-    text = json.dumps(data, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(data)

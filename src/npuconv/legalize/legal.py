@@ -52,7 +52,7 @@ CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 class LegalModel:
     """A legalized model, the placement of its nodes, and the findings of all rules."""
 
-    model: Model  # the graph; steps that change it return a new plan with it
+    model: Model  # the graph; steps that change it return a new legal model
     device: TargetDevice  # target, options with those for this model, nodes that stay float
     source: SourceModel  # the model as it came
     log: Log  # rewrites and refusals of the passes
@@ -61,17 +61,18 @@ class LegalModel:
     expected: Mapping[str, Expected] = field(default_factory=dict)
     # Encodings of a source that was quantized; empty if they are not to be kept.
     source_scales: SourceScales = field(default_factory=SourceScales)
-    # The graph before layers were split that have the integers of the whole; None: it is ``model``.
+    # The graph before the exact splits of layers; None if there is no such layer.
     unsplit: Model | None = None
-    summed: frozenset[str] = frozenset()  # names of convolutions whose int8 results are added
+    # Names of convolutions that a layer was split into, whose int8 results are added.
+    summed: frozenset[str] = frozenset()
     opset_obstacle: str = ""  # node that keeps the model from an opset, with the reason
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
-    # Names of those that the device computes beside convolutions, as the first plan chose them:
-    # later rewrites change what crosses, but not this choice.
+    # Names of the operators beside convolutions that the first plan places on the device: later
+    # rewrites change the crossings, but not this choice.
     operators: frozenset[str] | None = None
     needs: tuple[Need, ...] = ()  # values that the model needs of undocumented limits
-    # What rules have measured of nodes, for the next lint.
+    # Facts of nodes that rules have measured, for the next lint.
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     @property
@@ -84,8 +85,8 @@ class LegalModel:
         """Options of the run, with those for this model."""
         return self.device.options
 
-    def rules(self, **evidence: Any) -> RuleContext:
-        """Return a context for rules."""
+    def rule_context(self, **evidence: Any) -> RuleContext:
+        """Return the input of rules, with further evidence by the names of its fields."""
         keep_float = frozenset(self.device.keep_float)
         return RuleContext(
             self.model,
@@ -232,7 +233,7 @@ class LegalModel:
         Raises:
             InternalError: a bug in a rule.
         """
-        rules = self.rules()
+        rules = self.rule_context()
         unknown = engine.lint(rules, only=[limit_unknown.code])
         findings = self.findings.renew(limit_unknown.code, unknown)
         return replace(self, needs=tuple(needs(rules)), findings=findings)
@@ -254,7 +255,7 @@ def legalize(
         legal, contradiction = _open(source, options)
     model, device, log = legal.model, legal.device, legal.log
     annotations = Annotations()
-    rules = legal.rules()
+    rules = legal.rule_context()
     malformed = engine.lint_malformed(rules)
     if malformed:  # rewrites of nodes without a meaning say nothing
         tracker, after = Tracker(malformed), malformed
@@ -267,31 +268,33 @@ def legalize(
 
         def credit(item: Pass, seconds: float) -> None:
             timings.add(item.name, seconds)
-            tracker.step(item.name, legal.rules())
+            tracker.step(item.name, legal.rule_context())
 
         if core.sweep(model):  # here, or the first pass that fires would get the credit
-            tracker.step(SWEEP, legal.rules())
+            tracker.step(SWEEP, legal.rule_context())
         _, annotations = manager.run_phase(
             model, Phase.CANONICALIZE, device, log, annotations, credit
         )
         source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
         _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
         if core.sweep(model):
-            tracker.step(SWEEP, legal.rules())
+            tracker.step(SWEEP, legal.rule_context())
         legal, annotations = _split(legal, annotations, credit)
         legal = replace(legal, opset_obstacle=annotations.opset_obstacle)
-        rules = legal.rules()
+        rules = legal.rule_context()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
     if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
-        # The device adds in int32 and reads a bias as channels: no nodes are around these parts.
+        # The device adds in int32, or reads a bias as channels: the nodes around such parts go, and
+        # their findings with them. Convolutions keep theirs: their limits hold for the parts.
         model = legal.unsplit.copy()
         split_layers(model, device.planner, device.splittable(model))
         core.sweep(model)
         legal = replace(legal, model=model)
-        elsewhere = [f for f in engine.lint(legal.rules()) if f.op_type not in query.CONVOLUTIONS]
+        lint = engine.lint(legal.rule_context())
+        others = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
-        after = sorted(convolutions + elsewhere, key=sort_key)
+        after = sorted(convolutions + others, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(
@@ -312,7 +315,7 @@ def legalize(
     merged = explained(tracker.merge(after, log.rewrites), log.refusals)
     findings = legal.findings.add(merged)
     if not any(map(selection.is_blocking, findings.selected)):
-        findings = findings.add(engine.lint(legal.rules(plan=plan), stage="planned"))
+        findings = findings.add(engine.lint(legal.rule_context(plan=plan), stage="planned"))
     return replace(legal, findings=findings)
 
 

@@ -10,7 +10,7 @@ input, as no runtime does; and a Slice of a tensor of negative extent, at which 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -41,15 +41,12 @@ _LISTING = frozenset({"Shape", "Size"})  # operators with a result of another sh
 _EXTENTS = "/extents"  # ends the name of the extents of a tensor that a Slice reads
 
 
-def infer_types(
-    model: Model, nodes: Sequence[Node], lengths: Mapping[str, Sequence[int]] | None = None
-) -> tuple[dict[str, TensorType], str]:
+def infer_types(model: Model, nodes: Sequence[Node]) -> tuple[dict[str, TensorType], str]:
     """Infer types and shapes with ONNX.
 
     Args:
         model: the model, which is not changed.
         nodes: of the model, in order. Tensors that they read but do not produce are inputs.
-        lengths: other extents of inputs, by name.
 
     Returns:
         The types of the results by name, as far as ONNX can infer them; and the contradiction
@@ -59,10 +56,6 @@ def infer_types(
         ModelError: a Slice in the body of a node reads a negative extent, which no rule sees.
     """
     proto = skeleton(model, nodes)
-    for info in proto.graph.input:
-        dims = info.type.tensor_type.shape.dim
-        for dim, length in zip(dims, (lengths or {}).get(info.name, ()), strict=False):
-            dim.dim_value = length
     contradiction = ""
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)

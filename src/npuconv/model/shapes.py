@@ -145,24 +145,6 @@ def _fill(inputs: Iterable[Tensor], stated: Iterable[tuple[Tensor, Dims]]) -> bo
     return filled
 
 
-def extents_for_inputs(
-    model: Model, lengths: Mapping[str, Sequence[int]]
-) -> dict[str, tuple[int | None, ...]]:
-    """Return the extents of tensors for inputs of these lengths; None where they stay open.
-
-    The model is not changed. Tensors of unknown rank are left out.
-    """
-    types, _ = infer_types(model, model.nodes(), lengths)
-    dims_of = {name: inferred.dims for name, inferred in types.items()}
-    dims_of |= {tensor.name: query.shape(tensor) for tensor in model.graph.inputs}
-    dims_of |= {name: tuple(dims) for name, dims in lengths.items()}
-    return {
-        name: tuple(d if isinstance(d, int) else None for d in dims)
-        for name, dims in dims_of.items()
-        if dims is not None
-    }
-
-
 def infer_unknown(model: Model) -> None:
     """Infer missing shapes and types: after a pass, most of a graph is unchanged.
 

@@ -23,12 +23,11 @@ from npuconv.partition.regions import worth_crossing
 from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
-IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
-# With which an image becomes what the convolutions read that one layer has become, or that the host
-# pads it for.
+IMAGE = 4  # rank of a tensor with channels along axis 1
+# Operators that write the inputs of the convolutions of a split layer; a Pad may be the host's.
 PIECES = ("Slice", "SpaceToDepth")
 CUTS = ("Pad", *PIECES)
-SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
+SINGLE_OPERATORS = ("tflite",)  # forms in which a table holds one operator, and no chain
 CUTTING = ("Relu", "Clip")  # passthrough operators that cut values off
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
@@ -65,9 +64,9 @@ class DisjointSets(Generic[Member]):
 class Group:
     """Tensors that share one scale."""
 
-    name: str  # of the first tensor
-    tensors: list[str] = field(default_factory=list)  # names, in the order in which they are made
-    # Those that others than passthrough operators read; their values decide the range.
+    name: str  # name of the first tensor
+    tensors: list[str] = field(default_factory=list)  # names, in the order of the model
+    # Tensors that other than passthrough operators read; their values decide the range.
     outputs: list[str] = field(default_factory=list)
 
 
@@ -81,8 +80,8 @@ class Plan:
     # Names of tensors within operators that are one table: they are never stored.
     fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)  # operators that pass int8 values on
-    # Operators that cut what the convolutions of one layer read, in the order of the model: these
-    # inputs have the scales of the whole, and the whole is observed.
+    # Operators that cut the input of a split layer, in the order of the model: the pieces have the
+    # scales of that input, which is observed.
     cuts: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)  # tensors that share a scale
     placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
@@ -265,7 +264,7 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
             continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
-    for name in wholes:  # the host may have made it
+    for name in wholes:  # observed even if a passthrough operator or the host makes it
         groups[sets.find(name)].outputs.append(name)
     return list(groups.values())
 

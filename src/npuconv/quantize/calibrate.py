@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,18 +9,16 @@ from itertools import count
 import numpy as np
 import onnx
 
-from npuconv import executor
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data import Samples
 from npuconv.data.calibration_data import CalibrationData
-from npuconv.data.float_pass import collect, not_finite
+from npuconv.data.float_pass import collect, open_session
 from npuconv.data.model_inputs import first_convolution
 from npuconv.data.normalization_mismatch import find_mismatch
-from npuconv.data.samples import Feed
 from npuconv.errors import CalibrationError
 from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
-from npuconv.model import query, shapes
+from npuconv.model import query
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize import imported_scales
@@ -35,7 +32,6 @@ from npuconv.timings import Step
 
 _SOFTMAX_OF_ONE_AXIS = 13  # opset
 _AXES_ARE_INPUT = 18  # opset, of ReduceMax
-HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -71,7 +67,7 @@ def calibrate(
         stats = collect(proto, watched(graph), samples, progress=after_run)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
-    hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
+    hessians = hessians_of.gather(proto, windows, few, after_run) if windows else {}
     return Calibration(stats, hessians)
 
 
@@ -112,27 +108,12 @@ def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> Cali
 def try_sample(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:
     """Run the first sample, and fail as calibration would.
 
-    Statistics of thousands of tensors take longer to load than the model, so where one sample
-    fits into memory its tensors are only looked at.
-
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    names, proto = _watched_names(graph), _with_floors(graph, proto)
-    try:
-        feed = samples[0]
-        if _count_values(graph, names, feed) > HELD_VALUES:
-            collect(proto, watched(graph), [feed])
-            return
-        inner = [name for name in names if name not in feed]
-        session = executor.Session(executor.with_outputs(proto, inner), threads=1, optimize=False)
-        arrays = {**feed, **session.run(feed)}
-        for name in names:
-            if arrays[name].dtype.kind == "f" and not np.isfinite(arrays[name]).all():
-                raise not_finite(0, name)
-    except executor.RuntimeRefusedError as refused:
-        error = CalibrationError(f"the float model does not run on the samples: {refused}")
-        raise _named(graph, samples, error) from None
+    names, proto = dict.fromkeys(_watched_names(graph)), _with_floors(graph, proto)
+    try:  # one run takes less time than optimizing the model
+        collect(proto, names, samples[:1], session=open_session(proto, names, optimize=False))
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
 
@@ -158,24 +139,6 @@ def without_refused(graph: LegalModel, proto: onnx.ModelProto, samples: Samples)
     count = len(samples) - len(accepted)
     note = f"{count} of {len(samples)} built-in samples are left out, which the model does not take"
     return replace(samples, indices=tuple(accepted), notes=(*samples.notes, note))
-
-
-def _count_values(graph: LegalModel, names: Collection[str], feed: Feed) -> float:
-    """Return the number of values of these tensors for a sample; infinite if extents are open."""
-    tensors = graph.model.graph.tensors()
-    dims_of: dict[str, tuple[int | None, ...] | None] = {
-        name: query.static_shape(tensors[name]) for name in names if name in tensors
-    }
-    if None in dims_of.values():
-        dims_of |= shapes.extents_for_inputs(
-            graph.model, {name: x.shape for name, x in feed.items()}
-        )
-    total = 0.0
-    for name in names:
-        dims = dims_of.get(name)
-        is_open = dims is None or None in dims
-        total += math.inf if is_open else math.prod(d or 0 for d in dims or ())
-    return total
 
 
 def watched(graph: LegalModel) -> Mapping[str, int | None]:
@@ -263,4 +226,4 @@ def calibration_findings(
         rounded=state.weights,
         mismatch=mismatch,
     )
-    return engine.lint(graph.rules(evidence=evidence), stage="calibrated")
+    return engine.lint(graph.rule_context(evidence=evidence), stage="calibrated")

@@ -1,32 +1,28 @@
 """Second moments of the im2col windows of every convolution: the Hessians of its rows.
 
 The squared error of a row of weights is ``dw' H dw`` with H the mean of ``x x'`` over the
-windows x that the row is multiplied with. A depthwise convolution with kernels of a single 1
-is im2col; with a large stride it gives the windows of a coarse grid of positions, and only
-those leave the runtime.
+windows x that the row is multiplied with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 
 from npuconv import executor
-from npuconv.data.samples import Feed
+from npuconv.arithmetic.windows import im2col
+from npuconv.data.float_pass import open_session, refused
+from npuconv.data.samples import Feed, Samples
 from npuconv.data.workers import in_order
-from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
-_PREFIX = "npuconv/im2col"
 _LARGEST = 1e9  # value, in units, whose products with many others are in float32
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -167,8 +163,7 @@ def _is_mean(weight: Floats) -> bool:
 def gather(
     model: onnx.ModelProto,
     layers: Sequence[Windows],
-    feeds: Iterable[Feed],
-    samples: int,
+    feeds: Samples | Sequence[Feed],
     after_run: Callable[[], None] = lambda: None,
 ) -> dict[str, Hessian]:
     """Run samples and gather the Hessian of every layer.
@@ -177,25 +172,36 @@ def gather(
         CalibrationError: the model does not run on a sample.
     """
     hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
-    cells: list[tuple[Any, ...]] = []  # windows of the layer; an image may be filled up behind
-    for layer in layers:
-        extents = zip(layer.output or (), _grid(layer, samples), strict=False)
-        cells.append((..., *(slice(-(-n // step)) for n, step in extents)))
+    session = open_session(model, {layer.tensor for layer in layers})
+
+    def windows_of_layers(feed: Feed) -> list[Floats]:
+        arrays = {**feed, **session.run(feed)}
+        return [_windows(layer, arrays[layer.tensor], len(feeds)) for layer in layers]
+
     try:
-        session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
-        for number, values in enumerate(in_order(session.run, feeds)):
+        for number, values in enumerate(in_order(windows_of_layers, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
-            for index, layer in enumerate(layers):
-                columns = values[f"{_PREFIX}/{index}"][cells[index]]  # [N,C*kH*kW,...]
-                windows = np.moveaxis(columns, 1, 0).reshape(layer.group, layer.length, -1)
-                count = max(_window_count(layer, samples) * len(columns), 1)
-                if (stride := windows.shape[2] // count) > 1:
-                    windows = np.ascontiguousarray(windows[:, :, ::stride])
+            for layer, windows in zip(layers, values, strict=True):
                 hessians[layer.name].add(windows, held_out=held_out)
             after_run()
     except executor.RuntimeRefusedError as error:
-        raise CalibrationError(f"the float model does not run on the samples: {error}") from None
+        raise refused(error) from None
     return hessians
+
+
+def _windows(layer: Windows, values: Floats, samples: int) -> Floats:
+    """Return the windows of a layer at a coarse grid of positions, [G,K,P]."""
+    grid = _grid(layer, samples)
+    strides = [stride * step for stride, step in zip(layer.strides, grid, strict=True)]
+    windows = im2col(values, layer.kernel, strides, layer.dilations, layer.pads)
+    extents = zip(layer.output or (), grid, strict=False)  # an image may be filled up behind
+    windows = windows[(slice(None), slice(None), *(slice(-(-n // step)) for n, step in extents))]
+    # [N,C,*positions,*kernel] -> [C,*kernel,N,*positions]
+    rank = len(layer.kernel)
+    order = (1, *range(2 + rank, 2 + 2 * rank), 0, *range(2, 2 + rank))
+    columns = windows.transpose(order).reshape(layer.group, layer.length, -1)
+    count = max(_window_count(layer, samples) * len(values), 1)
+    return np.ascontiguousarray(columns[:, :, :: max(columns.shape[2] // count, 1)])
 
 
 def _window_count(layer: Windows, samples: int) -> int:
@@ -203,38 +209,6 @@ def _window_count(layer: Windows, samples: int) -> int:
     total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
     total = min(total, HESSIAN.most_windows)
     return -(-total // samples)
-
-
-def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> onnx.ModelProto:
-    tapped = onnx.ModelProto()
-    tapped.CopyFrom(model)
-    del tapped.graph.output[:]
-    kernels: dict[tuple[int, tuple[int, ...]], str] = {}
-    for index, layer in enumerate(layers):
-        key = (layer.channels, layer.kernel)
-        if key not in kernels:
-            kernels[key] = f"{_PREFIX}/kernel/{len(kernels)}"
-            # Each kernel picks one value of a window, [C*kH*kW,1,kH,kW].
-            size, rank = math.prod(layer.kernel), len(layer.kernel)
-            picks = np.eye(size, dtype=np.float32).reshape(size, 1, *layer.kernel)
-            picks = np.tile(picks, (layer.channels, *[1] * (rank + 1)))
-            tapped.graph.initializer.append(numpy_helper.from_array(picks, kernels[key]))
-        name = f"{_PREFIX}/{index}"
-        grid = _grid(layer, samples)
-        tapped.graph.node.append(
-            helper.make_node(
-                "Conv",
-                [layer.tensor, kernels[key]],
-                [name],
-                group=layer.channels,
-                kernel_shape=layer.kernel,
-                strides=[s * g for s, g in zip(layer.strides, grid, strict=True)],
-                dilations=layer.dilations,
-                pads=layer.pads,
-            )
-        )
-        tapped.graph.output.append(helper.make_empty_tensor_value_info(name))
-    return tapped
 
 
 def _grid(layer: Windows, samples: int) -> tuple[int, ...]:

@@ -185,7 +185,7 @@ def _duplicate(
     consumers = {conv.name: conv for channels in duplicated for conv in channels.path.readers}
     if windows := [w for conv in consumers.values() if (w := hessians_of.windows_of(conv))]:
         few = samples[: HESSIAN.samples]  # consumers have more input channels now
-        moments |= hessians_of.gather(graph.proto(), windows, few, len(few))
+        moments |= hessians_of.gather(graph.proto(), windows, few)
     state = replace(state, encodings=encodings, weights=weights, bias_offsets=bias_offsets)
     for channels in duplicated:  # in the order of the model
         state = _dither(channels.path, channels.index, moments, state)

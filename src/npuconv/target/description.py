@@ -22,6 +22,7 @@ Dtype = Literal[
     "float16", "bfloat16", "float32",
 ]  # fmt: skip
 Granularity = Literal["tensor", "channel"]
+RequantizeKind = Literal["float", "shift", "gemmlowp"]
 
 
 class Block(Cited):
@@ -48,9 +49,7 @@ class Requantize(TargetPart):
     two roundings.
     """
 
-    kind: Literal["float", "shift", "gemmlowp"] = Field(
-        "float", description="float, shift or gemmlowp"
-    )
+    kind: RequantizeKind = Field("float", description="float, shift or gemmlowp")
     multiplier_bits: int = Field(
         16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
     )
@@ -84,10 +83,9 @@ def _kind(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-def _or_short(schema: dict[str, Any]) -> None:
-    """Let the published schema take the short form, too."""
-    references = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
-    schema["anyOf"] = [*references, {"enum": ["float", "shift", "gemmlowp"]}]
+RequantizeField = Annotated[
+    Requantize, BeforeValidator(_kind, json_schema_input_type=Requantize | RequantizeKind)
+]
 
 
 class Activations(Block):
@@ -99,11 +97,10 @@ class Activations(Block):
         description="allowed zero points: a list, {range: [lo, hi]} or '?'",
     )
     granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
-    requantize: Annotated[Requantize, BeforeValidator(_kind)] = Field(
+    requantize: RequantizeField = Field(
         default_factory=lambda: Requantize.model_validate({}),
         description="how a convolution makes its output: float, gemmlowp, shift, or "
         "{kind: shift, ...}",
-        json_schema_extra=_or_short,
     )
     accumulate: Literal["int8", "int32"] = Field(
         "int8",

@@ -157,12 +157,9 @@ class Limit(Cited):
         return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "nothing"
 
 
-def _is_multiple(number: int, divisor: int) -> bool | None:
-    return number % divisor == 0 if divisor else None
-
-
 _TESTS: dict[str, tuple[Callable[[int, int], bool | None], ...]] = {
-    "range": (ge, le), "min": (ge,), "max": (le,), "multiple_of": (_is_multiple,),
+    "range": (ge, le), "min": (ge,), "max": (le,),
+    "multiple_of": (lambda number, divisor: number % divisor == 0 if divisor else None,),
 }  # fmt: skip
 _FORMS = {
     "range": "{}..{}",

@@ -191,7 +191,14 @@ def _salvage(document: yamlio.Document) -> Description | None:
     if any(len(path) < 4 or path[0] != "operators" for path in paths):
         return None  # the rest would only show faults that follow from this one
     for path in sorted({path[:4] for path in paths}, key=str, reverse=True):
-        _drop(data, path)
+        part: Any = data
+        for key in path[:-1]:
+            part = part[key]
+        # an item of a list keeps its index, so that the places of the others stay right
+        if isinstance(part, list):
+            part[int(path[-1])] = {"then": "true"}
+        else:
+            del part[path[-1]]
     return None if _faults(data) else Description.model_validate(data)
 
 
@@ -201,13 +208,3 @@ def _faults(data: dict[str, Any]) -> list[KeyPath]:
     except ValidationError as cause:
         return [fault["loc"] for fault in cause.errors()]
     return []
-
-
-def _drop(data: Any, path: KeyPath) -> None:
-    for part in path[:-1]:
-        data = data[part]
-    # an item of a list keeps its index, so that the places of the others stay right
-    if isinstance(data, list):
-        data[int(path[-1])] = {"then": "true"}
-    else:
-        del data[path[-1]]

@@ -229,24 +229,23 @@ class Builder:
             self._places[id(tensor)] = move(self._places_of(piece.weight))
         return tensor
 
-    def constant(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """Weights that replace the weights of a layer, created once for each key."""
-        name = f"{self.node.name}/weight"
+    def constant(
+        self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray], *, is_bias: bool = False
+    ) -> Tensor:
+        """New weights or a new bias of a layer, created once for each key."""
+        owner = piece.bias if is_bias and piece.bias is not None else piece.weight
+        kind = "bias" if is_bias else "weight"
         return self._once(
-            ("weights", id(piece.weight), key),
-            piece.weight,
-            lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
+            (kind, id(owner), key),
+            owner,
+            lambda: edit.constant(
+                self.model, f"{self.node.name}/{kind}", np.ascontiguousarray(make())
+            ),
         )
 
     def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
         """A piece of the bias, or a new bias, created once for each key."""
-        owner = piece.weight if piece.bias is None else piece.bias
-        name = f"{self.node.name}/bias"
-        return self._once(
-            ("bias", id(owner), key),
-            owner,
-            lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
-        )
+        return self.constant(piece, key, make, is_bias=True)
 
     def bias_values(self, piece: Piece) -> np.ndarray:
         """The bias; zeros if the piece has no bias."""

@@ -164,9 +164,9 @@ class SplitPlan:
                 yield SumTerm(bounds, term.index, term.layer.strides, term.layer.dilations)
                 continue
             for part in inner.terms():
-                ranges = [range(n) for n in layer.weight]
-                indices = zip(ranges, term.index, part.index, strict=True)
-                cells = [whole[first][second] for whole, first, second in indices]
+                # The part's slices of the term's slices, as slices of the whole weights.
+                indices = zip(layer.weight, term.index, part.index, strict=True)
+                cells = [range(extent)[outer][inner] for extent, outer, inner in indices]
                 index = tuple(slice(r.start, r.stop, r.step) for r in cells)
                 yield replace(part, bounds=(*bounds, *part.bounds), index=index)
 
@@ -178,7 +178,7 @@ class Search:
     alternatives: list[SplitPlan] = field(default_factory=list)
     nearest: Layer | None = None
     looked: int = 0
-    too_many: int = 0  # the fewest convolutions that one would become, where those are too many
+    too_many: int = 0  # fewest convolutions of a plan with too many of them; 0 if there is none
 
 
 @dataclass
@@ -189,7 +189,7 @@ class Planner:
     layout: str = "nchw"
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
-    joins_constants: bool = True  # whether the form can say so, where the target lists Concat
+    joins_constants: bool = True  # whether the output format can hold constant input channels
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
     )
