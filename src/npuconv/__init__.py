@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npuconv.batch.entry import run_batch
     from npuconv.check_model import check
     from npuconv.convert_model import Conversion, convert
-    from npuconv.evaluate.entry import verify
+    from npuconv.evaluate.verify import verify
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
     from npuconv.schemas.verify import VerifyReport
@@ -47,7 +47,7 @@ _HOME = {  # modules of what is imported when it is first used
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.schemas.verify",
-    "verify": "npuconv.evaluate.entry",
+    "verify": "npuconv.evaluate.verify",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.arithmetic.encoding import Encoding, scales_for
-from npuconv.arithmetic.grid import covering, find, keep
+from npuconv.arithmetic.grid import are_multiples, covering, find
 
 PIXELS = np.random.default_rng(5).integers(0, 256, (3, 4000))
 NORMALS = {
@@ -30,7 +30,7 @@ def test_pixels(name):
     assert np.all(np.abs(found.offsets) <= found.steps / 2 * 1.0001)
     assert found.is_aligned == (name in ("raw", "unit"))
     moved = values - found.offsets[:, None]
-    assert keep(moved, found.steps, -found.offsets).all()
+    assert are_multiples(moved, found.steps, -found.offsets).all()
 
 
 @given(st.integers(-400, 100), st.integers(8, 255), st.floats(1e-3, 1e3), st.integers(0, 9))
@@ -87,8 +87,9 @@ def test_what_is_off_the_grid():
     steps, rows = np.ones(4), np.tile(np.arange(9.0), (4, 1))
     rows[1, 3] = 4.4
     rows[2, 3] = rows[3, 3] = -0.5
-    assert keep(rows, steps, np.asarray([0, 0, 0, -0.5])).tolist() == [True, False, False, True]
-    assert not keep(rows, 0 * steps, np.zeros(4)).any()
+    found = are_multiples(rows, steps, np.asarray([0, 0, 0, -0.5]))
+    assert found.tolist() == [True, False, False, True]
+    assert not are_multiples(rows, 0 * steps, np.zeros(4)).any()
 
 
 @given(st.integers(1, 4000), st.integers(0, 99), st.sampled_from(["uniform", "normal", "integers"]))
@@ -103,4 +104,4 @@ def test_any_numbers(count, seed, kind):
     values = draw[kind]()[None]
     found = find(values)
     if found.steps[0]:
-        assert keep(values - found.offsets[0], found.steps, -found.offsets).all()
+        assert are_multiples(values - found.offsets[0], found.steps, -found.offsets).all()

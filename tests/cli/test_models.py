@@ -17,9 +17,7 @@ def reader(*inputs):
     def read(shapes):
         for name in shapes:
             if name not in inputs:
-                error = UnknownInputError(f"--input-shape {name}")
-                error.name = name
-                raise error
+                raise UnknownInputError(name, inputs)
         return shapes
 
     return read

@@ -17,7 +17,7 @@ from npuconv.evaluate.comparison import (
     Stats,
     class_axes,
     parts_of,
-    summed_up,
+    summarize,
 )
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.executor import RuntimeRefusedError
@@ -40,7 +40,7 @@ def scaled(factor, outputs=("y",)):
 
 def compared(before, after, scales=None, some=None, *, held_out=False):
     found = Comparison(before, after, scales).measure(some or samples())
-    return summed_up(found, held_out)
+    return summarize(found, held_out)
 
 
 def per_layer(before, after, layers, x):
@@ -253,7 +253,7 @@ def test_an_output_that_only_int8_makes_infinite():
     net = Net(x=X).op("Abs", "x", to="y").op("Abs", "x", to="z").output("y", "z")
     measured = Comparison(net.model(), broken, {}).measure(samples())
     assert measured.broken == ("y",)
-    found = summed_up(measured, held_out=False)
+    found = summarize(measured, held_out=False)
     assert (found.sqnr_db, found.outputs[0].cosine) == (None, None)
 
 

@@ -12,7 +12,7 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.data.float_pass import collect
-from npuconv.emit.emission import Emission, Splits
+from npuconv.emit.emission import Emission
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source_model import SourceModel
@@ -106,7 +106,7 @@ def prepare(
         seen = Calibration(watch(graph, random_feeds(model)), {})
         found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
         found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.emission = Emission.from_plan(graph.plan, found, {}, Splits())
+    ctx.emission = Emission.from_plan(graph.plan, found, {})
     return graph
 
 

@@ -115,10 +115,10 @@ def differing_layers(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tu
     """
     made = translate(model)
     graph, views = made.graph, made.tensors
-    names = [n for n, v in views.items() if graph.tensors[v.index].dtype == np.int8]
+    names = [n for n, v in views.items() if graph.tensors[v.number].dtype == np.int8]
     values = Session(as_float(model, names)).run(feeds)
-    known = {views[n].index: stored(views[n], values[n]) for n in names if n in values}
-    known |= {views[n].index: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8}
+    known = {views[n].number: stored(views[n], values[n]) for n in names if n in values}
+    known |= {views[n].number: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8}
     compared, wrong = 0, []
     for operator in graph.operators:
         kinds = {graph.tensors[k].dtype.name for k in (operator.inputs[0], operator.outputs[0])}

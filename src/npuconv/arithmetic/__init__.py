@@ -1,1 +1,14 @@
-"""Quantization arithmetic: pure numpy, knows no graph."""
+"""Quantization arithmetic: pure numpy, knows no graph.
+
+``encoding``       scales and zero points of a tensor, and its integers
+``layer``          integer weights and bias of a convolution
+``bias_channels``  a bias as weights of constant channels
+``device``         factors of accumulators, in float and as multiplier and shift
+``factors``        weight scales whose factors the device can apply
+``whole``          whole numbers that kernels compute with, as arrays or as nodes of a graph
+``rescaling``      requantization of whole numbers to int8
+``gemmlowp``       requantization of TFLite's reference kernels
+``grid``           channels whose values are whole steps apart
+``statistics``     statistics of a tensor by channel
+``metrics``        error of a tensor against another
+"""

@@ -41,7 +41,7 @@ def find(values: ArrayLike) -> Grid:
     return Grid(np.asarray([step for step, _ in grids]), np.asarray([off for _, off in grids]))
 
 
-def keep(values: ArrayLike, steps: Doubles, fill: ArrayLike) -> NDArray[np.bool_]:
+def are_multiples(values: ArrayLike, steps: Doubles, fill: ArrayLike) -> NDArray[np.bool_]:
     """Return, for each channel, whether all values are multiples of its step.
 
     Args:

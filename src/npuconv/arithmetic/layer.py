@@ -112,8 +112,13 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     gain = float(result.nominal) / result.scales.astype(np.float64)
     # A single weight scale cannot hold the output scales of channels: the weights do.
     row_gain = gain if per_tensor else np.ones(1)
-    values, limits = _weights(folded(weight, source, group), row_gain, rounded)
-    real_bias = bias if rounded is None else rounded.bias
+    if rounded is None:
+        values, limits, real_bias = folded(weight, source, group), None, bias
+        values = np.asarray(values * row_gain.reshape(-1, *[1] * (values.ndim - 1)), np.float32)
+    else:
+        scales = rounded.scales.reshape(-1, *[1] * (rounded.weight.ndim - 1))
+        values, real_bias = np.asarray(rounded.weight * scales, np.float32), rounded.bias
+        limits = rounded.scales.astype(np.float64) * 127  # magnitudes to clip at
     offsets = _bias(len(values), real_bias, result, row_gain)
     reach = int(128 + np.abs(source.zeros).max())
     first = quantize_layer(
@@ -124,22 +129,14 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     if not per_tensor:
         out = np.asarray(out.astype(np.float64) * gain, np.float32)
     sums = None if first.bias is None else first.bias.astype(np.int64)
-    moved = _zero_point_sums(first.weight, source, group)
+    # Sums that the zero points of the input add to the accumulator.
+    points = per_weight(source.zeros - source.nominal_zero, first.weight.shape, group)
+    steps = first.weight.astype(np.int64) * points.astype(np.int64)
+    moved = steps.reshape(len(steps), -1).sum(axis=1)
     if sums is None and not moved.any():
         return EncodedLayer(first.weight, out, None, first.raised)
     total = (0 if sums is None else sums) - moved
     return EncodedLayer(first.weight, out, np.asarray(total, np.int32), first.raised)
-
-
-def _weights(
-    values: Floats, gain: Doubles, rounded: RoundedWeights | None
-) -> tuple[Floats, Doubles | None]:
-    """Return the weights to store, and the magnitudes to clip at if they are known."""
-    per_row = (-1, *[1] * (values.ndim - 1))
-    if rounded is None:
-        return np.asarray(values * gain.reshape(per_row), np.float32), None
-    weights = np.asarray(rounded.weight * rounded.scales.reshape(per_row), np.float32)
-    return weights, rounded.scales.astype(np.float64) * 127
 
 
 def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:
@@ -149,14 +146,6 @@ def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) ->
         return None
     unshifted = np.zeros(rows) if bias is None else np.asarray(bias, np.float64)
     return (unshifted + offsets) * gain
-
-
-def _zero_point_sums(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
-    """Return the sums that the zero points of the input add to the accumulator, int64 [M]."""
-    points = per_weight(source.zeros - source.nominal_zero, weight.shape, group)
-    steps = weight.astype(np.int64) * points.astype(np.int64)
-    total: NDArray[np.int64] = steps.reshape(len(weight), -1).sum(axis=1)
-    return total
 
 
 def bias_scales(input_scale: ArrayLike, weight_scales: ArrayLike) -> Floats:
@@ -236,8 +225,10 @@ def quantize_layer(
     offsets = np.zeros(len(rows)) if bias is None else finite(bias, "bias").astype(np.float64)
     limits = np.abs(rows).max(axis=None if per_tensor else 1, initial=0.0)
     first = np.broadcast_to(weight_scales(limits if absmax is None else absmax), len(rows))
-    if not per_tensor:
-        first = _scales_for_bias(rows, offsets / input_scale, first)
+    if not per_tensor:  # the bias of a channel of zeros gets 2**15 steps
+        bias_steps = np.clip(np.abs(offsets / input_scale) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
+        unused = ~rows.any(axis=1) & (offsets != 0)
+        first = np.where(unused, bias_steps, first).astype(np.float32)
     unraised = first
     if largest_bias:
         least = np.abs(offsets) / float(input_scale) / largest_bias * _MARGIN
@@ -251,13 +242,6 @@ def quantize_layer(
     steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     quantized = quantize(values, scales, axis=0, lowest=-127)
     return EncodedLayer(quantized, scales, None if bias is None else steps, raised)
-
-
-def _scales_for_bias(rows: Floats, bias: NDArray[np.float64], scales: Floats) -> Floats:
-    """Return scales that give the bias (over input scale) of a channel of zeros 2**15 steps."""
-    unused = ~rows.any(axis=1) & (bias != 0)
-    bias_steps = np.clip(np.abs(bias) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
-    return np.where(unused, bias_steps, scales).astype(np.float32)
 
 
 def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDArray[np.int64]]:

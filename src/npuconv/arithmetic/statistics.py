@@ -38,11 +38,11 @@ class Statistics:
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int
     count: int  # values per channel
-    # float32 [C], the next to smallest of the minima of samples, beyond all values where there was
-    # one sample; by default the minimum.
+    # float32 [C], the second smallest of the minima of samples; the minimum by default, and the
+    # largest float32 for a single sample.
     second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-    # float32 [C], the next to largest of their maxima, below all values where there was one sample;
-    # by default the maximum.
+    # float32 [C], the second largest of their maxima; the maximum by default, and the lowest
+    # float32 for a single sample.
     second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def verify(
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """
-    from npuconv.evaluate.entry import verify as compare
+    from npuconv.evaluate.verify import verify as compare
 
     if report is not None:
         if not report.endswith(_SUFFIXES):

@@ -21,25 +21,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Splits:
-    """How the device runs convolutions that are beyond a limit, by node.
-
-    Attributes:
-        parts: added in int32.
-        bias_channels: constant input channels that make up the bias.
-    """
-
-    parts: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
-    bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
-
-    @classmethod
-    def from_convs(cls, convs: Sequence[WrittenConv]) -> Splits:
-        """Return how the device runs the convolutions of split layers."""
-        channels = {c.node: c.bias_channels for c in convs if c.bias_channels is not None}
-        return cls({conv.node: conv.terms for conv in convs if conv.terms}, channels)
-
-
-@dataclass(frozen=True)
 class Emission:
     """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
 
@@ -47,7 +28,8 @@ class Emission:
         plan: of the float model; nodes that are taken out leave it.
         encodings: by tensor; empty where only weights are quantized.
         rounded: integer weights and biases by node; the others are rounded to nearest.
-        splits: convolutions that are beyond a limit.
+        terms: of convolutions that the device runs in parts, added in int32, by node.
+        bias_channels: constant input channels that make up the bias, by node.
         layer_encodings: of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
@@ -58,7 +40,8 @@ class Emission:
     plan: Plan
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
-    splits: Splits = field(default_factory=Splits)
+    terms: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
+    bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -71,14 +54,16 @@ class Emission:
         plan: Plan,
         encodings: Mapping[str, Encoding],
         rounded: Mapping[str, RoundedWeights],
-        splits: Splits,
+        convs: Sequence[WrittenConv] = (),
     ) -> Emission:
         """Return the quantization of a model whose tensors still have their names."""
         layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
             for conv in (plan.convolutions if encodings else ())
         }
-        return cls(plan, encodings, rounded, splits, layers)
+        terms = {conv.node: conv.terms for conv in convs if conv.terms}
+        channels = {c.node: c.bias_channels for c in convs if c.bias_channels is not None}
+        return cls(plan, encodings, rounded, terms, channels, layers)
 
 
 def dequantizer(tensor: Tensor) -> Node | None:

@@ -11,7 +11,7 @@ from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import Format, int8_operators, int32_sums
-from npuconv.emit.emission import Emission, Splits
+from npuconv.emit.emission import Emission
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
@@ -92,7 +92,7 @@ def emit_model(
     """
     form, copy = emit.get(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
-    emission = Emission.from_plan(copy.plan, encodings, weights, Splits.from_convs(convs))
+    emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)

@@ -247,7 +247,7 @@ class Comparison:
         tensors = _unique((*self._outputs, *self._within, *inner[0]))
         old = self._before.run(feed, tensors, number)
         names = _unique((*self._within, *inner[1]))
-        if number:
+        if number > 0:  # not the first sample
             return old, self._after.run(stored, _unique((*self._outputs, *names)), number)
         written = self._written.run(stored, self._outputs)
         return old, (self._after.run(stored, names) if names else {}) | written
@@ -387,13 +387,13 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
     return axes
 
 
-def summed_up(
-    measured: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
+def summarize(
+    measured: Measured, held_out: bool, sample_numbers: Sequence[int] = (), doubt_db: float = 0.0
 ) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
-    ``numbers`` are the numbers of the samples in the data, by default from 0; ``doubt_db`` is the
-    possible loss on new samples for reasons that these samples do not show.
+    ``sample_numbers`` are the places of the samples in the data, by default 0, 1 and so on;
+    ``doubt_db`` is the possible loss on new samples for reasons that these samples do not show.
     """
     outputs = tuple(
         quality.OutputAccuracy(
@@ -417,7 +417,7 @@ def summed_up(
     worst = None
     if samples:
         lowest, place = min(samples)
-        number = numbers[place] if numbers else place
+        number = sample_numbers[place] if sample_numbers else place
         worst = quality.WorstSample(number=number, sqnr_db=round(lowest, 2))
     rows = [(row.sqnr_db, row.name) for row in outputs if row.sqnr_db is not None]
     return quality.Accuracy(
@@ -503,10 +503,10 @@ def accuracy_findings(
     """
     if accuracy.outputs and all(output.holds_indices for output in accuracy.outputs):
         return []
-    exact = accuracy.sqnr_db is None and accuracy.cosine is not None
+    is_exact = accuracy.sqnr_db is None and accuracy.cosine is not None
     rows = tuple(_output_sqnr(accuracy))
     measured = MeasuredError(
-        accuracy.sqnr_db, exact, accuracy.samples - accuracy.uncompared, rows, broken
+        accuracy.sqnr_db, is_exact, accuracy.samples - accuracy.uncompared, rows, broken
     )
     return engine.lint(legal.rule_context(measured=measured), stage="measured")
 

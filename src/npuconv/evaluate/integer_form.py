@@ -8,7 +8,7 @@ import numpy as np
 
 from npuconv.config import Options
 from npuconv.emit import int32_sums
-from npuconv.emit.emission import Emission, Splits, dequantized, dequantizer, quantizer, same_scale
+from npuconv.emit.emission import Emission, dequantized, dequantizer, quantizer, same_scale
 from npuconv.emit.int32_sums import Int32Sum
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
@@ -42,7 +42,7 @@ def in_integers(opened: Opened) -> Opened:
     if not {"Conv", "QuantizeLinear"} <= ops:
         return opened
     model = load.load(opened.proto)
-    parts = _join_sums(model)
+    terms = _join_sums(model)
     for conv in model.nodes("Conv"):
         _round_before_activation(model, conv)
     plan = Plan(convolutions=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
@@ -51,7 +51,7 @@ def in_integers(opened: Opened) -> Opened:
     plan.passthrough = [node for node in model.nodes() if _only_moves(node)]
     options = Options()  # these passes ask for the format alone
     device, log = TargetDevice(Target.load(options.target), options), Log(measures=False)
-    emission = Emission(plan, splits=Splits(parts=parts))
+    emission = Emission(plan, terms=terms)
     for item in (split_accumulated, lower_convolutions, lower_passthrough):
         _, emission = manager.run_pass(model, item, device, log, emission)
     metadata = int32_sums.record(emission.sums)

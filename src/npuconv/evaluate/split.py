@@ -26,12 +26,11 @@ from npuconv.evaluate.subgraphs import (
     ModelPart,
     cut,
     element_types,
-    reads,
     with_own_conversions,
 )
 from npuconv.evaluate.vectors import device_layers, target_of
 from npuconv.model import save
-from npuconv.model.proto import Links
+from npuconv.model.proto import Links, reads
 from npuconv.schemas import split as schema
 from npuconv.version import __version__
 

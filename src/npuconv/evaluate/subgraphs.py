@@ -21,7 +21,7 @@ from onnx import TensorProto
 from npuconv.emit import int32_sums
 from npuconv.emit.int8_operators import KEY
 from npuconv.model import facts, load
-from npuconv.model.proto import inner_graphs
+from npuconv.model.proto import reads
 from npuconv.partition.placement import DisjointSets
 from npuconv.target import Target
 
@@ -148,17 +148,6 @@ def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     infos = [*inferred.value_info, *model.graph.value_info, *inferred.output]
     infos += [*model.graph.output, *model.graph.input]
     return {i.name: i.type.tensor_type for i in infos if i.type.tensor_type.elem_type}
-
-
-def reads(node: onnx.NodeProto) -> list[str]:
-    """Return the tensors that a node reads, including tensors that its subgraphs capture."""
-    names = [name for name in node.input if name]
-    for graph in inner_graphs(node):
-        local = {t.name for t in (*graph.input, *graph.initializer)}
-        local |= {name for n in graph.node for name in n.output}
-        read = [*(name for n in graph.node for name in reads(n)), *(o.name for o in graph.output)]
-        names += [name for name in read if name not in local]
-    return list(dict.fromkeys(names))
 
 
 def _makers(graph: onnx.GraphProto) -> dict[str, int]:

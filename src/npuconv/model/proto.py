@@ -26,12 +26,14 @@ _RAW_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX's raw_data
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names of tensors that a node reads, itself or in its subgraphs."""
-    yield from node.input
+    """Yield the tensors that a node reads, including tensors that its subgraphs capture."""
+    yield from filter(None, node.input)
     for graph in inner_graphs(node):
-        yield from (output.name for output in graph.output)
+        local = {t.name for t in (*graph.input, *graph.initializer)}
+        local |= {name for inner in graph.node for name in inner.output}
         for inner in graph.node:
-            yield from reads(inner)
+            yield from (name for name in reads(inner) if name not in local)
+        yield from (output.name for output in graph.output if output.name not in local)
 
 
 class Links:

@@ -30,11 +30,11 @@ def is_binary(node: Node) -> bool:
 def _kernel(sign: int) -> Kernel:
     """Return ``round((a - za) * sa / sy + sign * (b - zb) * sb / sy) + zy``."""
 
-    def add(node: Arguments[W]) -> W:
-        (a, b), (a_at, b_at, y_at) = node.values, node.scales
+    def add(call: Arguments[W]) -> W:
+        (a, b), (a_at, b_at, y_at) = call.values, call.scales
         first = a_at.centred(a), ratio(a_at.scale, over=y_at.scale)
         second = b_at.centred(b).times(sign), ratio(b_at.scale, over=y_at.scale)
-        return y_at.stored(node.rescaling.rescaled(first, second))
+        return y_at.stored(call.rescaling.rescaled(first, second))
 
     return add
 
@@ -42,19 +42,19 @@ def _kernel(sign: int) -> Kernel:
 def _tflite_kernel(sign: int) -> Kernel:
     """Return TFLite's: both in one scale, with 20 bits below its steps; the sum once more."""
 
-    def add(node: Arguments[W]) -> W:
-        a_at, b_at, y_at = node.scales
+    def add(call: Arguments[W]) -> W:
+        a_at, b_at, y_at = call.scales
         twice = 2 * np.float64(max(np.float32(a_at.scale), np.float32(b_at.scale)))
         terms = []
-        for x, scale in zip(node.values, (a_at, b_at), strict=True):
+        for x, scale in zip(call.values, (a_at, b_at), strict=True):
             fine = scale.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1))).times(
                 1 << _SUM_BITS
             )
             factor = np.float64(np.float32(scale.scale)) / twice
-            terms.append(x.looked_up(node.rescaling.rescaled((fine, factor)).values))
+            terms.append(x.looked_up(call.rescaling.rescaled((fine, factor)).values))
         total = terms[0].plus(terms[1].times(sign) if sign < 0 else terms[1])
         step = np.float64(np.float32(y_at.scale)) * (1 << _SUM_BITS)
-        return y_at.stored(node.rescaling.rescaled((total, twice / step)))
+        return y_at.stored(call.rescaling.rescaled((total, twice / step)))
 
     return add
 

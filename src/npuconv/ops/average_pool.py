@@ -44,19 +44,19 @@ def _cells(x: Whole, attributes: Attributes) -> Integers:
     )
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy``, n the cells that a window counts."""
-    (x,), (x_at, y_at) = node.values, node.scales
-    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, node.attributes), 1)
-    sums = x_at.centred(x).windows(*_window(node.attributes))
-    return y_at.stored(node.rescaling.rescaled((sums, factors)))
+    (x,), (x_at, y_at) = call.values, call.scales
+    factors = ratio(x_at.scale, over=y_at.scale) / np.maximum(_cells(x, call.attributes), 1)
+    sums = x_at.centred(x).windows(*_window(call.attributes))
+    return y_at.stored(call.rescaling.rescaled((sums, factors)))
 
 
-def _tflite_kernel(node: Arguments[W]) -> W:
+def _tflite_kernel(call: Arguments[W]) -> W:
     """Mean of the stored values, half a step away from zero; padding counts as the number 0."""
-    (x,), x_at = node.values, node.scales[0]
-    cells = _cells(x, node.attributes)
-    total = x_at.centred(x).windows(*_window(node.attributes)).plus(cells * x_at.zero)
+    (x,), x_at = call.values, call.scales[0]
+    cells = _cells(x, call.attributes)
+    total = x_at.centred(x).windows(*_window(call.attributes)).plus(cells * x_at.zero)
     return total.plus(total.sign().times(cells // 2)).over(cells).clipped(LOWEST, HIGHEST)
 
 

@@ -30,20 +30,15 @@ register(
         data=(1, 2),
         to_tflite=binary("SELECT_V2", "SelectV2Options"),
     ),
-    Operator(name="Equal", data=None, to_tflite=binary("EQUAL", "EqualOptions")),
-    Operator(name="Greater", data=None, to_tflite=binary("GREATER", "GreaterOptions")),
-    Operator(name="Less", data=None, to_tflite=binary("LESS", "LessOptions")),
-    Operator(
-        name="GreaterOrEqual",
-        data=None,
-        to_tflite=binary("GREATER_EQUAL", "GreaterEqualOptions"),
-    ),
-    Operator(
-        name="LessOrEqual",
-        data=None,
-        to_tflite=binary("LESS_EQUAL", "LessEqualOptions"),
-    ),
-    Operator(name="And", data=None, to_tflite=binary("LOGICAL_AND", "LogicalAndOptions")),
-    Operator(name="Or", data=None, to_tflite=binary("LOGICAL_OR", "LogicalOrOptions")),
     Operator(name="Not", to_tflite=unary("LOGICAL_NOT", "LogicalNotOptions")),
 )
+for name, code, options in (
+    ("Equal", "EQUAL", "EqualOptions"),
+    ("Greater", "GREATER", "GreaterOptions"),
+    ("Less", "LESS", "LessOptions"),
+    ("GreaterOrEqual", "GREATER_EQUAL", "GreaterEqualOptions"),
+    ("LessOrEqual", "LESS_EQUAL", "LessEqualOptions"),
+    ("And", "LOGICAL_AND", "LogicalAndOptions"),
+    ("Or", "LOGICAL_OR", "LogicalOrOptions"),
+):
+    register(Operator(name=name, data=None, to_tflite=binary(code, options)))

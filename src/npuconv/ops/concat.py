@@ -30,13 +30,13 @@ def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == len(node.inputs)
 
 
-def _kernel(node: Arguments[W]) -> W:
-    *sources, y_at = node.scales
+def _kernel(call: Arguments[W]) -> W:
+    *sources, y_at = call.scales
     first, *others = (
-        node.rescaling.requantized(x, x_at, y_at)
-        for x, x_at in zip(node.values, sources, strict=True)
+        call.rescaling.requantized(x, x_at, y_at)
+        for x, x_at in zip(call.values, sources, strict=True)
     )
-    return first.concat(others, int(node.attributes.get("axis", 1)))
+    return first.concat(others, int(call.attributes.get("axis", 1)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

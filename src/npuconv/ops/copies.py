@@ -7,14 +7,12 @@ import onnx
 
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import pass_reshaped
-from npuconv.tflite.draft import Draft, View, onnx_order
+from npuconv.tflite.draft import Draft, onnx_order
 
 
 def _identity_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Give a tensor its second name."""
-    rank = len(draft.shape(node.input[0]))
-    view = draft.view(node.input[0]) or View(draft.read(node.input[0]), onnx_order(rank))
-    draft.alias(node.output[0], view)
+    draft.alias(node.output[0], draft.stored_view(node.input[0]))
 
 
 def _cast_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
@@ -22,8 +20,7 @@ def _cast_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     if draft.dtype(node.input[0]) == draft.dtype(node.output[0]):
         _identity_to_tflite(draft, node)
         return
-    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
-    source = draft.read(node.input[0], order)
+    source, order = draft.stored_view(node.input[0])
     output = draft.store(node.output[0], order)
     draft.emit("CAST", [source], [output], "CastOptions")
 

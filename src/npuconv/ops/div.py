@@ -18,19 +18,19 @@ def _is_defined(node: Node) -> bool:
     return divisor is not None and bool((divisor != 0).all())
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round((x - zx) * sx / (divisor * sy)) + zy``.
 
     Raises:
         ModelError: a divisor is 0 or not finite.
     """
-    (x,), (x_at, y_at) = node.values, node.scales
-    divisor = np.asarray(node.attributes["divisor"], np.float64)
+    (x,), (x_at, y_at) = call.values, call.scales
+    divisor = np.asarray(call.attributes["divisor"], np.float64)
     if not (np.isfinite(divisor) & (divisor != 0)).all():
         raise ModelError("a constant divisor is 0 or not finite")
     signed = x_at.centred(x).times(np.sign(divisor).astype(np.int64))
     factors = float(ratio(x_at.scale, over=y_at.scale)) / np.abs(divisor)
-    return y_at.stored(node.rescaling.rescaled((signed, factors)))
+    return y_at.stored(call.rescaling.rescaled((signed, factors)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

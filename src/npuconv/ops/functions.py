@@ -48,14 +48,14 @@ def _erf(x: Doubles, **_: Any) -> Doubles:
 
 
 def _in_float32(function: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Kernel:
-    def kernel(node: Arguments[W]) -> W:
-        x_at, y_at = node.scales
+    def kernel(call: Arguments[W]) -> W:
+        x_at, y_at = call.scales
         whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
         real = np.float32(x_at.scale) * whole.values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)
         steps = (function(real) * inverse).astype(np.float64)
         rounded = WholeArray.from_array(np.sign(steps) * np.floor(np.abs(steps) + 0.5))
-        return node.values[0].looked_up(y_at.stored(rounded).values)
+        return call.values[0].looked_up(y_at.stored(rounded).values)
 
     return kernel
 

@@ -15,9 +15,9 @@ from npuconv.ops.tape import Tape, Visit, pointwise
 from npuconv.tflite.elementwise import unary
 
 
-def _tflite_kernel(node: Arguments[W]) -> W:
+def _tflite_kernel(call: Arguments[W]) -> W:
     """Numbers of 16 bits: the input times 128, and ``min(max(x / 3, -1), 1)``."""
-    x_at, y_at = node.scales
+    x_at, y_at = call.scales
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))
     slope = gemmlowp.nearest(np.float32(fine / np.float32(3 / 32768)))
@@ -32,7 +32,7 @@ def _tflite_kernel(node: Arguments[W]) -> W:
     ramp = gemmlowp.divided(ramp, max(-places, 0)).plus(1 << 15).shifted(1)
     product = _short(ramp.times(_short_product(wide, result)).over(1 << 15))
     whole = gemmlowp.divided(product, max(-int(result.exponent), 0))
-    return node.values[0].looked_up(y_at.stored(whole).values)
+    return call.values[0].looked_up(y_at.stored(whole).values)
 
 
 def _short(whole: WholeArray) -> WholeArray:

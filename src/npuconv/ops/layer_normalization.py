@@ -20,7 +20,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Operator, W, register
-from npuconv.ops.tape import Gradients, Tape, Visit
+from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
 _EXACT_BITS = 52  # of a number whose root float64 tells exactly
@@ -59,15 +59,15 @@ def _is_defined(node: Node) -> bool:
     return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
     (x,), (x_at, y_at), parameters = (
-        node.values,
-        node.scales,
-        Normalization.from_attributes(node.attributes),
+        call.values,
+        call.scales,
+        Normalization.from_attributes(call.attributes),
     )
-    if node.rescaling.kind == "shift":
-        return y_at.stored(_by_shift(x, parameters, node.scales, node.rescaling))
+    if call.rescaling.kind == "shift":
+        return y_at.stored(_by_shift(x, parameters, call.scales, call.rescaling))
     whole = x_at.centred(x).array()
     axes = tuple(parameters.axes(whole.ndim))
     count = int(np.prod([whole.shape[axis] for axis in axes]))
@@ -126,20 +126,10 @@ def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], ho
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
-    """Project out the mean and the normalized output."""
     rank = len(visit.shape())
     axes = list(range(visit.attributes.get("axis", -1) % rank, rank))
-    centred = tape.add("Sub", visit.x, tape.reduce("ReduceMean", visit.x, axes, keepdims=True))
-    variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
-    epsilon = tape.constant(visit.attributes.get("epsilon", 1e-5))
-    root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
-    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", visit.dy, visit.inputs[1])
-    mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
-    projection = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
-    projected = tape.add(
-        "Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, projection))
-    )
-    return {0: tape.add("Div", projected, root)}
+    gradient = tape.add("Mul", visit.dy, visit.inputs[1])
+    return {0: pass_standardized(tape, visit, axes, gradient)}
 
 
 register(

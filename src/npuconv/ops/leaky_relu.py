@@ -42,27 +42,27 @@ def _leaky(x: Any, slope: Any) -> Any:
     return np.where(x < 0, x * slope, x)
 
 
-def _prelu_kernel(node: Arguments[W]) -> W:
+def _prelu_kernel(call: Arguments[W]) -> W:
     """Look each channel (axis 1) up in the table of its slope."""
-    slopes = np.asarray(node.attributes["alpha"]).reshape(-1)
+    slopes = np.asarray(call.attributes["alpha"]).reshape(-1)
     entries = [
-        table([TableStep("PRelu", (SOURCE, float(slope)))], *node.scales) for slope in slopes
+        table([TableStep("PRelu", (SOURCE, float(slope)))], *call.scales) for slope in slopes
     ]
     if len(entries) == 1:
-        return node.values[0].looked_up(entries[0])
-    channels = zip(entries, np.moveaxis(node.values[0].array(), 1, 0), strict=True)
-    return node.values[0].like(np.stack([row[x + 128] for row, x in channels], axis=1))
+        return call.values[0].looked_up(entries[0])
+    channels = zip(entries, np.moveaxis(call.values[0].array(), 1, 0), strict=True)
+    return call.values[0].like(np.stack([row[x + 128] for row, x in channels], axis=1))
 
 
-def _tflite_leaky(node: Arguments[W]) -> W:
+def _tflite_leaky(call: Arguments[W]) -> W:
     """Two multipliers: one above the zero point, one below, with a slope that is not negative."""
-    x_at, y_at = node.scales
-    slope = float(np.asarray(node.attributes.get("alpha", 0.01)).item())
+    x_at, y_at = call.scales
+    slope = float(np.asarray(call.attributes.get("alpha", 0.01)).item())
     whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
-    above = node.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
-    below = node.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
+    above = call.rescaling.rescaled((whole, ratio(x_at.scale, over=y_at.scale))).values
+    below = call.rescaling.rescaled((whole, ratio(x_at.scale, slope, over=y_at.scale))).values
     bent = WholeArray(np.where(whole.values >= 0, above, below))
-    return node.values[0].looked_up(y_at.stored(bent).values)
+    return call.values[0].looked_up(y_at.stored(bent).values)
 
 
 def is_leaky(values: ArrayLike) -> bool:
@@ -77,16 +77,16 @@ def slopes_of(values: ArrayLike) -> tuple[NDArray[np.int8], np.float32]:
     return np.rint(real / scale).astype(np.int8), scale
 
 
-def _tflite_prelu(node: Arguments[W]) -> W:
+def _tflite_prelu(call: Arguments[W]) -> W:
     """Two multipliers as well; below the zero point of the product with the slope in int8."""
-    (x,), (x_at, y_at) = node.values, node.scales
-    if is_leaky(node.attributes["alpha"]):
-        return _tflite_leaky(node)
-    stored, scale = slopes_of(node.attributes["alpha"])
+    (x,), (x_at, y_at) = call.values, call.scales
+    if is_leaky(call.attributes["alpha"]):
+        return _tflite_leaky(call)
+    stored, scale = slopes_of(call.attributes["alpha"])
     whole, reach = x_at.centred(x), HIGHEST - LOWEST
-    above = node.rescaling.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
+    above = call.rescaling.rescaled((whole.clipped(0, reach), ratio(x_at.scale, over=y_at.scale)))
     product = whole.clipped(-reach, 0).times(stored.astype(np.int64))
-    below = node.rescaling.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
+    below = call.rescaling.rescaled((product, ratio(x_at.scale, float(scale), over=y_at.scale)))
     return y_at.stored(above.plus(below))
 
 
@@ -99,8 +99,7 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a LEAKY_RELU."""
-    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
-    source = draft.read(node.input[0], order)
+    source, order = draft.stored_view(node.input[0])
     alpha = float(attributes_of(node).get("alpha", 0.01))
     output = draft.store(node.output[0], order)
     draft.emit("LEAKY_RELU", [source], [output], "LeakyReluOptions", Alpha=alpha)
@@ -108,9 +107,8 @@ def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a PRELU, whose slopes have all axes but the first; on int8 they are int8, too."""
-    rank = len(draft.shape(node.input[0]))
-    order = draft.order([node.input[0]], rank)
-    source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
+    source, order = draft.stored_view(node.input[0])
+    rank, slopes = len(order), draft.constant(node.input[1])
     if slopes is None:
         raise ModelError("slopes are not constant")
     quantization = None

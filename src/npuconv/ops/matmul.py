@@ -17,11 +17,11 @@ def _is_defined(node: Node) -> bool:
     return len(values_of(node)) == 2
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy``."""
-    (a, b), (a_at, b_at, y_at) = node.values, node.scales
-    factor = node.rescaling.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
-    return y_at.stored(node.rescaling.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
+    (a, b), (a_at, b_at, y_at) = call.values, call.scales
+    factor = call.rescaling.quotient(ratio(a_at.scale, b_at.scale, over=1.0), y_at.scale)
+    return y_at.stored(call.rescaling.rescaled((a_at.centred(a).product(b_at.centred(b)), factor)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

@@ -11,11 +11,11 @@ from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round((a - za) * (b - zb) * sa * sb / sy) + zy``."""
-    (a, b), (a_at, b_at, y_at) = node.values, node.scales
+    (a, b), (a_at, b_at, y_at) = call.values, call.scales
     factor = ratio(a_at.scale, b_at.scale, over=y_at.scale)
-    return y_at.stored(node.rescaling.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
+    return y_at.stored(call.rescaling.rescaled((a_at.centred(a).times(b_at.centred(b)), factor)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

@@ -95,18 +95,18 @@ class Operator:
             return scales[0]
         return self.tflite_scale or scales[-1]
 
-    def compute(self, node: Arguments[W]) -> W:
+    def compute(self, call: Arguments[W]) -> W:
         """Return the int8 values of the device.
 
         In TFLite, a QUANTIZE follows if TFLite and the model have different scales of the result.
         """
-        kernel, written = self.kernel, node.scales[-1]
+        kernel, written = self.kernel, call.scales[-1]
         encoding = written
-        if node.rescaling.kind == "gemmlowp":
-            kernel, encoding = self.tflite_kernel or kernel, self.made_at(node.scales)
+        if call.rescaling.kind == "gemmlowp":
+            kernel, encoding = self.tflite_kernel or kernel, self.made_at(call.scales)
         assert kernel is not None, f"{self.name} has a kernel"
-        result: W = kernel(replace(node, scales=[*node.scales[:-1], encoding]))
-        return node.rescaling.requantized(result, encoding, written)
+        result: W = kernel(replace(call, scales=[*call.scales[:-1], encoding]))
+        return call.rescaling.requantized(result, encoding, written)
 
 
 OPERATORS: Registry[Operator] = Registry("npuconv.ops")

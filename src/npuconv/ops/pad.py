@@ -56,10 +56,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     if pads_later(draft, node):
         return
     result = node.output[0]
-    rank = len(draft.shape(result))
-    order = draft.order([node.input[0]], rank)
-    source = draft.read(node.input[0], order)
-    amounts = ends_of(draft, node, rank)[list(order)].astype(np.int32)
+    source, order = draft.stored_view(node.input[0])
+    amounts = ends_of(draft, node, len(order))[list(order)].astype(np.int32)
     output = draft.store(result, order, draft.quantization(source))
     mode = attributes_of(node).get("mode", "constant")
     if mode == "reflect":

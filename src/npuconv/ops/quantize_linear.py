@@ -87,8 +87,7 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
 def _dequantize(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a DEQUANTIZE, and a MUL and an ADD if each channel has its own scale."""
     name, result = node.input[0], node.output[0]
-    order = draft.order([name], len(draft.shape(name)))
-    source = draft.read(name, order)
+    source, order = draft.stored_view(name)
     device = draft.quantization(source)
     scales, zeros = _parameters(draft, node)
     if device is None or (scales.size == 1 and device.scale == scales and device.zero == zeros):

@@ -48,19 +48,19 @@ def _reduced(x: Whole, attributes: Attributes) -> tuple[list[int], int]:
     return axes, int(np.prod(extents))
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values."""
-    (x,), (x_at, y_at) = node.values, node.scales
-    axes, count = _reduced(x, node.attributes)
-    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
-    return y_at.stored(node.rescaling.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
+    (x,), (x_at, y_at) = call.values, call.scales
+    axes, count = _reduced(x, call.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(call.attributes.get("keepdims", 1)))
+    return y_at.stored(call.rescaling.rescaled((total, ratio(x_at.scale, over=y_at.scale) / count)))
 
 
-def _tflite_kernel(node: Arguments[W]) -> W:
+def _tflite_kernel(call: Arguments[W]) -> W:
     """Sum of the values, by a multiplier that their number divides."""
-    (x,), (x_at, y_at) = node.values, node.scales
-    axes, count = _reduced(x, node.attributes)
-    total = x_at.centred(x).total(axes, keep=bool(node.attributes.get("keepdims", 1)))
+    (x,), (x_at, y_at) = call.values, call.scales
+    axes, count = _reduced(x, call.attributes)
+    total = x_at.centred(x).total(axes, keep=bool(call.attributes.get("keepdims", 1)))
     factor = gemmlowp.nearest(ratio(x_at.scale, over=y_at.scale))
     exponent = int(factor.exponent)
     places = min(count.bit_length() - 1, 32, 31 + exponent)

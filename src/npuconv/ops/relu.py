@@ -35,8 +35,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a RELU, a RELU6, or MAXIMUM and MINIMUM."""
     low, high = bounds(draft, node)
     name, result = node.input[0], node.output[0]
-    order = draft.order([name], len(draft.shape(result)))
-    source = draft.read(name, order)
+    source, order = draft.stored_view(name)
     stored = draft.graph.tensors[source]
     if stored.quantization is None and low == 0 and high in (6, np.inf):
         output = draft.store(result, order)

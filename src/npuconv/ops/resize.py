@@ -148,28 +148,28 @@ def _sides(x: Whole, attributes: Attributes) -> list[tuple[int, int, str]]:
     return [(before, after, mode) for before, after in extents]
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
 
     Of a device that shifts, the weights are multiples of ``2**-11``: twice 11 bits and 8 of the
     values leave 2**32 for a factor below 2**31.
     """
-    (x,), (x_at, y_at) = node.values, node.scales
-    rows, columns = (interpolation(*side) for side in _sides(x, node.attributes))
+    (x,), (x_at, y_at) = call.values, call.scales
+    rows, columns = (interpolation(*side) for side in _sides(x, call.attributes))
     factor = float(ratio(x_at.scale, over=y_at.scale))
     centred = x_at.centred(x)
-    if node.rescaling.kind == "float":
+    if call.rescaling.kind == "float":
         return y_at.rounded(x, rows @ centred.array().astype(np.float64) @ columns.T * factor)
     high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
     return y_at.stored(
-        node.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
+        call.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
     )
 
 
-def _tflite_kernel(node: Arguments[W]) -> W:
+def _tflite_kernel(call: Arguments[W]) -> W:
     """Weights of 10 bits along both axes, half a step away from zero."""
-    (x,) = node.values
-    rows, columns = (_tflite_weights(*side) for side in _sides(x, node.attributes))
+    (x,) = call.values
+    rows, columns = (_tflite_weights(*side) for side in _sides(x, call.attributes))
     mixed = x.between(rows, columns.T)
     return gemmlowp.divided(mixed, 2 * _WEIGHT_BITS).clipped(LOWEST, HIGHEST)
 

@@ -63,8 +63,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     for start, end, axis, step in zip(values[0], values[1], axes, steps, strict=True):
         last = None if step < 0 and end < -shape[axis] else int(end)
         parts[axis] = slice(int(start), last, int(step))
-    order = draft.order([name], rank)
-    source = draft.read(name, order)
+    source, order = draft.stored_view(name)
     output = draft.store(result, order, draft.quantization(source))
     ranges = [range(shape[axis])[parts[axis]] for axis in order]
     cut(draft, source, output, ranges)

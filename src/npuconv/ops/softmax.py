@@ -25,16 +25,16 @@ def _in_tflite(node: Node) -> bool:
     return rank is not None and int(axis) % rank == rank - 1
 
 
-def _kernel(node: Arguments[W]) -> W:
+def _kernel(call: Arguments[W]) -> W:
     """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
 
     Of a device that shifts, exponentials are multiples of ``2**-24`` and ``1 / sy`` of ``2**-8``.
     """
-    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = call.values, call.scales, int(call.attributes.get("axis", -1))
     distances = x.times(-1).plus(x.largest(axis))
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))
-    if node.rescaling.kind == "float":
+    if call.rescaling.kind == "float":
         real = table[distances.array()]
         return y_at.rounded(x, real / real.sum(axis, keepdims=True) * inverse)
     steps = distances.entries(np.rint(table * _TABLE_STEPS).astype(np.int64))
@@ -43,13 +43,13 @@ def _kernel(node: Arguments[W]) -> W:
     return y_at.stored(product.times(2).plus(whole).over(whole.times(2)))
 
 
-def _tflite_kernel(node: Arguments[W]) -> W:
+def _tflite_kernel(call: Arguments[W]) -> W:
     """Exponentials from a table, over their sum, half a step upwards.
 
     The kernel has float32 numbers here. Multiples of ``2**-31`` differ from them only where a
     result lies within their last bits of a tie.
     """
-    (x,), (x_at, y_at), axis = node.values, node.scales, int(node.attributes.get("axis", -1))
+    (x,), (x_at, y_at), axis = call.values, call.scales, int(call.attributes.get("axis", -1))
     real = np.exp(-np.float32(x_at.scale) * np.arange(256, dtype=np.float32)).astype(np.float64)
     table = np.rint(np.ldexp(real, _SHARE_BITS)).astype(np.int64)
     shares = x.times(-1).plus(x.largest(axis)).entries(table)

@@ -43,8 +43,7 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     name = node.input[0]
     shape = draft.shape(name)
     axis = int(attributes_of(node).get("axis", 0)) % len(shape)
-    order = draft.order([name], len(shape))
-    source, start = draft.read(name, order), 0
+    (source, order), start = draft.stored_view(name), 0
     for result in node.output:
         stop = start + draft.shape(result)[axis]
         output = draft.store(result, order, draft.quantization(source))

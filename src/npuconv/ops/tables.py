@@ -87,9 +87,9 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
 def lookup(op: str) -> Kernel:
     """Return the kernel of an operator that is a table."""
 
-    def look_up_values(node: Arguments[W]) -> W:
-        return node.values[0].looked_up(
-            table([TableStep(op, attributes=node.attributes)], *node.scales)
+    def look_up_values(call: Arguments[W]) -> W:
+        return call.values[0].looked_up(
+            table([TableStep(op, attributes=call.attributes)], *call.scales)
         )
 
     return look_up_values

@@ -11,7 +11,7 @@ from npuconv.model.types import Node
 from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
-from npuconv.tflite.draft import Draft, View, onnx_order
+from npuconv.tflite.draft import Draft, View
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -34,9 +34,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     perm = list(attributes_of(node).get("perm", reversed(range(rank))))
-    draft.read(name, draft.order([name], rank))
-    view = draft.view(name) or View(draft.read(name), onnx_order(rank))
-    draft.alias(result, View(view.index, tuple(perm.index(axis) for axis in view.order)))
+    source, order = draft.stored_view(name)
+    draft.alias(result, View(source, tuple(perm.index(axis) for axis in order)))
 
 
 register(

@@ -189,8 +189,8 @@ class ConstraintsOf:
         observed, exact = self._stats[name], False
         lows, highs = constraints.lows.copy(), constraints.highs.copy()
         free = ~constraints.centred & ~constraints.computed
-        on_grid = grid.keep(observed.values, tensor_grid.steps, -tensor_grid.offsets) & free
-        for k in np.flatnonzero(on_grid):
+        multiples = grid.are_multiples(observed.values, tensor_grid.steps, -tensor_grid.offsets)
+        for k in np.flatnonzero(multiples & free):
             pair = grid.covering(observed.lows[k], observed.highs[k], tensor_grid.steps[k])
             if pair is not None:
                 (lows[k], highs[k]), exact = pair, True

@@ -9,8 +9,7 @@ not there, a TRANSPOSE makes it, or a RESHAPE where only axes of one element cha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -26,11 +25,10 @@ _FORMS = "choose --format qoperator, or export the model in float32"
 _SHAPES = "give all extents with --input-shape NAME=1,3,224,224"
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A stored tensor: its number, and its order."""
 
-    index: int
+    number: int
     order: Order
 
 
@@ -120,6 +118,10 @@ class Draft:
     def view(self, name: str) -> View | None:
         """Return the first form in which a tensor is stored; None for a constant."""
         return self._views.get(name, [None])[0]
+
+    def stored_view(self, name: str) -> View:
+        """Return the first form in which a tensor is stored; a constant has the order of ONNX."""
+        return self.view(name) or View(self.read(name), onnx_order(len(self.shape(name))))
 
     def order(self, names: Sequence[str], rank: int) -> Order:
         """Return the order of the first input of this rank, or the order of ONNX."""
@@ -216,8 +218,7 @@ class Draft:
 
     def requantize(self, name: str, result: str) -> None:
         """Append a QUANTIZE of an int8 tensor to the scale of another."""
-        order = self.order([name], len(self.shape(name)))
-        source = self.read(name, order)
+        source, order = self.stored_view(name)
         self.emit("QUANTIZE", [source], [self.store(result, order)], "QuantizeOptions")
 
     def take(self, source: int, output: int, axis: int, indices: Array) -> None:
@@ -255,13 +256,13 @@ class Draft:
                 self._like(self.flat(name), (1,) * (rank - len(shape)) + shape),
                 onnx_order(rank),
             )
-            self.reshape(self.flat(name), plain.index)
-            return plain.index if order == plain.order else self._reordered(plain, order)
+            self.reshape(self.flat(name), plain.number)
+            return plain.number if order == plain.order else self._reordered(plain, order)
         if name not in self._views:  # the indices of a MaxPool, for one
             raise ModelError(f"TFLite has no operator that makes {name!r}")
         for view in self._views[name]:
             if view.order == order:
-                return view.index
+                return view.number
         index = self._reordered(self._views[name][0], order)
         self._views[name].append(View(index, order))
         return index
@@ -288,7 +289,7 @@ class Draft:
         if self.constant(name) is None:
             for view in self._views[name]:
                 if is_flat(self.shape(name), view.order):
-                    return view.index
+                    return view.number
         return self.read(name)
 
     def _like(self, index: int, shape: Sequence[int]) -> int:
@@ -304,14 +305,14 @@ class Draft:
 
     def _reordered(self, view: View, order: Order) -> int:
         """Append a RESHAPE or a TRANSPOSE of a stored tensor into another order."""
-        stored = self.graph.tensors[view.index]
+        stored = self.graph.tensors[view.number]
         perm = [view.order.index(axis) for axis in order]
-        result = self._like(view.index, [stored.shape[k] for k in perm])
+        result = self._like(view.number, [stored.shape[k] for k in perm])
         if is_flat(stored.shape, tuple(perm)):
-            self.reshape(view.index, result)
+            self.reshape(view.number, result)
         else:
             places = self.number("perm", np.asarray(perm, np.int32))
-            self.emit("TRANSPOSE", [view.index, places], [result], "TransposeOptions")
+            self.emit("TRANSPOSE", [view.number, places], [result], "TransposeOptions")
         return result
 
 

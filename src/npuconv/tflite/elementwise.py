@@ -32,8 +32,7 @@ def unary(code: str, table: str = "") -> Writer:
     """Return a writer for one tensor; int8 that passes through keeps its scale."""
 
     def write(draft: Draft, node: onnx.NodeProto) -> None:
-        order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
-        source = draft.read(node.input[0], order)
+        source, order = draft.stored_view(node.input[0])
         output = draft.store(node.output[0], order, draft.quantization(source))
         tanh = attributes_of(node).get("approximate") == "tanh"
         draft.emit(code, [source], [output], table, **({"Approximate": True} if tanh else {}))

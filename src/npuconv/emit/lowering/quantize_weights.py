@@ -46,7 +46,7 @@ def quantize_weights(
             count = len(layer.raised)
             plural = "channel" if count == 1 else "channels"
             reason = "int32 would overflow"
-            if (channels := emission.splits.bias_channels.get(conv.name)) is not None:
+            if (channels := emission.bias_channels.get(conv.name)) is not None:
                 reason = f"{channels.count} channels of a constant hold no larger bias"
             notes[model.label(conv)] = f"weight scale of {count} {plural} raised: {reason}"
         _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
@@ -72,10 +72,7 @@ def _encode(
     from npuconv.arithmetic.layer import encode_layer
 
     bias = query.constant_input(conv, 2) if encodings else None
-    channels, rounded = (
-        emission.splits.bias_channels.get(conv.name),
-        emission.rounded.get(conv.name),
-    )
+    channels, rounded = emission.bias_channels.get(conv.name), emission.rounded.get(conv.name)
     group, how = int(query.attribute(conv, "group", 1)), device.target.activations.requantize
     layer = encode_layer(
         weight,

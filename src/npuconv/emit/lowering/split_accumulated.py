@@ -31,7 +31,7 @@ _FLOAT = 1  # TensorProto.FLOAT, without importing onnx
 def split_accumulated(
     model: Model, device: TargetDevice, emission: Emission
 ) -> tuple[int, Emission]:
-    split, notes = emission.splits.parts, dict(emission.notes)
+    split, notes = emission.terms, dict(emission.notes)
     convs = [c for c in emission.plan.convolutions if c.name in split and len(c.outputs)]
     writer = _Writer(model, integers=device.options.format != "qdq")
     sums = list(emission.sums)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
 def write_bias_channels(model: Model, emission: Emission) -> tuple[int, Emission]:
-    widened, notes = emission.splits.bias_channels, dict(emission.notes)
+    widened, notes = emission.bias_channels, dict(emission.notes)
     convs = [c for c in emission.plan.convolutions if c.name in widened and len(c.outputs)]
     convs = [conv for conv in convs if query.input_of(conv, 2) is not None]  # written once
     for conv in convs:

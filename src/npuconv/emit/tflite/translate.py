@@ -100,13 +100,13 @@ def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObsta
             log.attempt(_write, node, int8.by_result.get(node.output[0]))
     for name in filter(lambda output: output not in log.failed, draft.outputs):
         with log.errors_of("", []):
-            numbers = [view.index for _, view in (*inputs, *outputs)]
+            numbers = [view.number for _, view in (*inputs, *outputs)]
             outputs.append((name, _add_output(draft, name, numbers)))
     if log.obstacles:
         return None, log.obstacles
-    graph.inputs = tuple(view.index for _, view in inputs)
-    graph.outputs = tuple(view.index for _, view in outputs)
-    boundary = [End(n, graph.tensors[v.index], v.order) for n, v in inputs + outputs]
+    graph.inputs = tuple(view.number for _, view in inputs)
+    graph.outputs = tuple(view.number for _, view in outputs)
+    boundary = [End(n, graph.tensors[v.number], v.order) for n, v in inputs + outputs]
     count = len(inputs)
     return Translation(graph, tuple(boundary[:count]), tuple(boundary[count:]), draft.stored()), []
 
@@ -246,7 +246,7 @@ def write(model: onnx.ModelProto) -> TfliteFile:
         # Name, order and number of the tensor that each layer ends with, where it is stored.
         names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[LAYERS]))
         views = [(name, translation.tensors.get(name)) for name in names]
-        rows = [(name, view.order, view.index) for name, view in views if view is not None]
+        rows = [(name, view.order, view.number) for name, view in views if view is not None]
         metadata[STORED] = json.dumps(rows, separators=(",", ":"))
     data = to_bytes(translation.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
     counts = Counter(operator.code for operator in translation.graph.operators)

@@ -15,7 +15,7 @@ from npuconv.evaluate.comparison import (
     ONLY_INDICES,
     MeasuredConversion,
     accuracy_findings,
-    summed_up,
+    summarize,
 )
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import waived
@@ -57,7 +57,7 @@ def describe_integers(
     measured, similarity = comparison.measured, notices.sameness(data.samples)
     doubt = notices.doubt_db(data, similarity, emitted.legal.findings.selected)
     samples, is_held_out = data.measured_on(), data.held_out is not None
-    accuracy = summed_up(measured, is_held_out, samples.indices, doubt)
+    accuracy = summarize(measured, is_held_out, samples.indices, doubt)
     legal = emitted.legal.with_findings(accuracy_findings(emitted.legal, accuracy, measured.broken))
     save.add_metadata(
         emitted.proto,

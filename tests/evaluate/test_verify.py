@@ -8,7 +8,7 @@ import pytest
 
 import npuconv
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.evaluate.entry import LAYER_SAMPLES, UNNORMALIZED
+from npuconv.evaluate.verify import LAYER_SAMPLES, UNNORMALIZED
 from support.builders import Net, digits, images
 from support.int8_pairs import explicit_model, float_model, integer_model, samples
 

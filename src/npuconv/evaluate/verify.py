@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -21,9 +20,8 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
-from npuconv.evaluate.matching import LayerPair, Matches
+from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
-    Opened,
     check_interface,
     check_order,
     choose_samples,
@@ -81,87 +79,52 @@ def verify(
     warnings = check_order(before, after)
     check_interface(before, after)
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
+    feeds = replace(feeds, notes=tuple(others(feeds.notes, labels, path)))
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
-    feeds = replace(feeds, notes=tuple(others(feeds.notes, labels, path)))
-    work = _Verification(before, after, matches, feeds, score, progress)
-    measured, layers = work.run()
+
+    def see(number: int, old: Feed, new: Feed) -> None:
+        """Count a sample that both models have classified."""
+        if score is not None:
+            outputs = [values[before.outputs[0]] for values in (old, new)]
+            batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
+            for values in outputs:
+                check_scores(before.outputs[0], values, batch)
+            score.add(rows(feeds, number, batch), outputs)
+        progress("comparing", number + 1, len(feeds))
+
+    scales, models = matching.scales(after.proto, after.name), (before.proto, after.proto)
+    try:
+        progress("loading models", 0, len(feeds))
+        comparison = Comparison(*models, scales, matches.layers, after.tflite)
+        measured = comparison.measure(feeds, see, layer_samples=LAYER_SAMPLES)
+    except executor.RuntimeRefusedError as error:
+        name = after.name
+        try:
+            executor.Session(before.proto).run(feeds[0])
+        except executor.RuntimeRefusedError:
+            name = before.name
+        raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
+    layers = tuple(map(_layer, comparison.layers, measured.layers))
     warnings += _warnings(feeds, assumed, measured)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
-    return _report(work, measured, layers, warnings, min_sqnr)
-
-
-@dataclass(frozen=True)
-class _Verification:
-    """Both models, their samples and labels."""
-
-    before: Opened
-    after: Opened
-    matches: Matches
-    samples: Samples
-    score: Score | None
-    progress: Progress
-
-    def run(self) -> tuple[Measured, tuple[schema.VerifiedLayer, ...]]:
-        """Compare outputs and layers, and count the samples classified rightly.
-
-        Raises:
-            ModelError: a model does not run.
-        """
-        scales = matching.scales(self.after.proto, self.after.name)
-        models = self.before.proto, self.after.proto
-        try:
-            self.progress("loading models", 0, len(self.samples))
-            comparison = Comparison(*models, scales, self.matches.layers, self.after.tflite)
-            measured = comparison.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
-        except executor.RuntimeRefusedError as error:
-            name = self.after.name
-            try:
-                executor.Session(self.before.proto).run(self.samples[0])
-            except executor.RuntimeRefusedError:
-                name = self.before.name
-            raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
-        return measured, tuple(map(_layer, comparison.layers, measured.layers))
-
-    @cached_property
-    def _batch(self) -> int:
-        """Return the number of rows of the source that a sample holds."""
-        return len(np.atleast_1d(next(iter(self.samples[0].values()))))
-
-    def _see(self, number: int, old: Feed, new: Feed) -> None:
-        if self.score is not None:
-            name = self.before.outputs[0]
-            for values in (old[name], new[name]):
-                check_scores(name, values, self._batch)
-            self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
-        self.progress("comparing", number + 1, len(self.samples))
-
-
-def _report(
-    work: _Verification,
-    measured: Measured,
-    layers: tuple[schema.VerifiedLayer, ...],
-    warnings: tuple[str, ...],
-    min_sqnr: float | None,
-) -> schema.VerifyReport:
-    samples, total = work.samples, measured.total
-    sqnr = -math.inf if total.sqnr_db is None else total.sqnr_db
+    sqnr = -math.inf if measured.total.sqnr_db is None else measured.total.sqnr_db
     labelled = None
-    if work.score is not None:
-        count, float_share, int8_share = work.score.shares
+    if score is not None:
+        count, float_share, int8_share = score.shares
         labelled = schema.Labelled(
-            output=work.before.outputs[0],
+            output=before.outputs[0],
             samples=count,
             float_top1=round(float_share, 4),
             int8_top1=round(int8_share, 4),
         )
     return schema.VerifyReport(
         tool=Tool(version=__version__),
-        float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
-        int8_model=schema.VerifiedModel(path=work.after.name, sha256=work.after.sha256),
-        samples=len(samples),
-        source=samples.description,
-        synthetic=samples.synthetic,
+        float_model=schema.VerifiedModel(path=before.name, sha256=before.sha256),
+        int8_model=schema.VerifiedModel(path=after.name, sha256=after.sha256),
+        samples=len(feeds),
+        source=feeds.description,
+        synthetic=feeds.synthetic,
         warnings=warnings,
         total=schema.Errors(**_errors(measured.total)),
         outputs=tuple(
@@ -177,8 +140,8 @@ def _report(
             for name, stats in measured.outputs.items()
         ),
         layers=layers,
-        layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
-        unmatched=work.matches.unmatched,
+        layer_samples=min(len(feeds), LAYER_SAMPLES) if layers else 0,
+        unmatched=matches.unmatched,
         labelled=labelled,
         min_sqnr_db=min_sqnr,
         passed=min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr,
