@@ -213,9 +213,13 @@ def disconnect(node: Node) -> None:
     node.outputs.clear()
 
 
-def can_bypass(model: Model, node: Node) -> bool:
-    """Return whether a node can be removed without renaming an input or output of the model."""
-    source, result = node.inputs[0], node.outputs[0]
+def can_bypass(model: Model, node: Node, source: Tensor | None = None) -> bool:
+    """Return whether a node can be removed without renaming an input or output of the model.
+
+    ``source`` is the tensor that its output equals, by default its first input.
+    """
+    result = node.outputs[0]
+    source = node.inputs[0] if source is None else source
     if not model.is_output(result):
         return True
     producer = query.producer(source)

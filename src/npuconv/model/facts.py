@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from npuconv.model import query
 from npuconv.model.conv import Window, window
@@ -107,10 +107,7 @@ def _axis_facts(node: Node, rank: int) -> Measured:
     facts: Measured = {}
     if node.op == "Transpose":
         perm = query.attribute(node, "perm") or range(rank)[::-1]
-        facts["perm"] = ",".join(str(int(axis)) for axis in perm)
-        dims = query.shape(node.inputs[0])
-        lengths = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
-        facts["all_but_two"] = None if dims is None else math.prod(lengths[2:])
+        facts |= _of_transpose(perm, query.shape(node.inputs[0]))
     elif node.op.startswith("Reduce"):
         axes = query.reduced_axes(node)
         facts["axes"] = None if axes is None else ",".join(map(str, axes))
@@ -136,6 +133,24 @@ _AXIS = {
     "ArgMax": 0, "ArgMin": 0,
 }  # fmt: skip
 _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
+
+
+def of_movement(
+    source: tuple[int | str | None, ...],
+    dims: tuple[int | str | None, ...],
+    perm: Sequence[int] = (),
+) -> Measured:
+    """Return the facts of a candidate that moves data; ``perm`` of a Transpose."""
+    facts: Measured = {"rank": len(source), **_named("in", source), **_named("out", dims)}
+    return facts | (_of_transpose(perm, source) if perm else {})
+
+
+def _of_transpose(perm: Sequence[int], dims: tuple[int | str | None, ...] | None) -> Measured:
+    lengths = sorted(dim if isinstance(dim, int) else 1 for dim in dims or ())
+    return {
+        "perm": ",".join(str(int(axis)) for axis in perm),
+        "all_but_two": None if dims is None else math.prod(lengths[2:]),
+    }
 
 
 def _broadcast(node: Node) -> str | None:

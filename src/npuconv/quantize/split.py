@@ -13,12 +13,11 @@ import numpy as np
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize import manager
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.log import Log
-from npuconv.legalize.rewrites.fuse_reshapes import fuse_reshapes
 from npuconv.legalize.split.builder import TensorPart, WrittenConv
 from npuconv.legalize.split.planner import split_layers
+from npuconv.legalize.tools.compose import compose
 from npuconv.model import core, shapes
 from npuconv.quantize.state import QuantState
 
@@ -54,8 +53,9 @@ def split(graph: LegalModel, state: QuantState) -> SplitGraph:
         convs += builder.convs
     core.sweep(graph.model)
     shapes.infer_unknown(graph.model)
-    # The Reshapes that are left keep their results, which have encodings.
-    manager.apply(graph.model, fuse_reshapes, graph.device, Log(measures=False))
+    # One operator makes a result, which has an encoding; a tensor between two would have none.
+    if compose(graph.model, graph.device, Log(measures=False), longest=1):
+        core.sweep(graph.model)
     state = replace(state, encodings=encodings, weights=weights)
     return SplitGraph(graph.replanned(), state, tuple(convs))
 

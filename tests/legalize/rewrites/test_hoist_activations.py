@@ -40,6 +40,12 @@ def clipped() -> Net:
     return net.op("Clip", net.last, net.constant(-0.1), net.constant(0.5))
 
 
+def squeezed() -> Net:
+    """A layer of one axis on an inserted axis."""
+    net = Net(x=(2, 3, 1, 8)).conv("x", (4, 3, 1, 3))
+    return net.op("Squeeze", net.last, net.constant(np.array([2], np.int64))).op("Relu")
+
+
 def also_read() -> Net:
     net = Net(x=X).conv("x", (8, 4, 3, 3)).output()
     return net.op("DepthToSpace", blocksize=2).op("Relu").output()
@@ -52,6 +58,7 @@ FIRES = [
     lambda: joined().model(),
     lambda: joined(axis=2).model(),
     lambda: clipped().model(),
+    lambda: squeezed().model(),
 ]
 SILENT = [
     lambda: Net(x=X).conv("x", (8, 4, 3, 3)).op("Relu").model(),
@@ -69,6 +76,7 @@ SILENT = [
         (shuffled("Transpose").model(), ["Conv", "Relu", "DepthToSpace", "Transpose"]),
         (joined().model(), ["Conv", "Conv", "Relu", "Relu", "Concat"]),
         (clipped().model(), ["Conv", "Clip", "Flatten"]),
+        (squeezed().model(), ["Conv", "Relu", "Squeeze"]),
     ],
 )
 def test_what_is_left(proto, left):

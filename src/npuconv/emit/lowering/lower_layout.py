@@ -11,7 +11,7 @@ from __future__ import annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.rewrites.cancel_transposes import cancel
+from npuconv.legalize.rewrites.move_layout import cancel
 from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -28,7 +28,7 @@ def lower_layout(model: Model, device: TargetDevice) -> int:
     for node in nodes:
         _turn(model, node, turned)
     if nodes:
-        cancel(model, Log(measures=False))  # int8 models are compared as a whole
+        cancel(model, device, Log(measures=False))  # int8 models are compared as a whole
     return len(nodes)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
-from npuconv.legalize.tools.replace import cancel, eliminate
+from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -25,7 +25,7 @@ def eliminate_cast(model: Model, log: Log, node: Node) -> int:
     source, wider = first.inputs[0], first.outputs[0]
     if not (_becomes(node, source) and _is_wider(wider, source)):
         return 0
-    return cancel(model, log, first, node)
+    return eliminate(model, log, node, "Cast and Cast", first=first, modulus=1)
 
 
 def _becomes(node: Node, tensor: Tensor) -> bool:

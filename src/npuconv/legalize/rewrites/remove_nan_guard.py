@@ -11,7 +11,7 @@ from __future__ import annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
-from npuconv.legalize.tools.replace import cancel
+from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -27,4 +27,4 @@ def remove_nan_guard(model: Model, device: TargetDevice, log: Log, node: Node) -
         return 0
     if lists("Softmax") is None or (lists("IsNaN") and lists("Where")):
         return 0
-    return cancel(model, log, test, node)
+    return eliminate(model, log, node, "IsNaN and Where", first=test, modulus=1)

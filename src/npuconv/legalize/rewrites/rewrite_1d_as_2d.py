@@ -1,7 +1,7 @@
 """Turn one-dimensional convolutions and pools into two dimensions.
 
 ``N x C x W`` becomes ``N x C x 1 x W`` by an Unsqueeze before and a Squeeze behind;
-``cancel-squeezes`` removes adjacent pairs, so that a chain of layers has an Unsqueeze and a
+``move-layout`` removes adjacent pairs, so that a chain of layers has an Unsqueeze and a
 Squeeze at its ends. Convolutions, also transposed, are rewritten if the target takes no
 rank 3; pools if a neighbour is rewritten.
 """
@@ -14,8 +14,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import (
     HEIGHT,
-    is_squeeze,
-    is_unsqueeze,
+    RESHAPES,
     squeeze,
     unsqueeze,
     widened,
@@ -64,8 +63,12 @@ def _between(node: Node) -> bool:
     if len(node.outputs) != 1 or not _is_one_dimensional(node):
         return False
     producer = query.producer(node.inputs[0])
-    before = producer is not None and is_squeeze(producer)
-    return before or any(is_unsqueeze(n) for n in query.consumers(node.outputs[0]))
+    source, result = node.inputs[0], node.outputs[0]
+    pairs = [(result, n.outputs[0]) for n in query.consumers(result) if n.op in RESHAPES]
+    if producer is not None and producer.op in RESHAPES:
+        pairs.append((source, producer.inputs[0]))
+    shapes = [(query.shape(narrow), query.shape(wide)) for narrow, wide in pairs]
+    return any(dims and wide == (*dims[:2], 1, *dims[2:]) for dims, wide in shapes)
 
 
 def _rewrite(model: Model, log: Log, node: Node) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
-from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
+from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 from npuconv.model.core import Model
@@ -155,9 +155,21 @@ class Layout:
         """Return the number of Transposes it takes."""
         return sum(not is_identity(perm) for perm in (self.before, self.after))
 
+    @property
+    def into(self) -> AxisMap:
+        """Return the order of axes that the convolution sees."""
+        return AxisMap(tuple(widened(self.before, self.axes, NEW)), len(self.before))
+
+    @property
+    def back(self) -> AxisMap:
+        """Return the order of axes of the result."""
+        rank = len(self.before) + len(self.axes)
+        places = [axis for axis in range(rank) if axis not in self.axes]
+        return AxisMap(tuple(places[axis] for axis in self.after), rank)
+
     def apply(self, dims: Dims) -> Dims:
         """Return the shape that the convolution sees."""
-        return tuple(widened([dims[axis] for axis in self.before], self.axes))
+        return tuple(self.into.apply(dims, 1))
 
     def text(self) -> str:
         """Return the text of the operators around the convolution."""
@@ -248,23 +260,14 @@ def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:
     Returns:
         Its result, in the layout of the source.
     """
-    layout, win = form.layout, form.win
-    source = transpose(model, node, form.source, layout.before, form.source.shape)
-    if layout.axes:
-        source = unsqueeze(model, node, source, layout.axes)
-    stem = model.label(node)
+    layout, win, stem = form.layout, form.win, model.label(node)
+    source = layout.into.insert(model, node, form.source)
     inputs = [source, edit.constant(model, f"{stem}/weight", form.weight)]
     if form.bias is not None:
         inputs.append(edit.constant(model, f"{stem}/bias", form.bias))
-    result = edit.insert(
-        model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
-    )
-    if layout.axes:
-        wide = result
-        result = edit.variable(model, f"{stem}/Squeeze/out", dtype=wide.dtype)
-        result.shape = [dim for axis, dim in enumerate(wide.shape) if axis not in layout.axes]
-        squeeze(model, node, wide, result, layout.axes)
-    return transpose(model, node, result, layout.after, result.shape)
+    attrs = attributes(win)
+    result = edit.insert(model, "Conv", inputs, origin=[node], shape=win.output, attrs=attrs)
+    return layout.back.insert(model, node, result)
 
 
 def attributes(win: Window) -> dict[str, object]:

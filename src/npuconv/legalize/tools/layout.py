@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, window
@@ -64,10 +65,84 @@ def _pool_obstacle(consumer: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
     return ""
 
 
+T = TypeVar("T")
+NEW = -1
+RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 Perm = tuple[int, ...]
 Axes = tuple[int, ...]
 HEIGHT: Axes = (2,)  # the axis that a layer with only a width lacks
 _CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """An order of axes, where axes of extent 1 may come or go: Transpose, Squeeze, Unsqueeze.
+
+    Attributes:
+        axes: source axis of every axis of the result; NEW for an axis of extent 1.
+        rank: of the source.
+    """
+
+    axes: Axes
+    rank: int
+
+    @classmethod
+    def from_node(cls, node: Node) -> AxisMap | None:
+        """Return the axis map of a node; None if it has none, or it is not known."""
+        if not query.is_standard(node) or not len(node.inputs) or len(node.outputs) != 1:
+            return None
+        if node.op == "Transpose":
+            perm = perm_of(node)
+            return None if perm is None else cls(perm, len(perm))
+        source, dims = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+        if node.op not in RESHAPES or not source or not dims or None in source + dims:
+            return None
+        axes, axis = list[int](), 0
+        for dim in dims:
+            while dim != 1 and source[axis : axis + 1] == (1,):
+                axis += 1
+            if source[axis : axis + 1] == (dim,):
+                axes.append(axis)
+                axis += 1
+            elif dim == 1:
+                axes.append(NEW)
+            else:
+                return None
+        return cls(tuple(axes), len(source)) if set(source[axis:]) <= {1} else None
+
+    @property
+    def is_identity(self) -> bool:
+        """Return whether every axis stays in place."""
+        return self.axes == tuple(range(self.rank))
+
+    @property
+    def inverse(self) -> AxisMap:
+        """Return the map that undoes this one."""
+        places = {axis: place for place, axis in enumerate(self.axes)}
+        return AxisMap(tuple(places.get(axis, NEW) for axis in range(self.rank)), len(self.axes))
+
+    @property
+    def removed(self) -> Axes:
+        """Return the axes of the source that the result lacks."""
+        return tuple(axis for axis in range(self.rank) if axis not in self.axes)
+
+    def apply(self, values: Sequence[T], neutral: T) -> list[T]:
+        """Return a value for each axis of the result; ``neutral`` for new axes."""
+        return [neutral if axis == NEW else values[axis] for axis in self.axes]
+
+    def insert(self, model: Model, node: Node, tensor: Tensor) -> Tensor:
+        """Insert a Squeeze, Transpose and Unsqueeze in the place of ``node``; return the result."""
+        if self.removed:
+            wide, dims = tensor, query.shape(tensor)
+            tensor = edit.variable(model, f"{model.label(node)}/Squeeze/out", dtype=wide.dtype)
+            if dims is not None:
+                tensor.shape = [dim for axis, dim in enumerate(dims) if axis not in self.removed]
+            squeeze(model, node, wide, tensor, self.removed)
+        old_axes = [axis for axis in self.axes if axis != NEW]
+        perm = [sorted(old_axes).index(axis) for axis in old_axes]
+        tensor = transpose(model, node, tensor, perm, query.shape(tensor))
+        new = tuple(place for place, axis in enumerate(self.axes) if axis == NEW)
+        return unsqueeze(model, node, tensor, new) if new else tensor
 
 
 def reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
@@ -125,16 +200,6 @@ def squeezed_axes(node: Node) -> Axes | None:
     return tuple(sorted(int(axis) % rank for axis in array.reshape(-1)))
 
 
-def is_squeeze(node: Node, axes: Axes = HEIGHT) -> bool:
-    """Return whether the node is a Squeeze of exactly these axes."""
-    return node.op == "Squeeze" and query.is_standard(node) and squeezed_axes(node) == axes
-
-
-def is_unsqueeze(node: Node, axes: Axes = HEIGHT) -> bool:
-    """Return whether the node is an Unsqueeze of exactly these axes."""
-    return node.op == "Unsqueeze" and query.is_standard(node) and squeezed_axes(node) == axes
-
-
 def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> Tensor:
     """Return the tensor with these axes put in: a constant at once, else by an Unsqueeze.
 
@@ -148,7 +213,8 @@ def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> 
     for consumer in query.consumers(tensor):
         if (
             consumer.inputs[0] is tensor
-            and is_unsqueeze(consumer, axes)
+            and consumer.op == "Unsqueeze"
+            and squeezed_axes(consumer) == axes
             and model.is_top_level(consumer)
         ):
             edit.inherit(model, consumer, node)
@@ -171,11 +237,11 @@ def _shared(model: Model, axes: Axes) -> Tensor:
     return edit.shared_constant(model, name, np.asarray(axes, np.int64))
 
 
-def widened(dims: Dims, axes: Axes) -> list[int | str | None]:
+def widened(dims: Sequence[T], axes: Axes, unit: Any = 1) -> list[T]:
     """Return a shape with extents of 1 put in at these axes of the result."""
     result = list(dims)
     for axis in axes:
-        result.insert(axis, 1)
+        result.insert(axis, unit)
     return result
 
 
@@ -190,72 +256,89 @@ def variables(node: Node) -> list[Tensor]:
     return [t for t in data_inputs(node) if not query.is_constant(t)]
 
 
-def is_permutable(node: Node, rank: int) -> bool:
-    """Return whether the node computes the same on permuted tensors of this rank."""
+def is_movable(node: Node, order: AxisMap) -> bool:
+    """Return whether the node computes the same on tensors in another order of axes."""
     if not query.is_standard(node) or any(not t.name for t in node.outputs):
         return False
     if len(node.outputs) != 1 and node.op != "Split":
         return False
-    read = data_inputs(node)
-    if all(query.is_constant(t) for t in read) or any(not t.name for t in read):
+    read, arrays = variables(node), [t for t in data_inputs(node) if query.is_constant(t)]
+    if not read or any(not t.name for t in read):
         return False
-    parameters = list(node.inputs)[len(read) :]
+    if any(query.rank(t) != order.rank for t in read):
+        is_known = any(query.rank(t) is not None for t in read)
+        return node.op in UNARY and not is_known and not order.removed and NEW not in order.axes
+    if any(
+        (query.shape(t) or ())[a : a + 1] != (1,)
+        for t in (*read, *node.outputs)
+        for a in order.removed
+    ):
+        return False  # broadcast along an axis that would go
+    parameters = list(node.inputs)[len(data_inputs(node)) :]
+    if node.op == "BatchNormalization":
+        return order.axes[1:2] == (1,) and all(map(query.is_constant, parameters))
     if any(not query.is_constant(t) and t.name and query.rank(t) != 0 for t in parameters):
         return False
-    return _fits(node, rank, parameters)
-
-
-def _fits(node: Node, rank: int, parameters: Sequence[Tensor]) -> bool:
     if node.op in UNARY:
-        return query.rank(node.inputs[0]) in (None, rank)
-    if any(query.rank(t) != rank for t in variables(node)):
-        return False
-    ranks = [query.rank(t) or 0 for t in data_inputs(node) if query.is_constant(t)]
+        return True
+    ranks = [query.rank(t) or 0 for t in arrays]
     if node.op in BROADCASTING:
         # Until opset 7 a constant could be matched from the left.
         legacy = "axis" in node.attrs or node.attrs.get("broadcast")
-        return not legacy and all(r <= rank for r in ranks)
-    if node.op == "Concat":
-        return "axis" in node.attrs and all(r == rank for r in ranks)
+        return not legacy and all(r <= order.rank for r in ranks)
     if node.op in _CONVERSIONS:
-        return all(query.rank(t) in (0, 1) for t in parameters)
+        axis = int(query.attribute(node, "axis", 1)) % order.rank
+        return all(query.rank(t) in (0, 1) for t in parameters) and axis not in order.removed
+    if node.op in ("Concat", "Split"):
+        is_stated = "axis" in node.attrs or node.op == "Split"
+        fits = is_stated and all(r == order.rank for r in ranks)
+        return fits and int(query.attribute(node, "axis", 0)) % order.rank not in order.removed
     values = _BY_AXIS.get(node.op)
-    return node.op == "Split" or (values is not None and values(node) is not None)
+    old = None if values is None else values(node)
+    if old is None or not order.removed:
+        return old is not None
+    removed = set(order.removed)
+    if node.op == "Slice":
+        return removed.isdisjoint(axis % order.rank for axis in old)
+    return True  # an extent of 1 before and behind: neither padded nor resized
 
 
-def permute(model: Model, node: Node, perm: Perm) -> None:
-    """Adapt the constants and attributes of a permutable node to permuted inputs."""
+def move(model: Model, node: Node, order: AxisMap) -> None:
+    """Adapt the constants and attributes of a movable node to inputs in another order of axes."""
     for index, tensor in enumerate(data_inputs(node)):
         array = query.value(tensor)
         if array is None or (array.size == 1 and node.op != "Concat"):
             continue
-        full = array.reshape((1,) * (len(perm) - array.ndim) + array.shape)
-        node.inputs[index] = edit.constant(model, tensor.name, full.transpose(perm))
-    if node.op in ("Concat", "Split"):
-        node.attrs["axis"] = perm.index(int(query.attribute(node, "axis", 0)) % len(perm))
-    elif node.op in _CONVERSIONS:
-        if query.rank(node.inputs[1]) == 1:
-            node.attrs["axis"] = perm.index(int(query.attribute(node, "axis", 1)) % len(perm))
+        full = array.reshape((1,) * (order.rank - array.ndim) + array.shape)
+        old_axes = [axis for axis in order.axes if axis != NEW]
+        full = full.transpose([*old_axes, *order.removed]).reshape(order.apply(full.shape, 1))
+        node.inputs[index] = edit.constant(model, tensor.name, full)
+    per_channel = node.op in _CONVERSIONS and query.rank(node.inputs[1]) == 1
+    if node.op in ("Concat", "Split") or per_channel:
+        axis = int(query.attribute(node, "axis", 1 if per_channel else 0))
+        node.attrs["axis"] = order.axes.index(axis % order.rank)
     elif node.op in _BY_AXIS:
         old = _BY_AXIS[node.op](node)
-        assert old is not None, "ask is_permutable first"
-        _permute_values(model, node, perm, old)
+        assert old is not None, "ask is_movable first"
+        _move_values(model, node, order, old)
 
 
-def _permute_values(model: Model, node: Node, perm: Perm, old: list[Any]) -> None:
+def _move_values(model: Model, node: Node, order: AxisMap, old: list[Any]) -> None:
+    import numpy as np
+
     if node.op == "Resize":
         index = len(node.inputs) - 1
         array = query.constant_input(node, index)
         assert array is not None
-        new = array.reshape(-1)[list(perm)]
+        new = np.asarray(order.apply(array.reshape(-1).tolist(), 1), array.dtype)
         node.inputs[index] = edit.constant(model, f"{node.name}/factors", new)
         return
     if node.op == "Pad":
         name, index = "pads", 1
-        values = [old[axis] for axis in perm] + [old[len(perm) + axis] for axis in perm]
+        values = order.apply(old[: order.rank], 0) + order.apply(old[order.rank :], 0)
     else:
         name, index = "axes", 3
-        values = [perm.index(axis % len(perm)) for axis in old]
+        values = [order.axes.index(axis % order.rank) for axis in old]
     if query.input_of(node, index) is None:
         node.attrs[name] = values
     else:

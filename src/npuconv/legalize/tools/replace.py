@@ -13,43 +13,32 @@ from npuconv.model.types import Node, Tensor
 _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 
-def eliminate(model: Model, log: Log, node: Node, before: str) -> int:
-    """Remove a node whose output equals its first input, measured.
+def eliminate(
+    model: Model,
+    log: Log,
+    node: Node,
+    before: str,
+    *,
+    first: Node | None = None,
+    modulus: int | None = None,
+) -> int:
+    """Remove a node without effect, measured; with ``first``, both nodes together.
+
+    For ``modulus`` see ``Log.rewrite``; a Reshape holds for its own extents only.
 
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
     """
-    if not edit.can_bypass(model, node):
+    nodes = [node] if first is None else [first, node]
+    source, outputs = nodes[0].inputs[0], [node.outputs[0]]
+    if not edit.can_bypass(model, node, source):
         log.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
         return 0
-    source, outputs = node.inputs[0], [node.outputs[0]]
-    # A Reshape holds for its own extents only, so they must not be made smaller.
-    with log.rewrite(model, [node], before, "nothing", outputs=outputs, modulus=None) as record:
+    with log.rewrite(model, nodes, before, "nothing", outputs=outputs, modulus=modulus) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
+        edit.set_input(node, 0, source)
         edit.bypass(model, node)
-    return 1
-
-
-def cancel(model: Model, log: Log, first: Node, node: Node, *, modulus: int | None = 1) -> int:
-    """Remove two nodes that undo each other, measured; the first stays if something else reads it.
-
-    For ``modulus`` see ``Log.rewrite``.
-
-    Returns:
-        1, or 0 where the second makes an output of the model.
-    """
-    source, result = first.inputs[0], node.outputs[0]
-    if model.is_output(result):
-        return 0
-    before, results = f"{first.op} and {node.op}", [result]
-    with log.rewrite(
-        model, [first, node], before, "nothing", outputs=results, modulus=modulus
-    ) as record:
-        if record.old is not None:
-            record.new = identity(record.old, source.name)
-        edit.redirect(result, source)
-        edit.disconnect(node)
     return 1
 
 

@@ -1,4 +1,4 @@
-"""Tests of cancel-transposes."""
+"""Tests of move-layout: Transposes, then Squeezes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from npuconv.model import query
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 
-NAME = "cancel-transposes"
+NAME = "move-layout"
 X = (1, 4, 6, 5)
 LAST = [0, 2, 3, 1]  # channels to the end
 FIRST = [0, 3, 1, 2]  # and back
@@ -206,7 +206,7 @@ def test_a_pair_is_nothing():
     model, ctx = read(FIRES[0]()), context()
     run_pass(NAME, model, ctx)
     assert [n.op for n in model.nodes()] == ["Relu"]
-    assert [r.after for r in ctx.rewrites] == ["perm=[0, 1, 2, 3]", "nothing"]
+    assert [(r.before, r.after) for r in ctx.rewrites] == [("Transpose", "nothing")]
 
 
 def test_an_output_that_would_be_the_input():
@@ -223,7 +223,7 @@ def test_two_become_one():
     run_pass(NAME, model)
     assert [n.op for n in model.nodes()] == ["Transpose", "Relu"]
     assert model.nodes()[0].attrs["perm"] == [0, 3, 1, 2]
-    assert model.origin(model.nodes()[0]) == ("transpose1", "transpose0")
+    assert model.origin(model.nodes()[0]) == ("transpose0", "transpose1")
 
 
 def test_past_other_operators():
@@ -323,3 +323,134 @@ def test_a_long_row():
     model, ctx = read(chain(70)), context()
     assert run_pass(NAME, model, ctx) == 70
     assert transposes(model) == 0
+
+
+WIDE = (2, 3, 1, 8)
+
+
+def wide(**inputs) -> Net:
+    return Net(**(inputs or {"x": WIDE}))
+
+
+def axes(made: Net, *values: int) -> str:
+    return made.constant(np.array(values, np.int64))
+
+
+def squeezed(made: Net, source: str = "", axis: int = 2) -> Net:
+    return made.op("Squeeze", source or made.last, axes(made, axis))
+
+
+def unsqueezed(made: Net, source: str = "", axis: int = 2) -> Net:
+    return made.op("Unsqueeze", source or made.last, axes(made, axis))
+
+
+def between_squeezes(*ops: str) -> Net:
+    """Put operators between a Squeeze and the Unsqueeze that undoes it."""
+    made = squeezed(wide())
+    for op in ops:
+        made.op(op)
+    return unsqueezed(made).op("Neg")
+
+
+def added_constant(op: str, *shape: int) -> Net:
+    made = squeezed(wide())
+    made.op(op, made.last, made.random(*shape, low=0.5, high=1.5))
+    return unsqueezed(made).op("Neg")
+
+
+def branches(op: str, *, both: bool = True, **attrs) -> Net:
+    """Two inputs; the second is squeezed too, or has no such axis."""
+    made = wide(x=WIDE, z=WIDE) if both else wide(x=WIDE, z=(2, 3, 8))
+    first = squeezed(made, "x").last
+    second = squeezed(made, "z").last if both else "z"
+    made.op(op, first, second, **attrs)
+    return unsqueezed(made).op("Neg")
+
+
+def several_readers() -> Net:
+    made = squeezed(wide())
+    shared = made.last
+    made.op("Exp", shared).output()
+    return unsqueezed(made, shared).op("Neg").output()
+
+
+def normalized() -> Net:
+    made = squeezed(wide())
+    return unsqueezed(made.batchnorm(3)).op("Neg")
+
+
+def broadcast() -> Net:
+    """The axis to be taken out has more places in the other input."""
+    made = unsqueezed(wide(x=(2, 3, 8), z=(2, 3, 4, 8)), "x").op("Add", "t0", "z")
+    made.op("ReduceMax", made.last, axes=[2], keepdims=1)
+    return squeezed(made).op("Neg")
+
+
+def padded_rows() -> Net:
+    """Amounts of the axes that are there."""
+    return unsqueezed(squeezed(wide()).pad([0, 0, 1, 0, 0, 2])).op("Neg")
+
+
+SQUEEZES = [
+    lambda: between_squeezes().model(),
+    lambda: between_squeezes("Relu").model(),
+    lambda: between_squeezes("Relu", "Sigmoid", "Abs").model(),
+    lambda: unsqueezed(squeezed(wide(), axis=-2)).op("Neg").model(),
+    lambda: squeezed(unsqueezed(wide(x=(2, 3, 8)))).op("Neg").model(),
+    lambda: added_constant("Add", 3, 1).model(),
+    lambda: added_constant("Mul", 8).model(),
+    lambda: added_constant("PRelu", 3, 1).model(),
+    lambda: added_constant("Sub", 2, 3, 8).model(),
+    lambda: branches("Add").model(),
+    lambda: branches("Mul", both=False).model(),
+    lambda: branches("Concat", axis=1).model(),
+    lambda: branches("Concat", axis=-1).model(),
+    lambda: several_readers().model(),
+    lambda: normalized().model(),
+    lambda: unsqueezed(squeezed(wide()), axis=1).op("Neg").model(),
+    lambda: unsqueezed(squeezed(wide())).model(),
+    lambda: squeezed(unsqueezed(wide(x=(2, 3, 8))).op("Relu")).op("Neg").model(),
+    lambda: padded_rows().model(),
+    lambda: between_squeezes(*["Abs"] * 100).model(),
+]
+FIRES += SQUEEZES
+SILENT += [
+    lambda: squeezed(wide()).op("Relu").model(),
+    lambda: squeezed(wide()).op("Softmax").model(),
+    lambda: unsqueezed(squeezed(wide()).op("Softmax")).op("Neg").model(),
+    lambda: wide().op("Squeeze").model(),
+    lambda: broadcast().model(),
+]
+
+
+@pytest.mark.parametrize(
+    ("proto", "left"),
+    [
+        (between_squeezes().model(), ["Neg"]),
+        (between_squeezes("Relu", "Sigmoid").model(), ["Relu", "Sigmoid", "Neg"]),
+        (branches("Add").model(), ["Add", "Neg"]),
+        (branches("Concat", axis=1).model(), ["Concat", "Neg"]),
+        (branches("Mul", both=False).model(), ["Unsqueeze", "Mul", "Neg"]),
+        (normalized().model(), ["BatchNormalization", "Neg"]),
+        (several_readers().model(), ["Squeeze", "Exp", "Neg"]),
+        (unsqueezed(squeezed(wide()), axis=1).op("Neg").model(), ["Reshape", "Neg"]),
+        (unsqueezed(squeezed(wide())).model(), ["Transpose"]),  # an input cannot be an output
+        (squeezed(unsqueezed(wide(x=(2, 3, 8))).op("Relu")).op("Neg").model(), ["Relu", "Neg"]),
+        (padded_rows().model(), ["Pad", "Neg"]),
+    ],
+)
+def test_what_is_left_of_squeezes(proto, left):
+    """After as many runs as it takes."""
+    model, ctx = read(proto), context()
+    while run_pass(NAME, model, ctx):
+        pass
+    assert [n.op for n in model.nodes()] == left
+    same_numbers(proto, model)
+
+
+def test_a_concat_along_the_last_axis_stays_there():
+    """Axes are counted again once one more is in."""
+    model, ctx = read(branches("Concat", axis=-1).model()), context()
+    while run_pass(NAME, model, ctx):
+        pass
+    assert model.nodes("Concat")[0].attrs["axis"] == 3

@@ -1,0 +1,179 @@
+"""Composition of nodes in a row that only move data: the shortest equal sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from npuconv.legalize.device import TargetDevice
+from npuconv.legalize.log import Log
+from npuconv.legalize.region import trace
+from npuconv.legalize.tools.layout import RESHAPES
+from npuconv.legalize.tools.movement import CHANNELS, Movement, Sizes, Step
+from npuconv.model import edit, facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+
+OPS = ("Transpose", *sorted(RESHAPES))
+_MOVING = frozenset({*OPS, "Gather"})  # a Gather of one place
+MAX_NODES = 16  # through which one tensor is followed: bounds time
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A rewrite of nodes that move data.
+
+    Attributes:
+        nodes: from the tensor to the results.
+        removed: nodes without any other consumer.
+        results: each with the operators that make it of the tensor.
+        gain: nodes less that the target refuses, and nodes less.
+    """
+
+    nodes: list[Node]
+    removed: list[Node]
+    results: list[tuple[Tensor, list[Step]]]
+    gain: tuple[int, int]
+
+
+def compose(model: Model, device: TargetDevice, log: Log, longest: int = MAX_NODES) -> int:
+    """Compose nodes in a row, until this saves none; return the number of changes.
+
+    Operators, at most ``longest``, take the place of nodes if they are no more and the target
+    refuses fewer, or if the target refuses no more and they are fewer.
+    """
+    fired = 0
+    while True:
+        starts = [n for n in model.nodes(*OPS) if len(n.outputs)]
+        changes = [c for n in starts for c in _changes(model, device, log, n, longest)]
+        changes.sort(key=lambda change: (change.gain, -len(change.nodes)), reverse=True)
+        changed: set[int] = set()
+        for change in changes:
+            ids = {id(node) for node in change.nodes}
+            if changed.isdisjoint(ids):
+                changed |= ids
+                _apply(model, log, change)
+                fired += 1
+        if not changed:
+            return fired
+
+
+def _changes(
+    model: Model, device: TargetDevice, log: Log, start: Node, longest: int
+) -> Iterator[_Change]:
+    """Yield the changes of nodes that move the data of the tensor that a node reads."""
+    source = start.inputs[0]
+    movement = None if query.is_constant(source) else Movement.from_tensor(source)
+    movement = None if movement is None else movement.through(start)
+    if movement is None:
+        return
+    waiting, paths = [([start], movement)], list[tuple[list[Node], Movement]]()
+    leaves: list[tuple[Node, Movement]] = []  # read otherwise, too
+    while waiting and len(paths) < MAX_NODES:
+        path, movement = waiting.pop()
+        paths.append((path, movement))
+        result = path[-1].outputs[0]
+        consumers = query.consumers(result)
+        moved_consumers = [
+            (n, movement.through(n))
+            for n in consumers
+            if n.op in _MOVING and n.inputs[0] is result and model.is_top_level(n)
+        ]
+        following = [([*path, n], moved) for n, moved in moved_consumers if moved is not None]
+        if len(following) < len(consumers) or model.is_output(result):
+            leaves.append((path[-1], movement))
+        waiting += following
+    for path, movement in paths:
+        first = len(path) - 1
+        while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
+            first -= 1
+        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest)
+    if len(leaves) > 1 and not waiting:
+        nodes = [path[-1] for path, _ in paths]
+        yield from _change(model, device, log, nodes, nodes, leaves, longest)
+
+
+def _change(
+    model: Model,
+    device: TargetDevice,
+    log: Log,
+    nodes: list[Node],
+    removed: list[Node],
+    leaves: list[tuple[Node, Movement]],
+    longest: int,
+) -> Iterator[_Change]:
+    """Yield the change to the shortest operators, if it saves nodes."""
+    refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
+    results: list[tuple[Tensor, list[Step]]] = []
+    for node, movement in leaves:
+        forms = [form for form in movement.forms() if len(form) <= min(longest, count)]
+        if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
+            log.refuse(
+                model, node, "it copies an input or a shared tensor to an output of the model"
+            )
+            forms.remove([])
+        costs = [(sum(_is_beyond(device, s) for s in form), len(form)) for form in forms]
+        if not costs:
+            return
+        best = min(costs)
+        refused, count = refused - best[0], count - best[1]
+        results.append((node.outputs[0], forms[costs.index(best)]))
+    if len(results) > 1 and any(not steps and model.is_output(t) for t, steps in results):
+        return  # the tensor would have several names
+    if count >= 0 and (refused, count) > (0, 0):
+        yield _Change(nodes, removed, results, (refused, count))
+
+
+def _is_refused(device: TargetDevice, node: Node) -> bool:
+    operator = device.target.operator(node.op)
+    return operator is None or bool(operator.objections(facts.settled(node)))
+
+
+def _is_beyond(device: TargetDevice, step: Step) -> bool:
+    operator = device.target.operator(step.op)
+    perm = step.values if step.op == "Transpose" else ()
+    measured = facts.of_movement(_shape(step.source), _shape(step.dims), perm)
+    if step.op == "Gather":
+        measured |= {"axis": CHANNELS, "indices_rank": 1}
+    return operator is None or bool(operator.objections(measured))
+
+
+def _apply(model: Model, log: Log, change: _Change) -> None:
+    nodes, source = change.nodes, change.nodes[0].inputs[0]
+    before = " + ".join(dict.fromkeys(node.op for node in nodes))
+    after = " + ".join(dict.fromkeys(s.op for _, steps in change.results for s in steps))
+    outputs = [result for result, _ in change.results]
+    with log.rewrite(
+        model, nodes, before, after or "nothing", outputs=outputs, modulus=None
+    ) as record:
+        moved = [_write(model, source, steps, nodes) for _, steps in change.results]
+        if record.old is not None:
+            record.new = trace(model, record.old, moved)
+        for result, tensor in zip(outputs, moved, strict=True):
+            if tensor is not source:
+                edit.hand_over(tensor, result)
+            elif node := query.producer(result):
+                edit.set_input(node, 0, source)
+                edit.bypass(model, node)
+        for node in change.removed:
+            edit.disconnect(node)
+
+
+def _write(model: Model, tensor: Tensor, steps: list[Step], nodes: list[Node]) -> Tensor:
+    for step in steps:
+        inputs, attrs = [tensor], dict[str, Any]()
+        if step.op == "Transpose":
+            attrs["perm"] = list(step.values)
+        else:
+            inputs.append(edit.integers(model, f"{model.label(nodes[0])}/{step.op}", step.values))
+        if step.op == "Gather":
+            attrs["axis"] = CHANNELS
+        shape = _shape(step.dims)
+        tensor = edit.insert(model, step.op, inputs, origin=nodes, shape=shape, attrs=attrs)
+    return tensor
+
+
+def _shape(dims: Sizes) -> tuple[int | str | None, ...]:
+    """Return extents as ONNX states them."""
+    return tuple(size.name if size.names else size.number for size in dims)
