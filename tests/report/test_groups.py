@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from npuconv.report.groups import plan
+import pytest
+
+from npuconv.report.groups import plan, shown_names
 from npuconv.schemas.report import Report
 from report.plan_factory import choice, planned
 
@@ -31,3 +33,28 @@ def test_unknown_macs_of_a_form(make: Make) -> None:
     one = choice("dense").model_copy(update={"alternatives": tuple(forms)})
     (group,) = plan(make(plan=(planned("a", choices=(one,)),)))
     assert group.choices[0][1] == "dense (chosen): MACs unknown, 37.0 KiB"
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "shown"),
+    [
+        ("model", "nets/yolo/model.onnx", "yolo"),
+        ("yolo/model", "nets/yolo/model.onnx", "yolo"),
+        ("npu-int8/model", "yolo/model.onnx", "npu-int8/yolo"),
+        ("npu-int8/yolo/model", "nets/yolo/model.onnx", "npu-int8/yolo"),
+        ("model", "model.onnx", "model"),
+        ("model", "../model.onnx", "model"),
+        ("mine", "yolo/model.onnx", "mine"),
+        ("model", "yolo/other.onnx", "model"),
+        ("yolo/a", "yolo/a.onnx", "yolo/a"),
+    ],
+)
+def test_the_name_of_a_job(name: str, model: str, shown: str) -> None:
+    """The folder stands in the place of a name that says nothing."""
+    assert shown_names({name: model}) == {name: shown}
+
+
+def test_names_of_jobs_differ() -> None:
+    """Names that two jobs would share stay those of the file."""
+    jobs = {"model": "a/model.onnx", "a": "a.onnx", "b/model": "b/model.onnx"}
+    assert shown_names(jobs) == {"model": "model", "a": "a", "b/model": "b"}

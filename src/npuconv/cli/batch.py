@@ -23,7 +23,7 @@ from npuconv.cli.options import chosen_config, parse_flags, refuse_empty, shared
 from npuconv.errors import UsageError
 from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
-from npuconv.report.job_names import shown_names
+from npuconv.report.groups import shown_names
 from npuconv.report.json import dumps
 from npuconv.report.words import count
 
@@ -260,7 +260,8 @@ class Lines(Watcher):
 
     def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
         self._total, self._quiet = len(jobs), quiet
-        self._names = {name: plain(label) for name, label in shown_names(jobs).items()}
+        names = shown_names({job.name: job.model for job in jobs})
+        self._names = {name: plain(label) for name, label in names.items()}
         self.done = 0
 
     def skipped(self, count: int) -> None:

@@ -4,11 +4,12 @@
 ``surgeon``         the classes themselves
 ``core``            Model: the graph, its header, the origin of every node
 ``load``            file or ModelProto -> Model
+``graph_import``    checked proto -> Model
 ``untrusted``       checks on a model before anything else reads it
 ``external_data``   checks on external data, and what of it stays in files
 ``validate``        validity of a proto, and of a graph after every pass
 ``store``           large weights in memory-mapped files
-``proto``           nodes and tensors <-> protos
+``proto``           walks over protos; nodes and tensors -> protos
 ``save``            Model -> ModelProto -> files
 ``query``           queries on nodes and tensors (imports nothing heavy)
 ``edit``            the only ways to change a graph

@@ -13,9 +13,10 @@ _PER_AXIS = {"strides": 1, "dilations": 1, "pads": 2, "output_padding": 1, "outp
 
 def contradictions(node: Node) -> Iterator[str]:
     """Yield the wrong lengths and the values that are too small in a convolution or pool."""
-    axes = _spatial_axes(node)
-    if axes is None:
+    rank = window_rank(node)
+    if node.op not in query.CONVOLUTIONS + query.POOLS or rank is None:
         return
+    axes = rank - 2
     if axes < 1:
         yield f"it has {axes + 2} dimensions, which leaves no spatial axis"
         return
@@ -33,16 +34,12 @@ def contradictions(node: Node) -> Iterator[str]:
             yield f"{name} is {list(values)}; no value may be that small"
 
 
-def _spatial_axes(node: Node) -> int | None:
-    """Return the number of spatial axes of the weights, else of the kernel, else of the input."""
-    if node.op not in query.CONVOLUTIONS + query.POOLS:
-        return None
+def window_rank(node: Node) -> int | None:
+    """Return the rank of the weights, else of the kernel, else of the input."""
     rank = query.rank(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
     if rank is None and (kernel := query.attribute(node, "kernel_shape")):
-        return len(kernel)
-    if rank is None:
-        rank = query.rank(query.input_of(node, 0))
-    return None if rank is None else rank - 2
+        return len(kernel) + 2
+    return query.rank(query.input_of(node, 0)) if rank is None else rank
 
 
 def _kernel(node: Node, axes: int) -> Iterator[str]:

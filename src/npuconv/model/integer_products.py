@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import onnx
 from onnx import TensorProto, helper
 
-from npuconv.model.load import inlined
+from npuconv.model.graph_import import inlined
 from npuconv.model.proto import all_nodes, inner_graphs
 
 _UINT8, _INT8, _INT32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32

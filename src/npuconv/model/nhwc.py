@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from npuconv.model import query
-from npuconv.model.attributes import contradictions
+from npuconv.model.attributes import contradictions, window_rank
 from npuconv.model.types import Node, Tensor
 
 T = TypeVar("T")
@@ -95,15 +95,6 @@ def parameters(node: Node) -> list[float]:
     return [float(v) for v in query.attribute(node, "activation_params", None) or ()]
 
 
-def rank(node: Node) -> int | None:
-    """Return the rank: of the weights, else of the kernel, else of the input."""
-    if node.op in query.CONVOLUTIONS and (weight_rank := query.rank(query.input_of(node, 1))):
-        return weight_rank
-    if kernel := query.attribute(node, "kernel_shape"):
-        return len(kernel) + 2
-    return query.rank(query.input_of(node, 0))
-
-
 def in_channels(node: Node) -> int | None:
     """Return the input channels: of the weights, else of the input."""
     weight = query.static_shape(query.input_of(node, 1))
@@ -154,7 +145,7 @@ def activation_faults(node: Node) -> Iterator[str]:
 
 
 def _shape(node: Node) -> Iterator[str]:
-    dims, needed = query.shape(query.input_of(node, 0)), rank(node)
+    dims, needed = query.shape(query.input_of(node, 0)), window_rank(node)
     if needed is None:
         yield "the number of its dimensions is not known"
         return

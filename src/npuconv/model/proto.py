@@ -1,16 +1,14 @@
-"""Conversion between ONNX protos and graph-surgeon's nodes and tensors, and walks over protos.
+"""Walks over ONNX protos, and protos of graph-surgeon's nodes and tensors.
 
-The results equal the results of graph-surgeon's importer and exporter, several times faster: their
-constructors go through every list again for each of its elements, and their helpers copy
-every part and look up the type of every attribute again. Rare parts (subgraphs, tensors as
-attributes, functions) are still left to them.
+Protos equal the results of graph-surgeon's exporter, several times faster: its helpers copy every
+part and look up the type of every attribute again. Rare parts (subgraphs, tensors as attributes)
+are still left to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +17,11 @@ from google.protobuf.message import Message
 from onnx import AttributeProto, helper, numpy_helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
-from onnx_graphsurgeon.ir.tensor import LazyValues
-from onnx_graphsurgeon.util.misc import SynchronizedList
 
 from npuconv.model import query
-from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
+from npuconv.model.surgeon import Constant, Node, Tensor
 
 Dims = tuple[int | str | None, ...]
-_Tensors = dict[str, Tensor]  # by name
 _RAW_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX's raw_data
 
 
@@ -100,196 +95,6 @@ def all_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.Gr
     for node in graph.node:
         for inner in inner_graphs(node):
             yield from all_graphs(inner, depth + 1)
-
-
-def import_graph(proto: onnx.ModelProto) -> Graph:
-    """Return the graph of a model without sparse initializers.
-
-    Args:
-        proto: has passed ``validate.check_proto``.
-
-    Returns:
-        Nodes in the order of the proto; values are loaded on first use.
-    """
-    source = _copy_with_separate_scopes(proto.graph)
-    tensors = _import_stated_tensors(source)
-    initializers = {tensor.name for tensor in source.initializer}
-    inputs = [
-        _import_tensor(info, tensors) for info in source.input if info.name not in initializers
-    ]
-    outputs = [_import_tensor(info, tensors) for info in source.output]
-    opset, domains = OnnxImporter.get_opset(proto), OnnxImporter.get_import_domains(proto)
-    return Graph(
-        nodes=[_import_node(node, tensors, opset, domains) for node in source.node],
-        inputs=inputs,
-        outputs=outputs,
-        name=source.name,
-        doc_string=source.doc_string,
-        producer_name=proto.producer_name,
-        producer_version=proto.producer_version,
-        opset=opset,
-        import_domains=domains,
-        functions=[OnnxImporter.import_function(f, opset, domains) for f in proto.functions],
-        ir_version=proto.ir_version,
-    )
-
-
-def _copy_with_separate_scopes(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """Return a copy of a graph with branches: the exporter names the constants in these."""
-    if not any(part.HasField("g") for node in graph.node for part in node.attribute):
-        return graph
-    copy = onnx.GraphProto()
-    copy.CopyFrom(graph)
-    _separate_scopes(copy, set(), {}, set(all_names(copy)), set())
-    return copy
-
-
-def _separate_scopes(
-    graph: onnx.GraphProto,
-    outer: set[str],
-    renamed: dict[str, str],
-    used: set[str],
-    captured: set[str],
-) -> None:
-    """Rename tensors of bodies that have the name of a tensor around them.
-
-    An initializer of such a name keeps it where another body of the same node reads the tensor
-    around: onnxruntime then hands that tensor to both.
-
-    Args:
-        graph: the graph, or a body; changed.
-        outer: names of the scopes around it.
-        renamed: new names in these scopes.
-        used: names that no new tensor may have.
-        captured: names that bodies of the same node read from the scopes around them.
-    """
-    defined = {info.name for info in graph.initializer} - (outer & captured)
-    defined |= {info.name for info in graph.input}
-    defined |= {name for node in graph.node for name in node.output if name}
-    renamed = {old: new for old, new in renamed.items() if old not in defined}
-    for name in sorted(defined & outer):
-        renamed[name] = next(new for n in count(1) if (new := f"{name}/{n}") not in used)
-        used.add(renamed[name])
-    for info in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
-        info.name = renamed.get(info.name, info.name)
-    for node in graph.node:
-        for names in (node.input, node.output):
-            names[:] = [renamed.get(name, name) for name in names]
-        captured = {name for inner in inner_graphs(node) for name in _captured_names(inner)}
-        for inner in inner_graphs(node):
-            _separate_scopes(inner, outer | defined, renamed, used, captured)
-
-
-def _captured_names(graph: onnx.GraphProto) -> set[str]:
-    """Return the names that a body reads from the scopes around it."""
-    names = {output.name for output in graph.output}
-    for node in graph.node:
-        names.update(node.input, *(_captured_names(inner) for inner in inner_graphs(node)))
-    names -= {info.name for info in (*graph.initializer, *graph.input)}
-    return names - {name for node in graph.node for name in node.output}
-
-
-def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
-    """Return constants, and tensors with a stated type; two statements complete each other."""
-    tensors: _Tensors = {}
-    for initializer in source.initializer:
-        if initializer.name not in tensors:
-            tensors[initializer.name] = _import_constant(initializer)
-    output_names = {
-        output.name for output in source.output if output.type.tensor_type.HasField("shape")
-    }
-    for info in source.value_info:
-        if info.name in output_names:
-            continue  # said once more, or otherwise: the interface of the model is what counts
-        tensor = tensors.get(info.name)
-        stated = OnnxImporter.import_tensor(info)
-        if tensor is None:
-            tensors[info.name] = stated
-        elif not query.is_constant(tensor):
-            tensor.dtype, tensor.shape = tensor.dtype or stated.dtype, tensor.shape or stated.shape
-    return tensors
-
-
-def _import_tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
-    if info.name not in tensors:
-        tensors[info.name] = OnnxImporter.import_tensor(info)
-    return tensors[info.name]
-
-
-def _import_constant(proto: onnx.TensorProto) -> Constant:
-    constant = Constant.__new__(Constant)
-    # Not by ``__setattr__``, which would look for lists that do not exist yet.
-    fields = constant.__dict__
-    fields["name"], fields["_values"], fields["_export_dtype"] = proto.name, LazyValues(proto), None
-    fields["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
-    fields["inputs"], fields["outputs"] = (
-        _synchronized_list(constant, "outputs"),
-        _synchronized_list(constant, "inputs"),
-    )
-    return constant
-
-
-def _synchronized_list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
-    """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
-    result = SynchronizedList.__new__(SynchronizedList)
-    list.extend(result, items)
-    result.parent_obj, result.field_name = owner, field
-    return result
-
-
-def _import_node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
-    node = Node.__new__(Node)
-    fields = node.__dict__
-    fields["op"], fields["name"] = proto.op_type, proto.name
-    fields["domain"] = proto.domain if proto.HasField("domain") else None
-    if (attrs := _attributes(proto)) is None:
-        attrs = dict(OnnxImporter.import_attributes(proto.attribute, {}, tensors, opset, domains))
-    fields["attrs"] = attrs
-    inputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.input]
-    outputs = [tensors.get(name) or _add_untyped_tensor(name, tensors) for name in proto.output]
-    fields["inputs"], fields["outputs"] = (
-        _synchronized_list(node, "outputs", inputs),
-        _synchronized_list(node, "inputs", outputs),
-    )
-    for tensor in inputs:
-        list.append(tensor.outputs, node)
-    for tensor in outputs:
-        list.append(tensor.inputs, node)
-    return node
-
-
-def _add_untyped_tensor(name: str, tensors: _Tensors) -> Tensor:
-    """Return a new tensor without type; every unnamed tensor is a separate tensor."""
-    variable = Variable.__new__(Variable)
-    part = variable.__dict__
-    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
-    part["inputs"], part["outputs"] = (
-        _synchronized_list(variable, "outputs"),
-        _synchronized_list(variable, "inputs"),
-    )
-    if name:
-        tensors[name] = variable
-    return variable
-
-
-_READERS: dict[int, Any] = {
-    AttributeProto.INT: lambda a: a.i,
-    AttributeProto.INTS: lambda a: list(a.ints),
-    AttributeProto.FLOAT: lambda a: a.f,
-    AttributeProto.FLOATS: lambda a: list(a.floats),
-    AttributeProto.STRING: lambda a: a.s.decode(),
-}
-
-
-def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
-    """Return the attributes by name; None if an attribute is neither numbers nor text."""
-    values = {}
-    for attribute in proto.attribute:
-        read = _READERS.get(attribute.type)
-        if read is None or attribute.ref_attr_name:
-            return None
-        values[attribute.name] = read(attribute)
-    return values
 
 
 def node_proto(node: Node) -> onnx.NodeProto:

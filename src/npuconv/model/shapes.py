@@ -151,20 +151,18 @@ def infer_unknown(model: Model) -> None:
     Inference covers nodes with an output without a type or with an unknown extent, and the
     producers of integers that these read, which may be a shape.
     """
-    ids: set[int] = set()
-    for node in reversed(model.nodes()):
-        if id(node) in ids or not all(map(_is_known, node.outputs)):
+    all_nodes, ids = model.nodes(), set[int]()
+    for node in reversed(all_nodes):
+        results = [tensor for tensor in node.outputs if tensor.name]
+        is_typed = all(t.dtype is not None and query.static_shape(t) is not None for t in results)
+        if id(node) in ids or not is_typed:
             ids.add(id(node))
             ids.update(id(t.inputs[0]) for t in node.inputs if t.inputs and _may_be_shape(t))
-    nodes = [node for node in model.nodes() if id(node) in ids]
+    nodes = [node for node in all_nodes if id(node) in ids]
     if any(subgraphs(node) for node in nodes):
-        nodes = model.nodes()
+        nodes = all_nodes
     if nodes:
         _infer(model, nodes)
-
-
-def _is_known(tensor: Tensor) -> bool:
-    return not tensor.name or (tensor.dtype is not None and query.static_shape(tensor) is not None)
 
 
 def _may_be_shape(tensor: Tensor) -> bool:

@@ -49,7 +49,7 @@ class _Renderer(Protocol):
         self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     ) -> str: ...
 
-    def render_batch(self, batch: BatchReport, base: str = "") -> str: ...
+    def render_batch(self, batch: BatchReport, **links: str) -> str: ...
 
 
 def render(report: Report, format: str) -> str:
@@ -83,7 +83,7 @@ def render_many(
 def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     """Render the summary of a batch.
 
-    ``base`` is the path from the folder of the text to the folder of the jobs file, for links.
+    ``base`` is the path from the folder of a page to the folder of the jobs file, for its links.
 
     Returns:
         Text that ends in one newline.
@@ -91,7 +91,8 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     Raises:
         UsageError: there is no such format.
     """
-    return _renderer(format).render_batch(batch, base)
+    links = {"base": base} if format == "html" else {}
+    return _renderer(format).render_batch(batch, **links)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

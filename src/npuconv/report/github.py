@@ -16,7 +16,6 @@ from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
-_LEVELS = {"error": "error", "warning": "warning"}  # of labels; the others are notices
 _MAX_NAMES = 3  # nodes, fixes or sources
 _MAX_ENTRIES = 10  # messages of an annotation
 _MAX_CHARS = 1000  # of a line of an annotation
@@ -41,9 +40,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     return "".join([*errors, *map(render, reports)]) or "\n"
 
 
-def render_batch(batch: BatchReport, base: str = "") -> str:
+def render_batch(batch: BatchReport) -> str:
     """Render a line for the batch, a line for each job without a report, and the reports."""
-    del base
     level = "notice" if batch.ok else "error"
     lines = [f"::{level} title=npuconv batch::{_data(batch.summary.headline)}\n"]
     lines += [
@@ -63,7 +61,7 @@ def _rule(group: RuleFindings, path: str) -> str:
         lines.append(f"... and {len(group.messages) - _MAX_ENTRIES} more")
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
     lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
-    level = _LEVELS.get(group.label, "notice")
+    level = group.label if group.label in ("error", "warning") else "notice"
     return _annotation(level, path, f"{group.code} {group.name}", lines)
 
 

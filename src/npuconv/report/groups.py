@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
 
+from npuconv import files
 from npuconv.findings import Finding, Severity, Status
 from npuconv.report import words
 from npuconv.report.words import count, quantity, size, total, unique
@@ -251,6 +254,22 @@ def batch_row(job: BatchJob) -> tuple[str, ...]:
     else:
         accuracy = "-" if job.sqnr_db is None else words.sqnr(job.sqnr_db, None)
     return (job.name, job.target, job.status, *counts, limits, accuracy)
+
+
+def shown_names(models: Mapping[str, str]) -> dict[str, str]:
+    """Return the short name of each job: for a ``model.onnx``, its folder instead of ``model``.
+
+    ``models`` are paths by the names of jobs. A name that two jobs would share stays long.
+    """
+    short_names = dict[str, str]()
+    for name, path in models.items():
+        *parts, last = name.split("/")
+        model, folder = PurePosixPath(path).name, PurePosixPath(path).parent.name
+        short_names[name] = name
+        if f"{last}.onnx" == model == files.UNNAMED and folder not in ("", ".."):
+            short_names[name] = "/".join(parts if folder in parts[-1:] else [*parts, folder])
+    times = Counter(short_names.values())
+    return {name: short if times[short] == 1 else name for name, short in short_names.items()}
 
 
 def shows_paths(batch: BatchReport) -> bool:

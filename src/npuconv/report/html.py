@@ -22,7 +22,6 @@ from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
-from npuconv.report.job_names import shown_names
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Report
@@ -49,16 +48,6 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         unreadable=unreadable,
         pictures=[picture(report) if is_quick else None for report in reports],
         source_pictures=[source_picture(report) if is_quick else None for report in reports],
-        findings=_findings,
-        profile=profile,
-        largest_share=largest_share,
-        ranked=ranked,
-        tensor_ranges=tensor_ranges,
-        weight_ranges=weight_ranges,
-        some=some,
-        contents=contents,
-        accuracy_of=accuracy_of,
-        unproven=unproven,
     )
 
 
@@ -76,7 +65,8 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         # A name with a colon in its first part would be taken for a protocol.
         return quote(f"{base or '.'}/{path}") if path else ""
 
-    return page("batch.html.j2", batch=batch, names=shown_names(batch.jobs), link=link)
+    names = groups.shown_names({job.name: job.model for job in batch.jobs})
+    return page("batch.html.j2", batch=batch, names=names, link=link)
 
 
 def page(template: str, **values: object) -> str:
@@ -97,7 +87,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.globals |= {"groups": groups, "words": words, "tables": sections, "terms": TERMS}
-    env.globals |= {"is_low": is_low, "weak_db": WEAK_DB}
+    env.globals |= {"weak_db": WEAK_DB, "tensor_ranges": tensor_ranges, "findings": findings}
+    helpers = (accuracy_of, contents, is_low, largest_share, profile, ranked, some, unproven)
+    env.globals |= {helper.__name__: helper for helper in (*helpers, weight_ranges)}
     env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
     env.filters["titled"] = lambda head: head[:1].upper() + head[1:]
@@ -120,7 +112,7 @@ def _finalize(value: object) -> object:
     return visible(str(value)) if plain_text else value
 
 
-def _findings(report: Report) -> dict[str, object]:
+def findings(report: Report) -> dict[str, object]:
     """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
     by_label = groups.group_by(groups.standing(report), lambda group: group.label)
     folded = {

@@ -34,9 +34,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     return dumps(data)
 
 
-def render_batch(batch: BatchReport, base: str = "") -> str:
+def render_batch(batch: BatchReport) -> str:
     """Render every job of a batch, without its report."""
-    del base
     return dumps(batch.model_dump(mode="json"))
 
 

@@ -39,9 +39,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     return _document(suites)
 
 
-def render_batch(batch: BatchReport, base: str = "") -> str:
+def render_batch(batch: BatchReport) -> str:
     """Render a suite for each report, and a suite of errors for the jobs without a report."""
-    del base
     suites = [_suite(report) for report in batch.reports]
     if jobs := batch.without_report:
         number = str(len(jobs))

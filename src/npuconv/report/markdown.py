@@ -45,9 +45,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     ])  # fmt: skip
 
 
-def render_batch(batch: BatchReport, base: str = "") -> str:
+def render_batch(batch: BatchReport) -> str:
     """Render the summary of a batch: a table, and the causes of failure."""
-    del base
     icon = "✅" if batch.ok else "❌"
     rows = [groups.batch_row(job) for job in batch.jobs]
     head: tuple[str, ...] = groups.BATCH_HEAD

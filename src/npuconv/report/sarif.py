@@ -40,9 +40,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     return _log(_runs(reports, unreadable))
 
 
-def render_batch(batch: BatchReport, base: str = "") -> str:
+def render_batch(batch: BatchReport) -> str:
     """Render one log: a run for the reports, and a run for the jobs without a report."""
-    del base
     return _log(_runs(batch.reports) + ([_jobs_run(batch)] if batch.without_report else []))
 
 

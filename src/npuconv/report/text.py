@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.report import Unreadable, groups, terminal
-from npuconv.report.job_names import shown_names
 from npuconv.report.sections import Note, Section, Table, overview, sections
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchReport
@@ -45,15 +44,13 @@ def render_many(
 
 
 def render_batch(
-    batch: BatchReport, base: str = "", *, color: bool = False, verbose: bool = False,
-    width: int = 80,
-) -> str:  # fmt: skip
+    batch: BatchReport, *, color: bool = False, verbose: bool = False, width: int = 80
+) -> str:
     """Render the summary of a batch; with ``verbose`` also the files of every job."""
-    del base
     label, style = ("DONE", "green") if batch.ok else ("NOT ALL DONE", "red")
     targets = {job.target for job in batch.jobs}
     subject = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
-    short_names = shown_names(batch.jobs)
+    short_names = groups.shown_names({job.name: job.model for job in batch.jobs})
     rows = [(short_names[job.name], *groups.batch_row(job)[1:]) for job in batch.jobs]
     causes = [
         f"{short_names[job.name]}: {job.status}: {job.message}"

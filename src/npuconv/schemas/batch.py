@@ -67,14 +67,8 @@ class BatchJob(ReportPart):
 
     def file(self, suffix: str) -> str:
         """Return the path of its first file with that suffix; empty if there is none."""
-        return next(
-            (
-                written_file.path
-                for written_file in self.files
-                if written_file.path.endswith(suffix)
-            ),
-            "",
-        )
+        paths = (file.path for file in self.files if file.path.endswith(suffix))
+        return next(paths, "")
 
 
 class BatchSummary(ReportPart):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from npuconv import executor, limits
 from npuconv.legalize.tools import shape_values
@@ -67,7 +67,10 @@ def read_with_types(chain: Arithmetic):
 def loaded(proto):
     from npuconv.model import load
 
-    inferred = shapes._run_inference(proto)[0] or proto
+    try:
+        inferred = shape_inference.infer_shapes(proto, data_prop=True)
+    except shape_inference.InferenceError:
+        inferred = proto
     known = {info.name: info for info in inferred.graph.output}
     for info in proto.graph.output:
         if known[info.name].type.tensor_type.HasField("shape"):

@@ -19,6 +19,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import conv, edit, nhwc, query
+from npuconv.model.attributes import window_rank
 from npuconv.model.conv import resolved_pads, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -44,7 +45,7 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
     if reason:
         return reason
     _complete(node)
-    source, result, rank = node.inputs[0], node.outputs[0], nhwc.rank(node) or 0
+    source, result, rank = node.inputs[0], node.outputs[0], window_rank(node) or 0
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
@@ -67,7 +68,7 @@ def _rewrite(model: Model, log: Log, node: Node) -> str:
 def _complete(node: Node) -> None:
     """Note types and extents of its tensors: ONNX's inference does not know the operator."""
     source, result = node.inputs[0], node.outputs[0]
-    rank = nhwc.rank(node) or 0
+    rank = window_rank(node) or 0
     if source.dtype is None and len(node.inputs) > 1:
         source.dtype = node.inputs[1].dtype
     if result.dtype is None:

@@ -10,7 +10,6 @@ from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source_model import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
-from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
@@ -105,52 +104,43 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
 
 def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     """Return a row for every source node that becomes something else."""
-    source, graph = legal.source, _Replacements(legal.model)
+    source, nodes = legal.source, by_label(legal.model.labelled())
+    merged: dict[str, list[Node]] = {}  # nodes into which a source node was merged
+    for node in legal.model.nodes():
+        for label in legal.model.origin(node)[1:]:
+            merged.setdefault(label, []).append(node)
     records: dict[str, list[RewriteRecord]] = {label: [] for label in source.forms}
     for record in legal.log.rewrites:
         rewrite = PASSES.get(record.pass_name)
         is_for_target = rewrite is not None and rewrite.phase in (Phase.LEGALIZE, Phase.SPLIT)
         for label in record.origin:  # without rewrites of names, defaults, constants, fusions
-            replaced = graph.replaces(label, source.ops.get(label, frozenset()))
-            if label in records and (replaced or is_for_target):
+            ops = source.ops.get(label, frozenset())
+            is_replaced = label in nodes and not ops & operators(nodes[label])
+            if label in records and (is_replaced or is_for_target):
                 records[label].append(record)
     rows = (
-        _row(legal, graph, label, listed)
+        _row(legal, label, listed, nodes.get(label, []), merged.get(label, []))
         for label, listed in records.items()
         if listed and label in source.costs
     )
     return tuple(row for row in rows if row is not None)
 
 
-class _Replacements:
-    """Nodes of the rewritten graph by the source nodes that they come from."""
-
-    def __init__(self, model: Model) -> None:
-        self.nodes = by_label(model.labelled())
-        self.merged: dict[str, list[Node]] = {}
-        for node in model.nodes():
-            for label in model.origin(node)[1:]:
-                self.merged.setdefault(label, []).append(node)
-
-    def replaces(self, label: str, ops: frozenset[str]) -> bool:
-        """Return whether a source node became operators of other types only."""
-        return label in self.nodes and not ops & operators(self.nodes[label])
-
-    def describe(self, label: str) -> str:
-        """Describe the nodes that replace a source node."""
-        if label in self.nodes:
-            return describe(self.nodes[label])
-        merged = self.merged.get(label, [])
-        working = [node for node in merged if node.op in query.CONVOLUTIONS] or merged
-        return f"part of {describe(working)}" if working else "nothing"
-
-
 def _row(
-    legal: LegalModel, graph: _Replacements, label: str, records: list[RewriteRecord]
+    legal: LegalModel,
+    label: str,
+    records: list[RewriteRecord],
+    nodes: list[Node],
+    merged: list[Node],
 ) -> schema.RewriteRow | None:
-    """Return the row of a source node; None if it is as before, or only moved."""
-    was, becomes = legal.source.forms[label], graph.describe(label)
-    nodes = graph.nodes.get(label, [])
+    """Return the row of a source node; None if it is as before, or only moved.
+
+    ``nodes`` replace it; ``merged`` are nodes into which it was merged.
+    """
+    was, becomes = legal.source.forms[label], describe(nodes)
+    if not nodes:
+        working = [node for node in merged if node.op in query.CONVOLUTIONS] or merged
+        becomes = f"part of {describe(working)}" if working else "nothing"
     before, after = legal.source.costs[label], cost(nodes)
     is_idle = all(costs.macs == 0 and not costs.convolutions for costs in (before, after))
     if is_idle and legal.source.ops[label] <= operators(nodes):

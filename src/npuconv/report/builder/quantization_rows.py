@@ -25,6 +25,16 @@ from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.schemas import quality
 
+MAX_VALUES = 2**16  # values of a tensor that are counted; a picture of 32 bins needs no more
+MAX_CHANNELS = 16  # channels of a tensor whose ranges are listed
+_DIGITS = 4  # significant digits of a range that is only drawn
+_LARGEST = float(np.finfo(np.float32).max)
+_CHANGES = {  # reasons for another scale than that of the source
+    imported_scales.CENTRED: "the device pads it with the integer 0",
+    imported_scales.MOVED: "the lowest integer must represent 0 where a Relu or a Pad is left out",
+    imported_scales.NARROWED: "a Clip ends where int8 does",
+}
+
 
 def tensor_rows(
     plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
@@ -127,17 +137,9 @@ def weight_row(
     )
 
 
-_LARGEST = float(np.finfo(np.float32).max)
-
-
 def _decimal(value: np.float32) -> float:
     """Return the shortest decimal that rounds to the same float32; infinities are clipped."""
     return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
-
-
-MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
-MAX_CHANNELS = 16  # of a tensor whose ranges are listed
-_DIGITS = 4  # of a range that is only drawn
 
 
 def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
@@ -202,13 +204,6 @@ def _rounded(value: np.float32) -> float:
     return float(f"{float(value):.{_DIGITS}g}")
 
 
-_WHY = {
-    imported_scales.CENTRED: "the device pads it with the integer 0",
-    imported_scales.MOVED: "the lowest integer must represent 0 where a Relu or a Pad is left out",
-    imported_scales.NARROWED: "a Clip ends where int8 does",
-}
-
-
 def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | None:
     """Return the scales of a quantized source that are kept, and reasons; None for a float model.
 
@@ -219,31 +214,27 @@ def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | 
         return None
     matches = source.match_groups(graph.model, graph.plan)
     reasons = {}
-    tensors = all_tensors = layers = 0
     for group in graph.plan.groups:
         method = state.methods.get(group.name, "")
-        all_tensors += len(group.tensors)
-        tensors += (
-            len(group.tensors) if method in (imported_scales.METHOD, imported_scales.MOVED) else 0
-        )
         before = matches.groups.get(group.name)
-        if before is not None and method in _WHY:
+        if before is not None and method in _CHANGES:
             change = _difference(before, state.encodings[group.name])
-            reasons[group.name] = f"{_WHY[method]}: {change}"
+            reasons[group.name] = f"{_CHANGES[method]}: {change}"
     reasons |= matches.changed
     for conv in graph.plan.convolutions:
-        rounding = state.roundings.get(conv.name, "")
-        layers += rounding.startswith(imported_scales.METHOD)
-        if rounding.startswith(f"{imported_scales.METHOD}, "):
-            change = f"weights {rounding.removeprefix(f'{imported_scales.METHOD}, ')}"
-            reasons[graph.model.label(conv)] = change
+        method, _, loss = state.roundings.get(conv.name, "").partition(", ")
+        if method == imported_scales.METHOD and loss:
+            reasons[graph.model.label(conv)] = f"weights {loss}"
         elif conv.name in state.lost:
             reasons[graph.model.label(conv)] = state.lost[conv.name]
+    same_scale = (imported_scales.METHOD, imported_scales.MOVED)
+    groups = [g for g in graph.plan.groups if state.methods.get(g.name) in same_scale]
+    roundings = [state.roundings.get(conv.name, "") for conv in graph.plan.convolutions]
     return quality.KeptScales(
-        tensors=tensors,
-        all_tensors=all_tensors,
-        layers=layers,
-        all_layers=len(graph.plan.convolutions),
+        tensors=sum(len(group.tensors) for group in groups),
+        all_tensors=sum(len(group.tensors) for group in graph.plan.groups),
+        layers=sum(rounding.startswith(imported_scales.METHOD) for rounding in roundings),
+        all_layers=len(roundings),
         changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in reasons.items()),
     )
 
