@@ -161,13 +161,9 @@ def transpose(
     """
     if is_identity(perm):
         return source
-    attrs, shape = {"perm": list(perm)}, permuted(dims, perm)
+    shape = None if dims is None else [dims[axis] for axis in perm]
+    attrs = {"perm": list(perm)}
     return edit.insert(model, "Transpose", [source], origin=[node], shape=shape, attrs=attrs)
-
-
-def permuted(dims: Dims | None, perm: Sequence[int]) -> list[int | str | None] | None:
-    """Return the extents of a tensor after a Transpose; None where they are not known."""
-    return None if dims is None else [dims[axis] for axis in perm]
 
 
 def is_identity(perm: Sequence[int]) -> bool:
