@@ -1,4 +1,4 @@
-"""Regions of the device: those of its listed operators that it runs, so that crossings cost least.
+"""Regions of the device: its operators, chosen for the lowest price of crossings.
 
 Weighed alone, a chain of operators between two of the host crosses less with every operator that
 leaves it, and an operator whose neighbours would follow it does not go. All together they are a
@@ -108,7 +108,7 @@ def nodes_on_device(
     *,
     chooses_moves: bool = True,
 ) -> set[int]:
-    """Return the ids of the nodes that the device runs, so that crossings cost least.
+    """Return the ids of the nodes on the device, chosen for the lowest price of crossings.
 
     The price of a crossing is that of the target's costs. Among equal prices the device moves
     integers, and a crossing is as late as possible, but before the last operator of an output: the
