@@ -108,9 +108,9 @@ def nodes_on_device(
     *,
     chooses_moves: bool = True,
 ) -> set[int]:
-    """Return the ids of the nodes on the device, chosen for the lowest price of crossings.
+    """Return the ids of all nodes on the device; their crossings have the lowest price.
 
-    The price of a crossing is that of the target's costs. Among equal prices the device moves
+    The costs of the target price a crossing. Among equal prices the device moves
     integers, and a crossing is as late as possible, but before the last operator of an output: the
     host computes it, which saves a rounding.
 
