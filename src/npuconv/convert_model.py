@@ -13,13 +13,14 @@ from typing import Unpack
 
 import onnx
 
-from npuconv import emit, files, limits
+from npuconv import files, limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
-from npuconv.emit.emit import emit_model, form_findings
+from npuconv.emit.formats import format_named, with_target_defaults
 from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.emit.write_model import emit_model, form_findings
 from npuconv.errors import ModelError, UnsupportedModelError, of_model
 from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
@@ -108,8 +109,8 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
-    options, clock = emit.with_form(options), Timings(progress)
-    form = emit.get(options.format)
+    options, clock = with_target_defaults(options), Timings(progress)
+    form = format_named(options.format)
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))

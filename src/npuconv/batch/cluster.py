@@ -22,8 +22,8 @@ from weakref import WeakValueDictionary
 
 from npuconv import files
 from npuconv.batch import local
+from npuconv.batch.fingerprint import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.batch.job import Event, Job, JobFolders, Outcome, Settings, from_json, to_json
-from npuconv.batch.lock import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.errors import UsageError
 from npuconv.target import builtin_names
 

@@ -14,8 +14,8 @@ import click
 from pydantic import ValidationError
 
 from npuconv import files, yamlio
-from npuconv.batch.entry import Batch, Watcher
 from npuconv.batch.job import Job, JobLimits, Outcome, make_settings
+from npuconv.batch.run_jobs import Batch, Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, check_destinations, signal_exit_code
 from npuconv.cli.help import GroupedCommand, output_format_option
@@ -124,7 +124,7 @@ def batch(
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended; 2: the
     jobs file or a flag cannot be used; 70: a bug in npuconv; 130, 143: ended by a signal.
     """
-    from npuconv.batch.entry import Batch
+    from npuconv.batch.run_jobs import Batch
 
     for report in reports:
         format_of(report)

@@ -51,10 +51,10 @@ def convert(
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
     from npuconv.convert_model import convert_with
-    from npuconv.emit import with_form
+    from npuconv.emit.formats import with_target_defaults
 
     config = chosen_config(config, quiet=quiet)
-    options = with_form(collect(config, flags))
+    options = with_target_defaults(collect(config, flags))
     destination, written = _destinations(model, output, reports, options, config)
     words = flags if output is None else {"output": output, **flags}
     (name,) = model_names([model])

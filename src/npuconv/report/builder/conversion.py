@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import onnx
 
 from npuconv.data import preparation
-from npuconv.emit.emit import EmittedModel
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
+from npuconv.emit.write_model import EmittedModel
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,

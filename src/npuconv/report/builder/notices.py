@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from npuconv import emit
 from npuconv.config import Options
 from npuconv.data import Feed, Samples
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.samples import HELD_OUT_LEAST
+from npuconv.emit.formats import format_named
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.legal import LegalModel
@@ -141,7 +141,7 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
     if not names:
         return ()
     advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
-    if Phase.LOWER not in emit.get(options.format).phases:
+    if Phase.LOWER not in format_named(options.format).phases:
         advice = f"as with any --format {options.format}; --format qoperator makes them int8"
     return (f"some inputs or outputs stay float: {', '.join(names)}, {advice}",)
 

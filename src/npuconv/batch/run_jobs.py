@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from npuconv import files
 from npuconv.batch import cluster, local
+from npuconv.batch.fingerprint import Locks, portable
 from npuconv.batch.job import (
     EXIT_CODES,
     Job,
@@ -23,7 +24,6 @@ from npuconv.batch.job import (
     make_settings,
 )
 from npuconv.batch.jobs_file import Expanded, expand, locate
-from npuconv.batch.lock import Locks, portable
 from npuconv.errors import OutputError, UsageError
 from npuconv.evaluate import vela
 from npuconv.keywords import BatchKeywords

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
-from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators, int32_sums
+from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
+from npuconv.emit.formats import Format, format_named
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
@@ -91,7 +91,7 @@ def emit_model(
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
-    form, copy = emit.get(legal.options.format), legal.copied()
+    form, copy = format_named(legal.options.format), legal.copied()
     log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     for phase in form.phases:
