@@ -73,13 +73,13 @@ def check_with(
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        form, results = format_named(legal.options.format), NO_RESULTS
+        output_format, results = format_named(legal.options.format), NO_RESULTS
         if not legal.findings.refuse and runs:
             with of_model(legal.model.name):
                 results = _run_first_sample(legal, calibration, clock)
-        if not legal.findings.refuse and not form.calibrates:
+        if not legal.findings.refuse and not output_format.calibrates:
             has_samples = calibration is not None
-            warnings = notices.unused(form.name, legal.options, samples=has_samples)
+            warnings = notices.unused(output_format.name, legal.options, samples=has_samples)
             results = replace(results, warnings=warnings)
     shown_clock = clock if timings else None
     return build_report(legal, rewritten_rows(legal), results, is_check=True, timings=shown_clock)
@@ -89,7 +89,7 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     """Run the model as the beginning of a conversion would, with the same errors.
 
     Returns:
-        The assumed inputs, and what only a conversion can judge.
+        The assumed inputs, and the options that only a conversion can judge.
     """
     proto = save.to_proto(legal.model)
     if not format_named(legal.options.format).calibrates:

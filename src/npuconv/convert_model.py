@@ -43,11 +43,11 @@ class Conversion:
     """A converted model and its report.
 
     Attributes:
-        model: as ONNX. Weights of more than 2 GB are not in it but in files that it refers to;
-            these are removed with the conversion, and ``save`` writes them beside the model.
+        model: the converted model as ONNX. Weights of more than 2 GB are in temporary files beside
+            it, which are deleted with this object; ``save`` writes them beside the model.
         report: findings, rewrites and results.
         tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
-        next_command: of the target, to be run on the file; ``{model}`` is replaced by its path.
+        next_command: command of the device's compiler; ``{model}`` is replaced by the model's path.
     """
 
     model: onnx.ModelProto
@@ -59,7 +59,7 @@ class Conversion:
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
 
-        A path that ends in .onnx gets ONNX also where the form is TFLite.
+        A path that ends in .onnx gets ONNX, even if the output format is TFLite.
 
         Raises:
             OutputError: the destination cannot be written.
@@ -86,14 +86,14 @@ def convert(
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
             iterable of dicts of complete inputs; None for built-in pictures or numbers.
-        progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
-            done, and of how much (0: not known yet); without data once before with
+        progress: called with a stage ("calibrate 3/24"), the work done so far and the work of the
+            whole conversion (0: not known yet); without calibration data, first called with
             "assumed: " and a description of the built-in samples.
         timings: whether the report has the time of each stage.
         **options: the keys of ``npuconv.config.Options``.
 
     Raises:
-        UnsupportedModelError: findings stand against it; carries the report.
+        UnsupportedModelError: findings refuse the model; carries the report.
         NpuconvError: a model, target, option or sample that cannot be used.
     """
     validated_options = make_options({"target": str(target), **options})
@@ -110,24 +110,25 @@ def convert_with(
 ) -> Conversion:
     """``convert`` with options that have been validated."""
     options, clock = with_target_defaults(options), Timings(progress)
-    form = format_named(options.format)
-    with limits.applied(options.limits):
-        legal = legalize(model, options, clock)
+    output_format = format_named(options.format)
+    with limits.applied(options.limits):  # on files from others, in all code below
+        legal = legalize(model, options, clock)  # rewritten, with the place of each node
         legal = legal.with_findings(form_findings(legal))
-        rewritten, shown_clock = rewritten_rows(legal), clock if timings else None
+        node_rows, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
-            raise _refusal(build_report(legal, rewritten, timings=shown_clock))
+            raise _refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.next_command
-        compiler = vela.require(command, form.name) if options.with_vela else []
+        # A missing Vela fails here, before any work.
+        vela_command = vela.require(command, output_format.name) if options.with_vela else []
         with _run_errors(legal.model.name):
-            write = _write_integers if form.calibrates else _write_float_activations
+            write = _write_integers if output_format.calibrates else _write_float_activations
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
-        report = build_report(legal, rewritten, written.results, timings=shown_clock)
+        report = build_report(legal, node_rows, written.results, timings=shown_clock)
         if not report.ok:
             raise _refusal(report)
-        if compiler and tflite is not None:
-            report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})
+        if vela_command and tflite is not None:
+            report = report.model_copy(update={"vela": vela.estimate(tflite.data, vela_command)})
         return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
 
 
@@ -137,9 +138,9 @@ def _refusal(report: schema.Report) -> UnsupportedModelError:
 
 @contextlib.contextmanager
 def _run_errors(name: str) -> Iterator[None]:
-    """Name the model in errors; a refusal by onnxruntime becomes a ``ModelError``.
+    """Name the model in errors; an error of onnxruntime becomes a ``ModelError``.
 
-    Some refusals are not shown by any earlier run, for example of a tensor with 2,000 axes.
+    Only the run of the whole model shows some of these errors: a tensor with 2,000 axes.
     """
     with of_model(name):
         try:
@@ -150,19 +151,19 @@ def _run_errors(name: str) -> Iterator[None]:
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
     """Choose integers for tensors and weights, write them, and compare with the float model."""
-    legal = legal.with_whole_layers()
+    legal = legal.with_whole_layers()  # quantize splits the layers, after their weights
     with clock.measured("calibration data"):
         float_model = legal.proto()
-        load_float(legal.model, float_model)
+        load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
         data = open_calibration(legal, float_model, calibration, legal.options.cache)
         if data.builtin is not None:
             clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
-    with one_thread_each():
+    with one_thread_each():  # BLAS with several threads gives other last digits
         quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):
-            parts = quantization.parts
-            state = parts.state
-            emitted = emit_model(parts.graph, state.encodings, state.weights, parts.convs)
+            split = quantization.parts  # the graph whose layers are split
+            state = split.state
+            emitted = emit_model(split.graph, state.encodings, state.weights, split.convs)
         with clock.measured("compare"):
             comparison = compare_conversion(quantization, emitted, clock.step)
     return describe_integers(quantization, emitted, comparison)
@@ -170,15 +171,15 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
 
 def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
     """Write a form whose activations stay float: no sample is needed."""
-    load_float(legal.model, legal.proto())
+    load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
-        weights, _ = import_weights(
+        weights, _notes = import_weights(
             legal.model,
             legal.plan.convolutions,
-            {},
+            {},  # encodings of tensors: activations stay float
             legal.source_scales,
             per_tensor=legal.is_per_tensor,
         )
         emitted = emit_model(legal, weights=weights)
-    refusal = check_loads(emitted.proto)
-    return describe_float(emitted, refusal, has_samples=calibration is not None)
+    warning = check_loads(emitted.proto)  # empty if it loads at the default settings
+    return describe_float(emitted, warning, has_samples=calibration is not None)

@@ -13,31 +13,31 @@ from npuconv.target import Target
 class Format:
     """Output format: the steps after the float model is legal."""
 
-    name: str  # that of ``--format``
-    phases: tuple[str, ...]  # that follow, by the names of ``npuconv.legalize.registry.Phase``
-    calibrates: bool  # whether activation ranges are needed
+    name: str  # value of ``--format``
+    phases: tuple[str, ...]  # values of ``npuconv.legalize.registry.Phase``, in this order
+    calibrates: bool  # whether activations become int8, which needs samples
 
 
 _FORMATS = (
     Format("qoperator", ("quantize", "lower"), calibrates=True),
     Format("qdq", ("quantize",), calibrates=True),
-    Format("tflite", ("quantize", "lower"), calibrates=True),  # of these integers, ``emit.tflite``
+    Format("tflite", ("quantize", "lower"), calibrates=True),  # then ``emit.tflite``
     Format("weights", ("quantize",), calibrates=False),
     Format("float", (), calibrates=False),
 )
 
 
 def format_named(name: str) -> Format:
-    """The format of that name; names are checked by the options before."""
+    """The format of a valid name; ``Options`` refuses other names."""
     return next(form for form in _FORMATS if form.name == name)
 
 
 def with_target_defaults(options: Options) -> Options:
-    """Return the options with form and opset of the output; the target has the defaults.
+    """Return the options with format and opset of the target where the user gave none.
 
     Raises:
         TargetError: not a valid target description.
-        UsageError: a layout that the form does not have.
+        UsageError: a layout that the format does not have.
     """
     target = Target.load(options.target)
     options = options.for_target(target.container, target.opset)
