@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 
-_HOME = {  # modules of what is imported when it is first used
+_HOME = {  # module of each name, imported at the first use of the name
     "BatchReport": "npuconv.schemas.batch",
     "Conversion": "npuconv.convert_model",
     "check": "npuconv.check_model",

@@ -31,7 +31,7 @@ from npuconv.model import save, store
 from npuconv.model.store import Store
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
-from npuconv.report.builder.conversion import Written, describe_float, describe_integers
+from npuconv.report.builder.conversion import WrittenModel, describe_float, describe_integers
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.schemas import report as schema
@@ -121,7 +121,7 @@ def convert_with(
         # A missing Vela fails here, before any work.
         vela_command = vela.require(command, output_format.name) if options.with_vela else []
         with _run_errors(legal.model.name):
-            write = _write_integers if output_format.calibrates else _write_float_activations
+            write = _write_integers if output_format.calibrates else _write_floats
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
         report = build_report(legal, node_rows, written.results, timings=shown_clock)
@@ -149,7 +149,7 @@ def _run_errors(name: str) -> Iterator[None]:
             raise ModelError(f"cannot be run: {error}") from None
 
 
-def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
+def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Choose integers for tensors and weights, write them, and compare with the float model."""
     legal = legal.with_whole_layers()  # quantize splits the layers, after their weights
     with clock.measured("calibration data"):
@@ -169,7 +169,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
     return describe_integers(quantization, emitted, comparison)
 
 
-def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
+def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Write a form whose activations stay float: no sample is needed."""
     load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):

@@ -35,7 +35,7 @@ _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that c
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
 )  # fmt: skip
-_SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
+_SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
 def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -83,7 +83,7 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
 @click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
+@functools.partial(shared_options, without=("cache",))  # --cache above has another default
 @output_format_option(*PRINTED)
 @click.option(
     "--report",

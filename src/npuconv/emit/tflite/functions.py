@@ -136,7 +136,7 @@ def _is_held(node: onnx.NodeProto, supported: Collection[str]) -> bool:
 def _body(
     draft: Draft, node: onnx.NodeProto, opset: int, supported: Collection[str]
 ) -> onnx.GraphProto | None:
-    """Return nodes and constants that replace a node; None if TFLite lacks one of the nodes."""
+    """Return nodes and constants that replace a node; None if TFLite lacks an operator."""
     inputs = list(dict.fromkeys(name for name in node.input if name))
     if not defs.has(node.op_type, opset) or not all(map(draft.knows, inputs)):
         return None

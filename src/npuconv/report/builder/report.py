@@ -30,7 +30,7 @@ from npuconv.version import __version__
 class RunResults:
     """Results of a run on samples."""
 
-    calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
+    calibration: quality.Assumed | None = None  # inputs that are assumed without calibration data
     quantization: quality.QuantizationInfo | None = None  # how the model was quantized
     accuracy: quality.Accuracy | None = None  # how far it is from the float model
     not_judged: tuple[str, ...] = ()  # options of a check that only a conversion can judge
@@ -53,8 +53,8 @@ def build_report(
     Args:
         legal: the graph, with all findings.
         rewritten: rows of the source nodes that become something else.
-        results: of the run on samples.
-        is_check: an accepted error fails a conversion, but no check.
+        results: results of the run on samples.
+        is_check: True for a check; an accepted error fails a conversion, but no check.
         timings: seconds of each stage; without them the report has no timings.
     """
     model, source, target = legal.model, legal.source, legal.target
