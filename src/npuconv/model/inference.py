@@ -1,10 +1,11 @@
 """Shape inference by ONNX: the graph that it reads, without weights, and the types that it finds.
 
 Nodes that inference gets wrong (onnx 1.23.2) are replaced by others of the same output shape:
-operators that it does not know before opset 7; SAME beside explicit pads of zero; ConvTranspose
-with SAME, whose output padding it adds, and with an output_shape smaller than its input, of which
-it loses the rank; pools with ceil_mode, of which it counts a last window that starts beyond the
-input, as no runtime does; and a Slice of a tensor of negative extent, at which it ends the process.
+operators that it does not know before opset 7; functions such as GroupNormalization; SAME beside
+explicit pads of zero; ConvTranspose with SAME, whose output padding it adds, and with an
+output_shape smaller than its input, of which it loses the rank; pools with ceil_mode, of which it
+counts a last window that starts beyond the input, as no runtime does; and a Slice of a tensor of
+negative extent, at which it ends the process.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _SHAPE_OF_FIRST_INPUT = frozenset({
 })  # fmt: skip
 _FIRST_NUMPY_BROADCAST = 7  # first opset whose operators broadcast as numpy does
 _FIRST_PAD_PADS = 2  # opset since which Pad has an attribute ``pads``
+# Functions of ONNX with the shape of their input, which inference does not find in their bodies.
+_SHAPE_OF_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _CHANGED_IN_OPSET_2 = frozenset({"GlobalLpPool", "LpPool", "Split"})  # besides Pad
 _MISREAD = ("auto_pad", "ceil_mode", "output_shape")  # attributes of convolutions and pools
 _FIRST_SLICE_INPUTS = 10  # opset of the first Slice at which inference may end the process
@@ -114,7 +117,8 @@ def _add_node(node: Node, opset: int, graph: onnx.GraphProto) -> None:
     """Add a node, or nodes of the same output shape that inference gets right."""
     attrs, win, cell = node.attrs, None, ""
     if query.is_standard(node):
-        if opset < _FIRST_NUMPY_BROADCAST and node.op in _SHAPE_OF_FIRST_INPUT and node.inputs:
+        is_old = opset < _FIRST_NUMPY_BROADCAST and node.op in _SHAPE_OF_FIRST_INPUT
+        if (is_old or node.op in _SHAPE_OF_INPUT) and node.inputs:
             names = [node.inputs[0].name], [node.outputs[0].name]
             graph.node.append(helper.make_node("Identity", *names, name=node.name))
             return
