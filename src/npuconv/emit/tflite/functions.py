@@ -37,6 +37,15 @@ Reciprocal (X) => (Y) { one = Constant <value_float: float = 1.0> ()  Y = Div (o
 
 IsNaN (X) => (Y) { equal = Equal (X, X)  Y = Not (equal) }
 
+LpNormalization <axis: int, p: int> (X) => (Y) {
+    axis = Constant <value_int: int = @axis> ()  one = Constant <value_ints: ints = [1]> ()
+    axes = Reshape (axis, one)  p = Constant <value_int: int = @p> ()  power = CastLike (p, X)
+    root = Reciprocal (power)  a = Abs (X)  powers = Pow (a, power)
+    sum = ReduceSum (powers, axes)  norm = Pow (sum, root)
+    least = Constant <value_float: float = 1.2e-38> ()  divisor = Max (norm, least)
+    Y = Div (X, divisor)
+}
+
 Standardize <axis: int, epsilon: float> (X) => (Y) {
     one = Constant <value_int: int = 1> ()  axis = Constant <value_int: int = @axis> ()
     shape = Shape (X)  rank = Size (shape)  first = Mod (axis, rank)
