@@ -52,7 +52,7 @@ def width() -> int:
 
 
 def terminal() -> int | None:
-    """Return the columns of the terminal; None if stdout is no terminal: no text is wrapped."""
+    """Return the columns of the terminal; None if stdout is another stream: no text is wrapped."""
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 

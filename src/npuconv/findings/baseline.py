@@ -109,7 +109,7 @@ def updated(
 ) -> Baseline:
     """Return the baseline after a run; its findings replace the entries of the checked models.
 
-    Entries of other models are dropped if the model is no longer in ``folder``, the folder of
+    Entries of other models are dropped if ``folder`` does not have the model; it is the folder of
     the baseline file. A reason (``why``) is preserved if the finding still exists.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}
