@@ -1,11 +1,11 @@
 """ONNX's texts of Conv, ConvTranspose and the pools, in numpy.
 
-An evaluation that shares nothing with what it judges: written from the texts of all
-versions (1, 11 and 22 of the convolutions), for any number of spatial axes, summed in
-float64, one matrix product for each cell of the kernel. Where a text and every runtime part
-ways the runtimes are followed: SAME of Conv-1 is that of Conv-11, and the two halves of the
-padding of ConvTranspose-1 are those of ConvTranspose-11. Where onnxruntime alone parts from
-the text (SAME with dilation, padding below zero) the text is followed.
+An evaluation that shares no code with npuconv: written from the texts of all versions (1, 11
+and 22 of the convolutions), for any number of spatial axes, summed in float64, with one matrix
+product for each cell of the kernel. If all runtimes differ from a text, this follows the
+runtimes: Conv-1 has the SAME of Conv-11, and ConvTranspose-1 has the two halves of padding of
+ConvTranspose-11. If only onnxruntime differs (SAME with dilation, padding below zero), this
+follows the text.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Slide:
 
 
 def framed(x: np.ndarray, slide: Slide, fill: float) -> np.ndarray:
-    """The input with its pads, and with room for the last window where that reaches further."""
+    """The input with its pads, and with fill up to the end of the last window."""
     extents = x.shape[2:]
     frame = [(0, 0), (0, 0)]
     for n, (begin, end), count, s, reach in zip(
@@ -167,10 +167,10 @@ def max_pool(x: np.ndarray, slide: Slide) -> np.ndarray:
 
 
 def average_pool(x: np.ndarray, slide: Slide, count_include_pad: bool = False) -> np.ndarray:
-    """The sum of a window over the cells that count: the input's, or those of the pads too."""
+    """Mean of each window over the cells of the input, or of input and pads."""
     counts, ones = slide.counts(x.shape[2:]), np.ones((1, 1, *x.shape[2:]))
     members = framed(ones, slide, 0.0)
-    if count_include_pad:  # but not what a rounded-up window covers beyond the pads
+    if count_include_pad:  # without cells beyond the pads, which a rounded-up window may cover
         members = np.zeros_like(members)
         sides = zip(x.shape[2:], slide.pads_of(x.shape[2:]), strict=True)
         members[(..., *(slice(0, n + begin + end) for n, (begin, end) in sides))] = 1.0
@@ -188,7 +188,7 @@ def evaluate(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[st
     """Outputs of a model, node by node.
 
     Raises:
-        KeyError: an operator that is not described here.
+        KeyError: this module has no evaluator for an operator.
     """
     opset = next(o.version for o in model.opset_import if o.domain == "")
     values = {t.name: _wide(numpy_helper.to_array(t)) for t in model.graph.initializer}
@@ -252,13 +252,13 @@ def _global(reduce: Callable[..., np.ndarray]) -> Operator:
 def _batch_normalization(
     attrs: dict[str, Any], _opset: int, x: Any, *stats: np.ndarray
 ) -> np.ndarray:
-    """The inference form: with the statistics given."""
+    """BatchNormalization in inference, with constant statistics."""
     scale, shift, mean, variance = (s.reshape(-1, *[1] * (x.ndim - 2)) for s in stats)
     return np.asarray((x - mean) / np.sqrt(variance + attrs.get("epsilon", 1e-5)) * scale + shift)
 
 
 def _elementwise(function: Callable[..., np.ndarray]) -> Operator:
-    """Before version 7 the second operand lies along the first from `axis` on."""
+    """Return an evaluator; before version 7, `axis` is the first axis of the second operand."""
 
     def run(attrs: dict[str, Any], opset: int, a: Any, b: Any) -> np.ndarray:
         if opset < 7 and "axis" in attrs:
@@ -278,7 +278,7 @@ def _pad(
     attrs: dict[str, Any], opset: int, x: Any, amounts: Any = None, fill: Any = None,
     axes: Any = None,
 ) -> np.ndarray:  # fmt: skip
-    """Version 1 calls its amounts `paddings`, 2 `pads`; 11 makes them an input, 18 has axes."""
+    """Pad: the amounts are `paddings` in version 1, `pads` in 2, an input in 11; 18 has axes."""
     if opset < 11:
         amounts, fill = attrs["paddings" if opset < 2 else "pads"], attrs.get("value", 0.0)
     named = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]

@@ -1,4 +1,4 @@
-"""Models of one int8 operator between conversions, as files for TFLite are made of."""
+"""Models of one int8 operator between conversions, which can be translated to TFLite."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WIDE, FINE, MADE = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(
 
 @dataclass(frozen=True)
 class Case:
-    """An operator with the scales of what it reads and makes, and with attributes.
+    """An operator with the scales of its inputs and its output, and with attributes.
 
     Attributes:
-        op: ONNX's name.
-        scales: of the inputs x0, x1, and of the result y.
-        attrs: of the node.
+        op: name of the operator in ONNX.
+        scales: scales of the inputs x0, x1, and of the output y.
+        attrs: attributes of the node.
         rest: further inputs, constants.
-        shapes: of the inputs.
-        constants: int8 values of inputs, by number.
+        shapes: shapes of the inputs.
+        constants: int8 values of constant inputs, by number.
     """
 
     op: str

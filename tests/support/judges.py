@@ -1,4 +1,4 @@
-"""Other people's runtimes as judges: each layer of a converted model alone, on given integers."""
+"""Comparison with other runtimes: each layer of a converted model alone, on random integers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from npuconv import executor
 from npuconv.evaluate.subgraphs import element_types
 
 Run = Callable[[Path, np.ndarray], np.ndarray]
-_OPEN = 16  # cells, where an extent is not known
-_BETWEEN = ("Relu", "Clip")  # may stand between a Conv and its QuantizeLinear
+_OPEN = 16  # extent that replaces an unknown extent
+_BETWEEN = ("Relu", "Clip")  # operators that may be between a Conv and its QuantizeLinear
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Layer:
     """A convolution with the conversions around it, int8 in and out.
 
     Attributes:
-        name: of the convolution.
-        model: of this layer alone.
-        shape: of its input.
+        name: name of the convolution.
+        model: model of this layer alone.
+        shape: shape of its input.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Verdict:
     """Result of a runtime on the layers of a model.
 
     Attributes:
-        layers: how many there are.
-        refused: of them, how many it does not run.
-        reason: why, for the first.
-        values: outputs of the others.
-        differing: of these, how many are not the same.
-        furthest: difference of a value at most, in steps.
+        layers: number of layers.
+        refused: number of layers that the runtime does not run.
+        reason: reason of the first refusal.
+        values: number of compared output values.
+        differing: number of values that differ.
+        furthest: largest difference of a value, in steps.
     """
 
     layers: int
@@ -85,12 +85,12 @@ READS = {"onnx": ("qoperator", "qdq"), "tract": ("qoperator", "qdq"), "openvino"
 
 
 def is_installed(judge: str) -> bool:
-    """Return whether the package of that name is there."""
+    """Return whether the package of a runtime is installed."""
     return importlib.util.find_spec(judge) is not None
 
 
 def judged(model: onnx.ModelProto, judge: str) -> Verdict:
-    """Run every layer alone, on integers of the whole range, and compare with onnxruntime."""
+    """Run every layer alone on a runtime, on random int8 values, and compare with onnxruntime."""
     refused, reason, values, differing, furthest, count = 0, "", 0, 0, 0, 0
     rng = np.random.default_rng(0)
     for layer in layers(model):
@@ -136,7 +136,7 @@ def _explicit(
     makers: dict[str, onnx.NodeProto],
     readers: dict[str, list[onnx.NodeProto]],
 ) -> list[onnx.NodeProto]:
-    """Return a Conv with its conversions; nothing where these are not all there."""
+    """Return a Conv with its conversions; empty if a conversion is missing."""
     before = [makers.get(name) for name in conv.input]
     if any(node is None or node.op_type != "DequantizeLinear" for node in before):
         return []

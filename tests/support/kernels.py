@@ -44,7 +44,7 @@ def computed(
 
 
 def stored(seed: int, *shape: int) -> np.ndarray:
-    """Integers of the whole range."""
+    """Random integers from -128 to 127."""
     return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
 
 
@@ -54,7 +54,7 @@ def numbers(q: np.ndarray, at: TensorScale) -> np.ndarray:
 
 
 def once(values: np.ndarray, at: TensorScale) -> np.ndarray:
-    """Float arithmetic rounded once."""
+    """Round results of float arithmetic to int8."""
     steps = np.rint(values / np.float64(np.float32(at.scale))) + at.zero
     return np.clip(steps, -128, 127).astype(np.int8)
 
@@ -82,7 +82,7 @@ def parts(at: TensorScale) -> list[np.ndarray]:
 
 
 def assert_near(ours: np.ndarray, theirs: np.ndarray, steps: int = 1) -> None:
-    """At most so many steps apart, of the same shape and type."""
+    """Assert the same shape and type, and differences of at most ``steps``."""
     assert ours.shape == theirs.shape
     assert ours.dtype == theirs.dtype == np.int8
     assert int(np.abs(ours.astype(int) - theirs.astype(int)).max(initial=0)) <= steps

@@ -1,10 +1,10 @@
-"""Small networks of all that a device may compute, for random devices.
+"""Small networks of all operators that a device may compute, for random devices.
 
     case = odd_network(17)
     npuconv.convert(case.model, **case.options)
 
-Unlike ``odd_models`` these are valid: what varies is how operators meet, what of them the
-device lists, and in which form the model is written.
+Unlike ``odd_models`` these networks are valid. They vary the sequences of operators, the
+operators that the device lists, and the output format.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class OddNetwork:
     """A network, options of the conversion, and samples.
 
     Attributes:
-        model: float, and valid.
-        options: of check and convert; ``target`` is a name, or data for a file.
-        samples: N x C x H x W float32, what calibrates.
-        feeds: inputs to compare on.
+        model: a valid float model.
+        options: options of check and convert; ``target`` is a name, or data for a file.
+        samples: calibration samples, N x C x H x W float32.
+        feeds: inputs for the comparison.
     """
 
     model: onnx.ModelProto
@@ -133,7 +133,7 @@ class _Growing:
         self.batch, self.first, self.made = batch, first, [first]
 
     def op(self, op: str, *inputs: str, **attrs: Any) -> str:
-        """Append a node; return what it makes."""
+        """Append a node; return the name of its output."""
         return self.net.op(op, *inputs, **attrs).last
 
     def number(self, value: Any) -> str:
@@ -151,7 +151,7 @@ class _Growing:
         return self.dice.one_of([m for m in self.made if m.shape == image.shape]).name
 
     def model(self) -> onnx.ModelProto:
-        """Return the model, whose outputs are all that nobody reads."""
+        """Return the model; its outputs are all tensors without consumers."""
         read = {name for node in self.net.nodes for name in node.input}
         loose = [m.name for m in self.made if m.name not in read | {"x"}]
         return self.net.output(*dict.fromkeys(loose)).model()
@@ -171,7 +171,7 @@ def odd_network(seed: int) -> OddNetwork:
     shape = work.first.shape
     feeds, samples = images(2 if work.batch == 2 else 1, *shape), images(16, *shape, seed=1)
     options = _options(dice, work)
-    if dice.chance(50):  # of one sign, as pixels are: the host pads these
+    if dice.chance(50):  # values of one sign, like pixels: the host pads such inputs
         feeds, samples = np.abs(feeds), np.abs(samples)
     return OddNetwork(work.model(), options, samples, {"x": feeds})
 
@@ -194,7 +194,7 @@ def _convolution(work: _Growing, image: Image) -> list[Image]:
 
 
 def _dilated(work: _Growing, image: Image) -> list[Image]:
-    """Few groups, a dilation, or pads that differ: whatever a device may have to rewrite."""
+    """Append a convolution with few groups, a dilation or unequal pads, which needs rewrites."""
     dice, (channels, height, width) = work.dice, image.shape
     if min(height, width) < 5:
         return _convolution(work, image)
@@ -223,7 +223,7 @@ def _transposed(work: _Growing, image: Image) -> list[Image]:
 def _windows(
     image: Image, sizes: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> list[int]:
-    """Return how many windows there are along rows and columns."""
+    """Return the number of windows along rows and columns."""
     sides = zip(image.shape[1:], sizes, pads, strides, strict=True)
     return [(side + 2 * pad - size) // stride + 1 for side, size, pad, stride in sides]
 
@@ -329,7 +329,7 @@ def _constant(work: _Growing, image: Image) -> list[Image]:
 
 
 def _hard_swish(work: _Growing, image: Image) -> list[Image]:
-    """Write it as exporters do where the opset has none."""
+    """Append a hard swish as exporters write it for opsets without HardSwish."""
     gate = work.op("Add", image.name, work.number(3.0))
     gate = work.op("Clip", gate, work.number(0.0), work.number(6.0))
     product = work.op("Mul", image.name, gate)
@@ -352,7 +352,7 @@ def _channels_last(work: _Growing, image: Image) -> list[Image]:
 
 
 def _layer_norm(work: _Growing, image: Image) -> list[Image]:
-    """Over the channels, as exporters write it where the opset has none."""
+    """Append a LayerNormalization of channels as exporters write it for older opsets."""
     turned = work.op("Transpose", image.name, perm=[0, 2, 3, 1])
     centred = work.op("Sub", turned, work.mean(turned, [-1]))
     spread = work.mean(work.op("Pow", centred, work.number(2.0)), [-1])
@@ -364,7 +364,7 @@ def _layer_norm(work: _Growing, image: Image) -> list[Image]:
 
 
 def _attention(work: _Growing, image: Image) -> list[Image]:
-    """Let all pixels look at all."""
+    """Append an attention of all pixels to all pixels."""
     flat = work.net.constant(np.asarray([0, image.channels, -1]))
     square = work.net.constant(np.asarray([0, *image.shape]))
     columns = work.op("Reshape", image.name, flat)

@@ -1,4 +1,4 @@
-"""ONNX's own tests of convolutions and company, with weights and amounts as constants.
+"""ONNX's own tests of convolutions and related operators, with weights and pads as constants.
 
 From the onnx package: ``onnx.backend.test.case.node``, and the exported models and data
 in ``backend/test/data/pytorch-converted`` and ``pytorch-operator``.
@@ -44,7 +44,7 @@ MODULES = (
 
 @cache
 def onnx_cases() -> tuple[OnnxCase, ...]:
-    """All of them, by name."""
+    """All cases, sorted by name."""
     from onnx.backend.test.case import node
     from onnx.backend.test.loader import load_model_tests
 
@@ -59,7 +59,7 @@ def onnx_cases() -> tuple[OnnxCase, ...]:
 
 
 def _is_ours(case: Any) -> bool:
-    """One node, as it is; the `expanded` ones show what a function is made of."""
+    """Return whether a case has one node of ``OPERATORS``, not the expansion of a function."""
     nodes = case.model.graph.node
     return len(nodes) == 1 and nodes[0].op_type in OPERATORS
 

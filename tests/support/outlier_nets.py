@@ -1,4 +1,4 @@
-"""Models one of whose channels makes most of the noise."""
+"""Models with a channel that causes most of the noise."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ X = ("N", 3, 12, 12)
 
 
 def loud(between: str = "Relu", x: tuple[int | str, ...] = X) -> onnx.ModelProto:
-    """Two convolutions; what one of 32 channels says between them counts most.
+    """Two convolutions; the outputs depend mostly on channel ``LOUD`` of the 32 between them.
 
     Args:
-        between: the operator there: after a Relu the device goes on, after another the host.
+        between: operator between them; the device runs a Relu, the host other operators.
         x: shape of the input.
     """
     rng, net = np.random.default_rng(7), Net(x=x)
@@ -29,7 +29,7 @@ def loud(between: str = "Relu", x: tuple[int | str, ...] = X) -> onnx.ModelProto
 
 
 def inverted(x: tuple[int | str, ...] = X, pads: tuple[int, ...] = (1,) * 4) -> onnx.ModelProto:
-    """Build a block of MobileNet: expansion, depthwise layer, mix; one of 8 channels is loud."""
+    """Build an inverted bottleneck of MobileNet; the outputs depend mostly on channel ``LOUD``."""
     rng, net = np.random.default_rng(5), Net(x=x)
     weight, offset = rng.standard_normal((8, 3, 3, 3)), rng.uniform(0, 1, 8)
     weight[LOUD] *= 4

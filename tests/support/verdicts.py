@@ -1,4 +1,4 @@
-"""Verdicts on random models: exit codes of check and convert, and faults of what is converted."""
+"""Verdicts on random models: exit codes of check and convert, and faults of converted models."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class End:
 
     Attributes:
         code: exit code.
-        ok: whether it found nothing against a conversion.
+        ok: whether the model can be converted.
         said: the verdict, or the error.
-        left: what it named as not judged.
+        left: sentences on options and samples that were not judged.
     """
 
     code: int
@@ -48,17 +48,17 @@ def _failed(error: Exception) -> End:
 
 
 def of_check(case: OddCase) -> End:
-    """Check it."""
+    """Run check."""
     try:
         summary = npuconv.check(case.model, **case.options).summary
-    except Exception as error:  # as the command line has it: what is not ours is a bug
+    except Exception as error:  # as on the command line, any other exception is a bug
         return _failed(error)
     ok = summary.verdict == "convertible"
     return End(summary.exit_code, ok, summary.headline, summary.not_judged)
 
 
 def of_convert(case: OddCase) -> End:
-    """Convert it."""
+    """Run convert."""
     try:
         summary = npuconv.convert(case.model, **case.options).report.summary
     except UnsupportedModelError as error:
@@ -69,7 +69,7 @@ def of_convert(case: OddCase) -> End:
 
 
 def _named(checked: End, converted: End) -> bool:
-    """Return whether check named what ended the conversion: a finding, or a later sample."""
+    """Return whether check announced the cause of a failed conversion as not judged."""
     later = [one for one in checked.left if one.startswith(LATER)]
     if converted.code == 1:
         return len(checked.left) > len(later)
@@ -78,32 +78,32 @@ def _named(checked: End, converted: End) -> bool:
 
 
 def disagreement(case: OddCase) -> tuple[End, str]:
-    """Run both.
+    """Run check and convert.
 
     Returns:
-        How the conversion ended, and what check promised that it did not keep, or a bug.
+        Exit of the conversion, and a text if check promised another exit, or on a bug.
     """
     checked, converted = of_check(case), of_convert(case)
     both = f"check {checked.code} {checked.said!r}, convert {converted.code} {converted.said!r}"
     if BUG in (checked.code, converted.code):
         return converted, f"a bug: {both}"
-    if _named(checked, converted):  # it said that only data can tell
+    if _named(checked, converted):  # check announced that only a conversion can judge it
         return converted, ""
     never = case.options.get("fail_on") == "never" and not checked.ok and checked.code == 0
     same = checked.ok == converted.ok and (checked.code == converted.code or never)
     return converted, "" if same else both
 
 
-FLOAT_DB = 70.0  # what float32 loses when products are added in another order
-LOW_DB = 20.0  # above it, int8 is what one expects of random weights
-LOST_DB = 10.0  # operators in int8 may lose this against convolutions alone
+FLOAT_DB = 70.0  # least SQNR of float32 sums in another order
+LOW_DB = 20.0  # SQNR above which int8 is as expected for random weights
+LOST_DB = 10.0  # largest loss from operators in int8, compared with convolutions alone
 
 
 def faults(case: OddNetwork, folder: Path) -> tuple[str, list[str]]:
-    """Convert a network in a folder, and judge all that is made of it.
+    """Convert a network in a folder, and check the written model and its parts.
 
     Returns:
-        The kind of end, and a sentence for everything that is wrong.
+        ``converted``, ``refused`` or ``different``, and a sentence for each fault.
     """
     options = case.given(folder)
     end, text = disagreement(OddCase(case.model, options))
@@ -149,7 +149,7 @@ def _of_outputs(case: OddNetwork, made: onnx.ModelProto, folder: Path) -> list[s
 
 
 def worst_sqnr(wanted: dict[str, np.ndarray], given: dict[str, np.ndarray]) -> float:
-    """Return the SQNR of the worst output, in dB; those of zeros do not count."""
+    """Return the SQNR of the worst output, in dB, without outputs that are all zeros."""
     found = []
     for name, values in wanted.items():
         power = float(np.square(values, dtype=np.float64).sum())
@@ -160,10 +160,10 @@ def worst_sqnr(wanted: dict[str, np.ndarray], given: dict[str, np.ndarray]) -> f
 
 
 def _of_convolutions_alone(case: OddNetwork, wanted: dict[str, np.ndarray], folder: Path) -> float:
-    """Return the SQNR where the same device computes convolutions and passes on the rest."""
+    """Return the SQNR on the same device if it computes only convolutions and moves data."""
     target = case.options["target"]
     kept = {op: facts for op, facts in target["operators"].items() if op in ("Conv", *PASSED_ON)}
-    # What a device of tensors' scales loses in a Concat is lost with operators and without.
+    # A Concat stays on the device: its loss of accuracy does not depend on other operators.
     lesser = target | {"operators": kept, "unlisted_operators": "host"}
     form = {"format": "qdq" if case.options["format"] == "tflite" else case.options["format"]}
     options = replace(case, options=case.options | {"target": lesser} | form).given(folder)
@@ -175,7 +175,7 @@ def _of_convolutions_alone(case: OddNetwork, wanted: dict[str, np.ndarray], fold
 
 
 def _of_parts(made: onnx.ModelProto, options: dict[str, Any], folder: Path) -> list[str]:
-    """Parts for the device in the simulator and for the host in onnxruntime are the whole."""
+    """Compare the run of the parts, in simulator and onnxruntime, with the whole model."""
     if not any(node.op_type == "QLinearConv" for node in made.graph.node):
         return []
     split(made, folder / "parts", target=options["target"])
