@@ -163,10 +163,10 @@ def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> l
         options: options of the conversion.
     """
     shapes = {item.name: _lengths(item) for item in proto.graph.input}
-    fed = samples or {name: _noise(shape) for name, shape in shapes.items()}
-    chosen = {"method": "entropy", "verify": False, **options}
+    feeds = samples or {name: _noise(shape) for name, shape in shapes.items()}
+    all_options = {"method": "entropy", "verify": False, **options}
     try:
-        found = npuconv.convert(proto, calibration=fed, **chosen).report.findings
+        found = npuconv.convert(proto, calibration=feeds, **all_options).report.findings
     except npuconv.UnsupportedModelError as error:
         found = error.report.findings
     return list(found)
@@ -185,8 +185,8 @@ def finding(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
 ) -> Finding:
     """The only finding of a rule on a model."""
-    (found,) = findings(proto, code, target, **options)
-    return found
+    (result,) = findings(proto, code, target, **options)
+    return result
 
 
 def session(

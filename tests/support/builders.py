@@ -63,12 +63,12 @@ class Net:
         """Append a node that reads ``inputs``, by default the last result."""
         read = list(inputs) if inputs else [self.last]
         stem = to or f"{self.prefix}t{len(self.nodes)}"
-        made = [stem + (f"_{i}" if i else "") for i in range(outputs)]
+        results = [stem + (f"_{i}" if i else "") for i in range(outputs)]
         label = name if name is not None else f"{op.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, read, made, name=label, domain=domain, **attrs))
+        self.nodes.append(helper.make_node(op, read, results, name=label, domain=domain, **attrs))
         if domain:
             self.domains[domain] = 1
-        self.last = made[0]
+        self.last = results[0]
         return self
 
     def conv(
@@ -140,12 +140,12 @@ def _with_output_types(proto: onnx.ModelProto) -> onnx.ModelProto:
     inputs = proto.graph.input
     rank = len(inputs[0].type.tensor_type.shape.dim) if inputs else 0
     for output in proto.graph.output:
-        known = types[output.name].type
-        kind = known.tensor_type.elem_type or TensorProto.FLOAT
-        if not known.tensor_type.HasField("shape"):
+        output_type = types[output.name].type
+        kind = output_type.tensor_type.elem_type or TensorProto.FLOAT
+        if not output_type.tensor_type.HasField("shape"):
             dims = [f"{output.name}_{axis}" for axis in range(rank)]
-            known = helper.make_tensor_type_proto(kind, dims)
-        output.type.CopyFrom(known)
+            output_type = helper.make_tensor_type_proto(kind, dims)
+        output.type.CopyFrom(output_type)
     return proto
 
 

@@ -141,7 +141,7 @@ def _finished(
     fault: str,
 ) -> Layer:  # fmt: skip
     group = dice.one_of([g for g in range(1, channels + 1) if channels % g == 0])
-    each = dice.number(1, 3 if group < 3 else 2)
+    multiplier = dice.number(1, 3 if group < 3 else 2)
     pads = [a.begin for a in axes] + [a.end for a in axes]
     slide = Slide(
         [a.kernel for a in axes], [a.stride for a in axes], [a.dilation for a in axes], pads,
@@ -149,17 +149,20 @@ def _finished(
     )  # fmt: skip
     attrs: dict[str, Any] = {"group": group}
     if op == "Conv":
-        found, weight = slide.counts(extents), (group * each, channels // group, *slide.kernel)
+        counts, weight = (
+            slide.counts(extents),
+            (group * multiplier, channels // group, *slide.kernel),
+        )
     else:
-        slide, found = _transposed(dice, slide, extents, axes, mode, attrs)
-        weight = (channels, each, *slide.kernel)
+        slide, counts = _transposed(dice, slide, extents, axes, mode, attrs)
+        weight = (channels, multiplier, *slide.kernel)
     attrs |= _written(dice, slide)
     if fault == "pads":
         attrs |= {"auto_pad": mode, "pads": [1] * (2 * len(axes))}
     if mode == "SHAPE" and slide.auto_pad == "NOTSET" and dice.chance(20):
         attrs["pads"] = [1] * (2 * len(axes))  # the operator text says that they are ignored
-    traits = _traits(op, slide, attrs, channels, group * each, mode)
-    return Layer(op, _without_defaults(dice, attrs), weight, group * each, found, traits)
+    traits = _traits(op, slide, attrs, channels, group * multiplier, mode)
+    return Layer(op, _without_defaults(dice, attrs), weight, group * multiplier, counts, traits)
 
 
 def _transposed(
@@ -171,16 +174,16 @@ def _transposed(
     whole = transpose_extents(slide, extents, extra)
     if any(extra):
         attrs["output_padding"] = extra
-    wanted: list[int] = []
+    output_shape: list[int] = []
     if mode == "SHAPE":
-        wanted = [
+        output_shape = [
             n if len(axes) == 3 and _stays(a, n) else dice.number(max(1, full - 4), full + 2)
             for a, n, full in zip(axes, extents, whole, strict=True)
         ]
-        attrs["output_shape"] = wanted
+        attrs["output_shape"] = output_shape
         halves = dice.one_of(["NOTSET", *SAME])
         slide = replace(slide, auto_pad=halves)
-    crops, appended = transpose_crops(slide, extents, whole, wanted)
+    crops, appended = transpose_crops(slide, extents, whole, output_shape)
     return slide, [
         n + more - begin - end for n, more, (begin, end) in zip(whole, appended, crops, strict=True)
     ]
@@ -223,7 +226,7 @@ def _traits(
 ) -> set[str]:
     group = attrs["group"]
     kind = "group 1" if group == 1 else "group C" if group == channels else "group between"
-    found = {f"{op} {len(slide.kernel)}D", f"{op} {kind}", f"{op} {mode}"}
+    traits = {f"{op} {len(slide.kernel)}D", f"{op} {kind}", f"{op} {mode}"}
     tests = {
         "multiplier": group == channels > 1 and outputs > channels,
         "dilated": any(d > 1 and k > 1 for d, k in zip(slide.dilations, slide.kernel, strict=True)),
@@ -236,7 +239,7 @@ def _traits(
         "output_padding": "output_padding" in attrs,
         "pads ignored": mode == "SHAPE" and any(attrs.get("pads", ())),
     }
-    return found | {f"{op} {name}" for name, holds in tests.items() if holds}
+    return traits | {f"{op} {name}" for name, holds in tests.items() if holds}
 
 
 OPSETS = {1: 3, 7: 3, 9: 4, 11: 6, 13: 7, 17: 8, 21: 10, 22: 10}  # IR version by opset
@@ -291,12 +294,12 @@ class Sketch:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def op(self, op: str, *rest: str, named: bool = True, **attrs: Any) -> str:
+    def op(self, op: str, *inputs: str, named: bool = True, **attrs: Any) -> str:
         """Append a node to the last result; return its name in findings."""
         name = f"n{len(self.nodes)}" if named else ""
         result = f"t{len(self.nodes)}"
         number = sum(n.op_type == op for n in self.nodes)
-        self.nodes.append(helper.make_node(op, [self.last, *rest], [result], name=name, **attrs))
+        self.nodes.append(helper.make_node(op, [self.last, *inputs], [result], name=name, **attrs))
         self.last = result
         return name or f"{op}_{number}"
 
@@ -305,15 +308,15 @@ class Sketch:
         op = "Conv"
         if fault not in ("3d", "same-dynamic"):
             op = self.dice.weighted(Conv=3, ConvTranspose=2)
-        made = layer(self.dice, op, self.channels, self.extents, self.dynamic, fault)
-        weight = self.values(*made.weight)
+        conv = layer(self.dice, op, self.channels, self.extents, self.dynamic, fault)
+        weight = self.values(*conv.weight)
         names = [self._fed(weight) if fault == "weights" else self.constant(weight)]
         if self.dice.chance(60):
-            names.append(self.constant(self.values(made.outputs)))
-        node = self.op(made.op, *names, named=not self.dice.chance(20), **made.attrs)
+            names.append(self.constant(self.values(conv.outputs)))
+        node = self.op(conv.op, *names, named=not self.dice.chance(20), **conv.attrs)
         self.bad = node if fault else self.bad
-        self.channels, self.extents = made.outputs, made.extents
-        self.traits |= made.traits
+        self.channels, self.extents = conv.outputs, conv.extents
+        self.traits |= conv.traits
 
     def _fed(self, weight: np.ndarray) -> str:
         self.feeds["w"] = weight
@@ -397,10 +400,10 @@ class Sketch:
             key = "paddings" if self.opset < 2 else "pads"
             self.op("Pad", **{key: amounts}, value=value, **attrs)
             return
-        rest = [self.constant(np.asarray(amounts, np.int64))]
+        inputs = [self.constant(np.asarray(amounts, np.int64))]
         if value:
-            rest.append(self.constant(np.asarray(value, np.float32)))
-        self.op("Pad", *rest, **attrs)
+            inputs.append(self.constant(np.asarray(value, np.float32)))
+        self.op("Pad", *inputs, **attrs)
 
     def head(self) -> None:
         """Append a classifier to some of the graphs."""
@@ -460,17 +463,17 @@ def for_all(
     Raises:
         Exception: the error of the law, with a description of the graph.
     """
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number in range(count):
         case = Case(opset, number, faulty)
         for trait in case.traits:
-            seen[trait] = seen.get(trait, 0) + 1
+            counts[trait] = counts.get(trait, 0) + 1
         try:
             law(case)
         except Exception as error:
             error.add_note(case.text)
             raise
-    return seen
+    return counts
 
 
 def _sketch(dice: Dice, opset: int, faulty: bool) -> Sketch:

@@ -129,8 +129,8 @@ def conv_transpose(
     for tap in slide.taps():
         kernel = w[(..., *tap)].reshape(group, channels, outputs).swapaxes(1, 2)
         total[slide.met(tap, extents)] += (kernel @ flat).reshape(batch, -1, *extents)
-    kept = (slice(begin, n - end) for n, (begin, end) in zip(room, crops, strict=True))
-    return _biased(total[(..., *kept)], b)
+    cells = (slice(begin, n - end) for n, (begin, end) in zip(room, crops, strict=True))
+    return _biased(total[(..., *cells)], b)
 
 
 def transpose_extents(
@@ -146,13 +146,13 @@ def transpose_crops(
     slide: Slide, extents: Sequence[int], whole: Sequence[int], output_shape: Sequence[int]
 ) -> tuple[Pads, list[int]]:
     """Return the cells cut off at both ends of every axis, and those appended first."""
-    wanted = list(output_shape)[-len(extents) :]  # some write batch and channels too
-    if not wanted and slide.auto_pad not in SAME:
+    final_extents = list(output_shape)[-len(extents) :]  # some write batch and channels too
+    if not final_extents and slide.auto_pad not in SAME:
         pads = slide.explicit if slide.auto_pad == "NOTSET" else [(0, 0)] * len(extents)
         return pads, [0] * len(extents)
-    if not wanted:
-        wanted = [n * s for n, s in zip(extents, slide.strides, strict=True)]
-    totals = [n - want for n, want in zip(whole, wanted, strict=True)]
+    if not final_extents:
+        final_extents = [n * s for n, s in zip(extents, slide.strides, strict=True)]
+    totals = [n - want for n, want in zip(whole, final_extents, strict=True)]
     return [halves(max(t, 0), slide.auto_pad) for t in totals], [max(-t, 0) for t in totals]
 
 
@@ -232,9 +232,9 @@ def _conv(attrs: dict[str, Any], _opset: int, x: Any, w: Any, b: Any = None) -> 
 def _conv_transpose(
     attrs: dict[str, Any], _opset: int, x: Any, w: Any, b: Any = None
 ) -> np.ndarray:
-    extra, wanted = attrs.get("output_padding", ()), attrs.get("output_shape", ())
+    extra, output_shape = attrs.get("output_padding", ()), attrs.get("output_shape", ())
     slide = slide_of(attrs, w.shape[2:])
-    return conv_transpose(x, w, b, slide, attrs.get("group", 1), extra, wanted)
+    return conv_transpose(x, w, b, slide, attrs.get("group", 1), extra, output_shape)
 
 
 def _max_pool(attrs: dict[str, Any], _opset: int, x: Any) -> np.ndarray:
@@ -269,8 +269,8 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Operator:
 
 
 def _gemm(attrs: dict[str, Any], _opset: int, a: Any, b: Any, c: Any = None) -> np.ndarray:
-    left, right = (a.T if attrs.get("transA") else a), (b.T if attrs.get("transB") else b)
-    product = attrs.get("alpha", 1.0) * (left @ right)
+    a_matrix, b_matrix = (a.T if attrs.get("transA") else a), (b.T if attrs.get("transB") else b)
+    product = attrs.get("alpha", 1.0) * (a_matrix @ b_matrix)
     return np.asarray(product if c is None else product + attrs.get("beta", 1.0) * c)
 
 
@@ -282,10 +282,10 @@ def _pad(
     if opset < 11:
         amounts, fill = attrs["paddings" if opset < 2 else "pads"], attrs.get("value", 0.0)
     named = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
-    given = dict(zip(named, zip(*np.reshape(amounts, (2, -1)), strict=True), strict=True))
-    sides = [given.get(axis, (0, 0)) for axis in range(x.ndim)]
-    kept = (slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, sides, strict=True))
-    cut = x[tuple(kept)]
+    sides_by_axis = dict(zip(named, zip(*np.reshape(amounts, (2, -1)), strict=True), strict=True))
+    sides = [sides_by_axis.get(axis, (0, 0)) for axis in range(x.ndim)]
+    inner = (slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, sides, strict=True))
+    cut = x[tuple(inner)]
     grown = [(max(a, 0), max(b, 0)) for a, b in sides]
     mode = attrs.get("mode") or "constant"
     if mode != "constant":

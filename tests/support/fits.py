@@ -78,8 +78,8 @@ def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any)
     return Layer(weight=weight, **{**defaults, **attrs})
 
 
-def proposals(split: LayerSplit, one: Layer, **limits: Any) -> list[Proposal]:
+def proposals(split: LayerSplit, original: Layer, **limits: Any) -> list[Proposal]:
     """The forms that one way to split proposes."""
-    operator = chip(one.op, **limits).operator(one.op)
+    operator = chip(original.op, **limits).operator(original.op)
     assert operator is not None
-    return list(split.propose(one, Demand(operator)))
+    return list(split.propose(original, Demand(operator)))

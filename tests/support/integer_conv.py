@@ -47,8 +47,8 @@ def accumulate(layer: IntegerConv, x: Array, x_zero: int = 0, w_zero: Array | in
     axes = layer.weight.ndim - 2
     points = np.asarray(w_zero, np.int64).reshape(-1, *[1] * (axes + 1))
     weight = layer.weight.astype(np.int64) - points
-    ends = [(layer.pads[k], layer.pads[k + axes]) for k in range(axes)]
-    padded = np.pad(x, [(0, 0), (0, 0), *ends]).astype(np.int32) - x_zero
+    sides = [(layer.pads[k], layer.pads[k + axes]) for k in range(axes)]
+    padded = np.pad(x, [(0, 0), (0, 0), *sides]).astype(np.int32) - x_zero
     total = _products(layer, padded.astype(_exact(weight, padded)), weight)
     if layer.bias is not None:
         total += layer.bias.astype(np.int64).reshape(1, -1, *[1] * axes)

@@ -60,8 +60,8 @@ def run_tract(path: Path, x: np.ndarray) -> np.ndarray:
     """Run a model of one input and output in tract."""
     import tract
 
-    (made,) = tract.onnx().load(str(path)).into_model().into_runnable().run([x])
-    return np.array(made.to_numpy())
+    (result,) = tract.onnx().load(str(path)).into_model().into_runnable().run([x])
+    return np.array(result.to_numpy())
 
 
 def run_openvino(path: Path, x: np.ndarray) -> np.ndarray:
@@ -76,8 +76,8 @@ def run_openvino(path: Path, x: np.ndarray) -> np.ndarray:
 def run_reference(path: Path, x: np.ndarray) -> np.ndarray:
     """Run a model of one input and output in ONNX's reference evaluator."""
     model = onnx.load(str(path))
-    (made,) = executor.run_reference(model, {model.graph.input[0].name: x}).values()
-    return made
+    (result,) = executor.run_reference(model, {model.graph.input[0].name: x}).values()
+    return result
 
 
 JUDGES: dict[str, Run] = {"onnx": run_reference, "tract": run_tract, "openvino": run_openvino}
@@ -123,12 +123,12 @@ def layers(model: onnx.ModelProto) -> Iterator[Layer]:
     for node in graph.node:
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    known = element_types(model)
+    types = element_types(model)
     for node in graph.node:
         if node.op_type == "QLinearConv":
-            yield _alone(model, node, [node], node.input[3], known)
+            yield _alone(model, node, [node], node.input[3], types)
         elif node.op_type == "Conv" and (nodes := _explicit(node, makers, readers)):
-            yield _alone(model, node, nodes, makers[node.input[1]].input[0], known)
+            yield _alone(model, node, nodes, makers[node.input[1]].input[0], types)
 
 
 def _explicit(
@@ -155,13 +155,13 @@ def _alone(
     conv: onnx.NodeProto,
     nodes: list[onnx.NodeProto],
     weight: str,
-    known: dict[str, onnx.TypeProto.Tensor],
+    types: dict[str, onnx.TypeProto.Tensor],
 ) -> Layer:
     constants = {t.name: t for t in model.graph.initializer}
     source, result = nodes[0].input[0], nodes[-1].output[0]
     values = numpy_helper.to_array(constants[weight])
     group = next((a.i for a in conv.attribute if a.name == "group"), 1)
-    dims = [d.dim_value for d in known[source].shape.dim] if source in known else []
+    dims = [d.dim_value for d in types[source].shape.dim] if source in types else []
     extents = [d if d > 0 else _OPEN for d in dims[2:]] or [_OPEN] * (values.ndim - 2)
     shape = (1, values.shape[1] * group, *extents)
     read = {name: constants[name] for n in nodes for name in n.input if name in constants}
@@ -173,5 +173,5 @@ def _alone(
         list(read.values()),
     )
     imports = [o for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    made = helper.make_model(graph, opset_imports=imports, ir_version=model.ir_version)
-    return Layer(conv.name, made, shape)
+    layer_model = helper.make_model(graph, opset_imports=imports, ir_version=model.ir_version)
+    return Layer(conv.name, layer_model, shape)

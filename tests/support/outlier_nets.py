@@ -19,12 +19,15 @@ def loud(between: str = "Relu", x: tuple[int | str, ...] = X) -> onnx.ModelProto
         x: shape of the input.
     """
     rng, net = np.random.default_rng(7), Net(x=x)
-    made, read = rng.standard_normal((CHANNELS, 3, 3, 3)), rng.standard_normal((4, CHANNELS, 3, 3))
-    made[LOUD] *= 6
-    read[:, LOUD] *= 6
-    net.op("Conv", "x", net.constant(made), name="first", pads=[1] * 4, to="made")
+    first, second = (
+        rng.standard_normal((CHANNELS, 3, 3, 3)),
+        rng.standard_normal((4, CHANNELS, 3, 3)),
+    )
+    first[LOUD] *= 6
+    second[:, LOUD] *= 6
+    net.op("Conv", "x", net.constant(first), name="first", pads=[1] * 4, to="made")
     net.op(between, to="followed")
-    net.op("Conv", "followed", net.constant(read), name="mixed", pads=[1] * 4)
+    net.op("Conv", "followed", net.constant(second), name="mixed", pads=[1] * 4)
     return net.model()
 
 
@@ -35,8 +38,8 @@ def inverted(x: tuple[int | str, ...] = X, pads: tuple[int, ...] = (1,) * 4) -> 
     weight[LOUD] *= 4
     net.op("Conv", "x", net.constant(weight), net.constant(offset), name="first")
     net.op("Clip", net.last, net.constant(np.float32(0)), net.constant(np.float32(24)), to="made")
-    deep, own = net.constant(rng.standard_normal((8, 1, 3, 3))), net.constant(rng.uniform(0, 1, 8))
-    net.op("Conv", "made", deep, own, name="deep", group=8, pads=pads).op("Relu", to="followed")
+    deep, bias = net.constant(rng.standard_normal((8, 1, 3, 3))), net.constant(rng.uniform(0, 1, 8))
+    net.op("Conv", "made", deep, bias, name="deep", group=8, pads=pads).op("Relu", to="followed")
     mixing = rng.standard_normal((4, 8, 1, 1))
     mixing[:, LOUD] *= 4
     return net.op("Conv", "followed", net.constant(mixing), name="mixed").model()

@@ -79,7 +79,7 @@ def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
 
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
-    layers = [one for conv in graph.plan.convolutions if (one := hessians_of.windows_of(conv))]
+    layers = [layer for conv in graph.plan.convolutions if (layer := hessians_of.windows_of(conv))]
     return hessians_of.gather(graph.proto(), layers, feeds)
 
 
@@ -101,12 +101,12 @@ def prepare(
         plain: scales of tensors that get one scale and zero point 0, by name.
     """
     graph = planned(model, ctx)
-    found: dict[str, Encoding] = {}
+    encodings: dict[str, Encoding] = {}
     if graph.plan.groups:
-        seen = Calibration(watch(graph, random_feeds(model)), {})
-        found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
-        found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.emission = Emission.from_plan(graph.plan, found, {})
+        calibration = Calibration(watch(graph, random_feeds(model)), {})
+        encodings = dict(choose_encodings(without(graph, *AS_SEEN), calibration, {}).encodings)
+        encodings |= {name: Encoding.plain(scale) for name, scale in plain.items()}
+    ctx.emission = Emission.from_plan(graph.plan, encodings, {})
     return graph
 
 
@@ -129,9 +129,9 @@ def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Q
     """Quantize a legal model on ``feeds``, by default on eight random samples."""
     model = read(proto)
     graph, feeds = planned(model, context(**options)), list(feeds) or random_feeds(model, 8)
-    seen = calibrated(graph, feeds)
-    state = round_weights(graph, seen.hessians, choose_encodings(graph, seen, {}))
-    return Quantized(graph, state, seen.hessians, feeds)
+    calibration = calibrated(graph, feeds)
+    state = round_weights(graph, calibration.hessians, choose_encodings(graph, calibration, {}))
+    return Quantized(graph, state, calibration.hessians, feeds)
 
 
 def prepared(proto: onnx.ModelProto) -> tuple[Model, Passes]:

@@ -114,16 +114,16 @@ def integer_operators(*, dynamic: bool = False) -> onnx.ModelProto:
     """
     net = Quantized(x=(1, 3, 8, 8))
     weight = net.integers(4, 3, 3, 3, dtype=np.uint8, low=0, high=255)
-    own = net.parameters(0.0043, 125, np.uint8)
+    weight_parameters = net.parameters(0.0043, 125, np.uint8)
     if dynamic:
         net.op("DynamicQuantizeLinear", "x", outputs=3)
         values, scale, zero = (net.last + end for end in ("", "_1", "_2"))
     else:
         scale, zero = net.parameters(0.031, 113, np.uint8)
         values = net.op("QuantizeLinear", "x", scale, zero).last
-    net.op("ConvInteger", values, weight, zero, own[1], name="conv")
+    net.op("ConvInteger", values, weight, zero, weight_parameters[1], name="conv")
     net.nodes.append(helper.make_node("Cast", [net.last], ["cast"], to=TensorProto.FLOAT))
-    return _scaled(net, "cast", scale, own[0]).op("Relu").model()
+    return _scaled(net, "cast", scale, weight_parameters[0]).op("Relu").model()
 
 
 def _scaled(net: Net, values: str, *scales: str) -> Net:

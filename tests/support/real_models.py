@@ -87,20 +87,21 @@ class Conversions:
     def of(self, path: Path, form: str = "qoperator") -> Converted:
         """Return the conversion of a model; convert it if no process has."""
         stem = self.folder / f"{path.parent.name}.{form}"
-        made, report = stem.with_suffix(f".{form}.onnx"), stem.with_suffix(f".{form}.json")
+        model_path = stem.with_suffix(f".{form}.onnx")
+        report_path = stem.with_suffix(f".{form}.json")
         with _locked(stem.with_suffix(f".{form}.lock")):
-            if not report.exists():
-                report.write_text(_convert(path, form, made).model_dump_json(), "utf-8")
-        found = Report.model_validate_json(report.read_text("utf-8"))
-        return Converted(found, made if made.exists() else None)
+            if not report_path.exists():
+                report_path.write_text(_convert(path, form, model_path).model_dump_json(), "utf-8")
+        report = Report.model_validate_json(report_path.read_text("utf-8"))
+        return Converted(report, model_path if model_path.exists() else None)
 
 
-def _convert(path: Path, form: str, made: Path) -> Report:
+def _convert(path: Path, form: str, model_path: Path) -> Report:
     try:
         result = npuconv.convert(path, format=form, max_samples=2, input_shape=shapes_of(path))
     except npuconv.UnsupportedModelError as error:
         return error.report
-    result.save(made)
+    result.save(model_path)
     return result.report
 
 
@@ -124,7 +125,7 @@ def feeds(
     """
     rng = np.random.default_rng(seed)
     constants = {t.name for t in model.graph.initializer}
-    found = {}
+    inputs = {}
     for info in model.graph.input:
         if info.name in constants:
             continue
@@ -135,5 +136,5 @@ def feeds(
         dims = shapes.get(info.name) or [size or sizes[axis] for axis, size in enumerate(dims)]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         values = rng.random(dims) if dtype.kind == "f" else np.ones(dims)
-        found[info.name] = values.astype(dtype)
-    return found
+        inputs[info.name] = values.astype(dtype)
+    return inputs

@@ -68,10 +68,10 @@ def operators(model: onnx.ModelProto) -> list[str]:
     return [operator.code for operator in translate(model).graph.operators]
 
 
-def only(made: Translation, code: str) -> FileOperator:
+def only(translation: Translation, code: str) -> FileOperator:
     """Return the only operator of that code."""
-    (found,) = [operator for operator in made.graph.operators if operator.code == code]
-    return found
+    (match,) = [operator for operator in translation.graph.operators if operator.code == code]
+    return match
 
 
 def reference_kernels(graph: Graph, feeds: list[np.ndarray]) -> list[np.ndarray]:
@@ -113,25 +113,27 @@ def differing_layers(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tu
     Returns:
         Number of compared operators, and names of results that differ from the simulator.
     """
-    made = translate(model)
-    graph, views = made.graph, made.tensors
+    translation = translate(model)
+    graph, views = translation.graph, translation.tensors
     names = [n for n, v in views.items() if graph.tensors[v.number].dtype == np.int8]
     values = Session(as_float(model, names)).run(feeds)
-    known = {views[n].number: stored(views[n], values[n]) for n in names if n in values}
-    known |= {views[n].number: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8}
+    integers = {views[n].number: stored(views[n], values[n]) for n in names if n in values}
+    integers |= {
+        views[n].number: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8
+    }
     compared, wrong = 0, []
     for operator in graph.operators:
         kinds = {graph.tensors[k].dtype.name for k in (operator.inputs[0], operator.outputs[0])}
         if kinds != {"int8"}:
             continue
         part, sources = alone(graph, operator)
-        if not all(k in known for k in sources):
+        if not all(k in integers for k in sources):
             continue  # an input has no ONNX tensor: the result of a QUANTIZE before a PAD
-        (found,) = reference_kernels(part, [known[k] for k in sources])
+        (theirs,) = reference_kernels(part, [integers[k] for k in sources])
         result = operator.outputs[0]
-        if result in known:
+        if result in integers:
             compared += 1
-            if not np.array_equal(known[result], found):
+            if not np.array_equal(integers[result], theirs):
                 wrong.append(graph.tensors[result].name)
-        known[result] = found
+        integers[result] = theirs
     return compared, wrong
