@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST = 127  # of a weight, and of a constant whose zero point is 0
+_LARGEST = 127  # largest weight, and largest constant whose zero point is 0
 
 
 def largest_bias(count: int) -> int:

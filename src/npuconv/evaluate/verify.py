@@ -35,7 +35,7 @@ from npuconv.schemas.report import Tool
 from npuconv.version import __version__
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-LAYER_SAMPLES = 8  # on which layers are compared
+LAYER_SAMPLES = 8  # number of samples on which layers are compared
 SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
 UNNORMALIZED = (
     "the samples are not normalized as in training, so these numbers prove little: give the "
@@ -158,7 +158,7 @@ def _errors(stats: Stats) -> dict[str, float | None]:
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
-    ranges = [  # to 4 digits; None where no value was finite
+    ranges = [  # lows and highs to 4 digits; None where no value was finite
         (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
         for low, high in stats.ranges
     ]

@@ -30,8 +30,8 @@ from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step
 
-_SOFTMAX_OF_ONE_AXIS = 13  # opset
-_AXES_ARE_INPUT = 18  # opset, of ReduceMax
+_SOFTMAX_OF_ONE_AXIS = 13  # first opset whose Softmax normalizes along one axis
+_AXES_ARE_INPUT = 18  # first opset whose ReduceMax takes its axes as an input
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -39,8 +39,8 @@ _MADE_UP = "these inputs were made up, which not every model takes; give some wi
 class Calibration:
     """Statistics and Hessians measured on the samples."""
 
-    statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
-    hessians: dict[str, Hessian]  # of every convolution with constant weights, by node
+    statistics: dict[str, Statistics]  # outputs of every group, and of some convolutions, by tensor
+    hessians: dict[str, Hessian]  # Hessian of every convolution with constant weights, by node
 
 
 def calibrate(

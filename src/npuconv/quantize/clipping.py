@@ -30,7 +30,7 @@ from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
-Shares = Mapping[str, float]  # of the largest value of a group, by its name
+Shares = Mapping[str, float]  # clipping limit as a share of the largest value, by group
 
 
 def clip_ranges(
@@ -44,10 +44,10 @@ def clip_ranges(
     """Clip tensors of operators where that leaves less error in the outputs.
 
     Args:
-        graph: with its plan.
+        graph: model with its plan.
         calibration: statistics of the float pass.
-        grids: of values, by tensor.
-        state: with the ranges that calibration has seen.
+        grids: grids of the values, by tensor.
+        state: encodings of the ranges that calibration has observed.
         used: samples, some of which are run.
         step: called after each random vector.
 

@@ -37,10 +37,10 @@ class QuantPoint:
     # Rounded part of it: its input from the host, its weights or its output.
     kind: Literal["input", "weights", "output"]
     tensor: str  # the tensor that is rounded
-    encoding: Encoding | None = None  # of an activation
+    encoding: Encoding | None = None  # encoding of an activation; None for weights
     # Rounded values of the inputs of its node, by index.
     constants: Mapping[int, Floats] | None = None
-    owner: store.Store | None = None  # of the files of large constants
+    owner: store.Store | None = None  # owner of the files of large constants
 
 
 def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
@@ -171,7 +171,7 @@ def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic])
     graph.initializer.append(store.initializer(name, np.asarray(values)))
 
 
-Values = Mapping[str, object]  # of one sample, by output
+Values = Mapping[str, object]  # values of one sample, by output
 
 SATURATING = frozenset({"Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh"})
 # Operators that move values, and those that put out places, classes or truth values, with the

@@ -61,7 +61,7 @@ class Hessian:
             held_out: keep some of them to compare roundings on, and leave them out of H.
         """
         if held_out and self.count:
-            room = HESSIAN.held_out_windows // 4
+            room = HESSIAN.held_out_windows
             step = max(1, windows.shape[2] // room)
             self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
             return

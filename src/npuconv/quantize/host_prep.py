@@ -339,7 +339,7 @@ def _choose_crossings(
                 names.add(name)
     if pads_all or percent is not None:  # a budget of bytes may be spent for any gain
         return names
-    remaining = 1 - 0.75 * sum(shares[n] for n in names)  # half the step: a quarter of the error
+    remaining = 1 - HOST_PADDING.error_saved * sum(shares[n] for n in names)
     enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
     return names if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
 

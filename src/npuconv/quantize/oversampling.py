@@ -325,7 +325,7 @@ def copies(
         weight: float [M,C/g,...].
         bias: float [M] or None.
         source: encoding of the input.
-        hessian: of the windows of the input.
+        hessian: Hessian of the windows of the input.
         count: how many copies.
         first: weights of the original layer; None: rounded to nearest.
     """

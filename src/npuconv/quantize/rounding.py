@@ -103,7 +103,7 @@ class _Problem:
     weight: Doubles  # [G,M,K], for inputs counted in steps of the nominal scale
     means: Doubles  # [G,K], of the inputs in such steps
     units: Doubles  # [G,K], size of a step
-    hessian: Hessian  # of the windows, in the units of the model
+    hessian: Hessian  # Hessian of the windows, in the units of the model
 
 
 def solve(
@@ -121,8 +121,8 @@ def solve(
         weight: float [M,C/g,...].
         bias: float [M] or None.
         source: encoding of the input.
-        hessian: of the windows of the input.
-        factors: of the Hessian, where they are known.
+        hessian: Hessian of the windows of the input.
+        factors: factors of the Hessian, where they are known.
         without: steps that are left out.
 
     Returns:

@@ -46,14 +46,14 @@ class ScaleConstraints:
     """
 
     name: str
-    slots: list[int]  # numbers, as ``Channels`` counts them
+    slots: list[int]  # numbers of the slots in ``Channels``
     lows: Doubles  # smallest values [K], with a margin
     highs: Doubles  # largest values [K], with a margin
     values: NDArray[np.float32]  # some of the values [K,P]
-    centred: NDArray[np.bool_]  # zero point must be 0 [K]
-    caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
-    computed: NDArray[np.bool_]  # scale of an operator other than a convolution [K]
-    # Lows and highs under which all values are integers, each [K]; None where there are none.
+    centred: NDArray[np.bool_]  # whether the zero point must be 0 [K]
+    caps: Doubles  # upper bound of a Clip, which no value may exceed; inf without one [K]
+    computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
+    # Lows and highs under which all values are whole steps, each [K]; None where there are none.
     exact: Extremes | None = None
 
     def cut_off(self, low: float, high: float) -> None:
@@ -229,7 +229,7 @@ def with_margin(
     that is negative in all samples belongs to a class without a sample.
 
     Args:
-        stats: of the tensor.
+        stats: statistics of the tensor.
         families: a number for each channel, equal for channels that one layer makes; if it is
             empty, all channels are of one family.
         tails: whether the two largest samples predict a new one. Not for tensors of the host,
@@ -325,7 +325,7 @@ Functions = Mapping[str, Sequence[Sequence[TableStep]]]
 def functions_of(model: Model, plan: Plan) -> Functions:
     """Return the functions of every tensor that nothing but tables read, by tensor."""
     steps: dict[str, list[TableStep]] = {}
-    root: dict[str, str] = {}  # of what a table makes: what it is a function of
+    root: dict[str, str] = {}  # tensor that a table is a function of, by output of the table
     read: dict[str, set[int]] = {}
     for node in plan.operators:
         sources = {root.get(t.name, t.name) for t in values_of(node)}
