@@ -141,6 +141,11 @@ class WholeArray(Whole):
         return self.from_array(self.values >> np.asarray(places, np.int64))
 
 
+def ceil_div(count: int, size: int) -> int:
+    """Return the quotient of two integers, rounded up."""
+    return -(-count // size)
+
+
 def window_sums(
     values: Integers,
     kernel_shape: Sequence[int],

@@ -275,7 +275,7 @@ def layer_pairs(
 ) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
-    times = {layer.node: sum(conv for _, _, conv in layer.copies) for layer in oversampled.repeated}
+    times = {layer.node: len(layer.conv_names) for layer in oversampled.repeated}
     channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}
     tensors = (t for node in model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}

@@ -83,10 +83,10 @@ def verify(
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
 
-    def see(number: int, old: Feed, new: Feed) -> None:
+    def count_sample(number: int, reference: Feed, result: Feed) -> None:
         """Count a sample that both models have classified."""
         if score is not None:
-            outputs = [values[before.outputs[0]] for values in (old, new)]
+            outputs = [values[before.outputs[0]] for values in (reference, result)]
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
             for values in outputs:
                 check_scores(before.outputs[0], values, batch)
@@ -97,7 +97,7 @@ def verify(
     try:
         progress("loading models", 0, len(feeds))
         comparison = Comparison(*models, scales, matches.layers, after.tflite)
-        measured = comparison.measure(feeds, see, layer_samples=LAYER_SAMPLES)
+        measured = comparison.measure(feeds, count_sample, layer_samples=LAYER_SAMPLES)
     except executor.RuntimeRefusedError as error:
         name = after.name
         try:
@@ -176,6 +176,6 @@ def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, 
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
     texts = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
     texts += [assumed] if assumed else []
-    if measured.places and measured.total.cosine is None:
+    if measured.sample_numbers and measured.total.cosine is None:
         texts.append("an output is all zeros or not finite")
     return (*texts, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

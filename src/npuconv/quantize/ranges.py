@@ -23,7 +23,7 @@ from npuconv.partition.channels import Channels
 from npuconv.partition.placement import Group
 from npuconv.quantize import imported_scales
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
+from npuconv.quantize.scale_constraints import ConstraintBuilder, ScaleConstraints
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 
@@ -61,7 +61,7 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._constraints = ConstraintsOf(graph, calibration.statistics, grids)
+        self._constraints = ConstraintBuilder(graph, calibration.statistics, grids)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
@@ -112,11 +112,9 @@ def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
     Passthrough operators between tensors of the group need the same zero point.
     """
     points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
-    return (
-        {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
-        if len(points) == 1
-        else group
-    )
+    if len(points) > 1:
+        return group
+    return {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
 
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:

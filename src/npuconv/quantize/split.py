@@ -31,7 +31,7 @@ class SplitGraph:
     convs: tuple[WrittenConv, ...] = ()  # parts, and how the device runs them
 
 
-def split(graph: LegalModel, state: QuantState) -> SplitGraph:
+def split_quantized(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts."""
     if not any(map(graph.plan.is_convolution, graph.device.splittable(graph.model))):
         return SplitGraph(graph, state)
