@@ -18,7 +18,7 @@ from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
 from npuconv.data.samples import count, spread
 from npuconv.data.workers import in_order
-from npuconv.emit.emit import EmittedModel
+from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.litert import TfliteSession
