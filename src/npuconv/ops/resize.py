@@ -205,7 +205,7 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append the same operator of TFLite; without one a GATHER or a product for each axis.
+    """Append the operator of TFLite; if it has none, a GATHER or a product for each axis.
 
     Raises:
         ModelError: other axes than height and width, or tf_crop_and_resize.

@@ -30,7 +30,7 @@ from npuconv.partition.placement import Plan
 ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
 
 
-class NodeCopy(NamedTuple):
+class RepeatedNode(NamedTuple):
     """Copy of a node of a repeated layer."""
 
     name: str
@@ -49,7 +49,7 @@ class LayerCopies:
     # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
     # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
-    copies: list[NodeCopy] = field(default_factory=list)
+    copies: list[RepeatedNode] = field(default_factory=list)
 
     @property
     def conv_names(self) -> list[str]:
@@ -129,7 +129,7 @@ def _repeat(
                 copy = edit.add_node(
                     model, node.op, operands, [output], origin=[node], attrs=node.attrs, name=name
                 )
-                layer.copies.append(NodeCopy(copy.name, output.name, node is conv))
+                layer.copies.append(RepeatedNode(copy.name, output.name, node is conv))
                 tensor = output
             results.append(tensor)
         share = np.asarray(1 / count, np.float32)
