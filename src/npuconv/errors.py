@@ -167,7 +167,12 @@ def of_model(name: str) -> Iterator[None]:
 
 
 # Texts of errors other than MemoryError that systems raise when memory is short.
-_SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+_SHORT = (
+    "can't start new thread",
+    "failed to map segment",
+    "Cannot allocate memory",
+    "returned NULL without setting an exception",  # protobuf
+)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
