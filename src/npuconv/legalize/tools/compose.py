@@ -55,8 +55,37 @@ def compose(model: Model, device: TargetDevice, log: Log, longest: int = MAX_NOD
                 changed |= ids
                 _apply(model, log, change)
                 fired += 1
-        if not changed:
+        merged = 0 if changed else _merge(model, log)
+        if not changed and not merged:
             return fired
+        fired += merged
+
+
+def _merge(model: Model, log: Log) -> int:
+    """Merge nodes that move the data of one tensor alike; return the number of nodes removed."""
+    unique: dict[tuple[int, Movement], Node] = {}
+    merged = 0
+    nodes = [n for n in model.nodes(*OPS) if len(n.outputs)]
+    for node in sorted(nodes, key=lambda n: not model.is_output(n.outputs[0])):
+        source = node.inputs[0]
+        movement = None if query.is_constant(source) else Movement.from_tensor(source)
+        movement = None if movement is None else movement.through(node)
+        if movement is None:
+            continue
+        equal, result = unique.setdefault((id(source), movement), node), node.outputs[0]
+        if equal is node or model.is_output(result):
+            continue
+        tensor = equal.outputs[0]
+        with log.rewrite(
+            model, [equal, node], f"{node.op} twice", equal.op, outputs=[result], modulus=None
+        ) as record:
+            if record.old is not None:
+                record.new = trace(model, record.old, [tensor])
+            edit.redirect(result, tensor)
+            edit.disconnect(node)
+            edit.inherit(model, equal, node)
+        merged += 1
+    return merged
 
 
 def _changes(
