@@ -37,16 +37,18 @@ class _Change:
     gain: tuple[int, int]
 
 
-def compose(model: Model, device: TargetDevice, log: Log, longest: int = MAX_NODES) -> int:
+def compose(
+    model: Model, device: TargetDevice, log: Log, longest: int = MAX_NODES, spare: int = 0
+) -> int:
     """Compose nodes in a row, until this saves none; return the number of changes.
 
-    Operators, at most ``longest``, take the place of nodes if they are no more and the target
-    refuses fewer, or if the target refuses no more and they are fewer.
+    Operators, at most ``longest``, take the place of nodes if the target refuses fewer, and they
+    are at most ``spare`` more, or if the target refuses no more and they are fewer.
     """
     fired = 0
     while True:
         starts = [n for n in model.nodes(*OPS) if len(n.outputs)]
-        changes = [c for n in starts for c in _changes(model, device, log, n, longest)]
+        changes = [c for n in starts for c in _changes(model, device, log, n, longest, spare)]
         changes.sort(key=lambda change: (change.gain, -len(change.nodes)), reverse=True)
         changed: set[int] = set()
         for change in changes:
@@ -89,7 +91,7 @@ def _merge(model: Model, log: Log) -> int:
 
 
 def _changes(
-    model: Model, device: TargetDevice, log: Log, start: Node, longest: int
+    model: Model, device: TargetDevice, log: Log, start: Node, longest: int, spare: int
 ) -> Iterator[_Change]:
     """Yield the changes of nodes that move the data of the tensor that a node reads."""
     source = start.inputs[0]
@@ -117,10 +119,10 @@ def _changes(
         first = len(path) - 1
         while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
             first -= 1
-        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest)
+        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest, spare)
     if len(leaves) > 1 and not waiting:
         nodes = [path[-1] for path, _ in paths]
-        yield from _change(model, device, log, nodes, nodes, leaves, longest)
+        yield from _change(model, device, log, nodes, nodes, leaves, longest, spare)
 
 
 def _change(
@@ -131,12 +133,13 @@ def _change(
     removed: list[Node],
     leaves: list[tuple[Node, Movement]],
     longest: int,
+    spare: int,
 ) -> Iterator[_Change]:
     """Yield the change to the shortest operators, if it saves nodes."""
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
-        forms = [form for form in movement.forms() if len(form) <= min(longest, count)]
+        forms = [form for form in movement.forms() if len(form) <= min(longest, count + spare)]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
                 model, node, "it copies an input or a shared tensor to an output of the model"
@@ -150,7 +153,7 @@ def _change(
         results.append((node.outputs[0], forms[costs.index(best)]))
     if len(results) > 1 and any(not steps and model.is_output(t) for t, steps in results):
         return  # the tensor would have several names
-    if count >= 0 and (refused, count) > (0, 0):
+    if count >= -spare and (refused, count) > (0, 0):
         yield _Change(nodes, removed, results, (refused, count))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
@@ -218,6 +218,7 @@ class Movement:
         before = _source_order(after)
         for units in sorted({0, max(0, USUAL_RANK - len(after))}):
             yield _widened(before, after, units), _widened(after, before, units)
+        yield from product(_placements(before), _placements(after))
 
     def _channels(self) -> tuple[int, ...]:
         """Return the channels of the source that the tensor consists of; none if of others."""
@@ -276,6 +277,13 @@ def _widened(runs: Sequence[Run], others: Sequence[Run], units: int) -> list[Run
     first = next((run for run in others if run != UNIT), None)
     place = 1 if runs and runs[0] == first and first != UNIT else 0
     return [*runs[:place], *[UNIT] * units, *runs[place:]]
+
+
+def _placements(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Yield axes of the usual rank, with units in every place."""
+    for places in combinations(range(USUAL_RANK), len(runs)):
+        by_place = dict(zip(places, runs, strict=True))
+        yield [by_place.get(place, UNIT) for place in range(USUAL_RANK)]
 
 
 def _permutation(before: Sequence[Run], after: Sequence[Run]) -> tuple[int, ...]:
