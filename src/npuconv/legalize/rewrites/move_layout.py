@@ -44,7 +44,8 @@ def cancel(model: Model, device: TargetDevice, log: Log) -> int:
                 piece.move(log)
                 fired += 1
         if not fired:
-            return total + compose(model, device, log, spare=SPARE)
+            lists_transpose = device.target.operator("Transpose") is not None
+            return total + (compose(model, device, log, spare=SPARE) if lists_transpose else 0)
         total += fired
 
 

@@ -69,12 +69,10 @@ def _merge(model: Model, log: Log) -> int:
     merged = 0
     nodes = [n for n in model.nodes(*OPS) if len(n.outputs)]
     for node in sorted(nodes, key=lambda n: not model.is_output(n.outputs[0])):
-        source = node.inputs[0]
-        movement = None if query.is_constant(source) else Movement.from_tensor(source)
-        movement = None if movement is None else movement.through(node)
+        movement, result = _movement(node), node.outputs[0]
         if movement is None:
             continue
-        equal, result = unique.setdefault((id(source), movement), node), node.outputs[0]
+        equal = unique.setdefault((id(node.inputs[0]), movement), node)
         if equal is node or model.is_output(result):
             continue
         tensor = equal.outputs[0]
@@ -90,13 +88,18 @@ def _merge(model: Model, log: Log) -> int:
     return merged
 
 
+def _movement(node: Node) -> Movement | None:
+    """Return the movement of the tensor that a node reads to its result; None if not known."""
+    source = node.inputs[0]
+    movement = None if query.is_constant(source) else Movement.from_tensor(source)
+    return None if movement is None else movement.through(node)
+
+
 def _changes(
     model: Model, device: TargetDevice, log: Log, start: Node, longest: int, spare: int
 ) -> Iterator[_Change]:
     """Yield the changes of nodes that move the data of the tensor that a node reads."""
-    source = start.inputs[0]
-    movement = None if query.is_constant(source) else Movement.from_tensor(source)
-    movement = None if movement is None else movement.through(start)
+    movement = _movement(start)
     if movement is None:
         return
     waiting, paths = [([start], movement)], list[tuple[list[Node], Movement]]()
@@ -119,13 +122,15 @@ def _changes(
         first = len(path) - 1
         while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
             first -= 1
-        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest, spare)
+        yield from _change(
+            model, device, log, path, path[first:], [(path[-1], movement)], longest, spare
+        )
     if len(leaves) > 1 and not waiting:
         nodes = [path[-1] for path, _ in paths]
         yield from _change(model, device, log, nodes, nodes, leaves, longest, spare)
 
 
-def _change(
+def _change(  # noqa: PLR0913 - a change has that many parts
     model: Model,
     device: TargetDevice,
     log: Log,
@@ -137,20 +142,27 @@ def _change(
 ) -> Iterator[_Change]:
     """Yield the change to the shortest operators, if it saves nodes."""
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
+    consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
+    neighbours = [query.producer(nodes[0].inputs[0]), *consumers]
+    if all(node is None or _is_refused(device, node) for node in neighbours):
+        spare = 0
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
-        forms = [form for form in movement.forms() if len(form) <= min(longest, count + spare)]
+        limit = min(longest, count + spare)
+        forms = [form for form in movement.forms() if len(form) <= limit]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
                 model, node, "it copies an input or a shared tensor to an output of the model"
             )
             forms.remove([])
-        costs = [(sum(_is_beyond(device, s) for s in form), len(form)) for form in forms]
-        if not costs:
+        if not forms:
             return
-        best = min(costs)
-        refused, count = refused - best[0], count - best[1]
-        results.append((node.outputs[0], forms[costs.index(best)]))
+        steps = min(forms, key=lambda form: (_refusals(device, form), len(form)))
+        if spare and _refusals(device, steps):
+            detours = (form for form in movement.forms(2) if len(form) <= limit)
+            steps = next((form for form in detours if not _refusals(device, form)), steps)
+        refused, count = refused - _refusals(device, steps), count - len(steps)
+        results.append((node.outputs[0], steps))
     if len(results) > 1 and any(not steps and model.is_output(t) for t, steps in results):
         return  # the tensor would have several names
     if count >= -spare and (refused, count) > (0, 0):
@@ -160,6 +172,10 @@ def _change(
 def _is_refused(device: TargetDevice, node: Node) -> bool:
     operator = device.target.operator(node.op)
     return operator is None or bool(operator.objections(facts.settled(node)))
+
+
+def _refusals(device: TargetDevice, form: list[Step]) -> int:
+    return sum(_is_beyond(device, step) for step in form)
 
 
 def _is_beyond(device: TargetDevice, step: Step) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, permutations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
@@ -183,22 +183,37 @@ class Movement:
                 size = quotient
         return groups
 
-    def forms(self) -> Iterator[list[Step]]:
-        """Yield sequences of operators that make the tensor of the source."""
+    def forms(self, transposes: int = 1) -> Iterator[list[Step]]:
+        """Yield sequences of operators, with one or two Transposes, that make the tensor."""
         if self.offset == 0 and self.runs == _contiguous(self.source):
             yield from _sequences(_reshapes(self.source, self.dims))
             if self.dims == self.source:  # a node that copies, between an input and an output
                 yield [Step("Transpose", tuple(range(len(self.dims))), self.dims, self.dims)]
             return
-        channels = self._channels()
-        if channels:
-            yield [Step("Gather", channels, self.source, self.dims)]
-        if total(run.extent for run in self.runs) != total(self.source):
-            return  # a part of the source
+        is_part = total(run.extent for run in self.runs) != total(self.source)
+        by_channel = self._by_channel() if is_part else self
+        channels = () if by_channel is None else by_channel._channels()
+        if by_channel is not None and channels:
+            select = [Step("Gather", channels, self.source, by_channel.dims)]
+            yield from _sequences(select, _reshapes(by_channel.dims, self.dims))
+        if is_part:
+            return
         for before, after in self._arrangements():
-            first, last = (tuple(run.extent for run in runs) for runs in (before, after))
-            moves = [Step("Transpose", _permutation(before, after), first, last)]
-            yield from _sequences(_reshapes(self.source, first), moves, _reshapes(last, self.dims))
+            for between in permutations(before) if transposes > 1 else [before]:
+                orders = [before, between, after][2 - transposes :]
+                shapes = [tuple(run.extent for run in runs) for runs in orders]
+                moves = [
+                    Step("Transpose", _permutation(*order), *dims)
+                    for order, dims in zip(pairwise(orders), pairwise(shapes), strict=True)
+                ]
+                into, out = _reshapes(self.source, shapes[0]), _reshapes(shapes[-1], self.dims)
+                yield from _sequences(into, moves, out)
+
+    def _by_channel(self) -> Movement | None:
+        """Return the movement to the axes of the source, with other channels."""
+        samples, cells = self.source[:CHANNELS], self.source[CHANNELS + 1 :]
+        channels = total(self.dims).over(total(samples + cells))
+        return None if channels is None else replace(self, dims=(*samples, channels, *cells))
 
     def _arrangements(self) -> Iterator[tuple[list[Run], list[Run]]]:
         """Yield the axes before and behind a Transpose that puts the runs in order."""
