@@ -81,6 +81,7 @@ class Demand:
         layout: order of the dimensions.
         adds: whether the device or a host adds tensors.
         joins_constants: whether the device puts constants beside a tensor: by Concat.
+        joins_slices: whether it takes Slices without a step, and puts them side by side.
         pads_channels: whether it pads channels, with any number.
     """
 
@@ -88,6 +89,7 @@ class Demand:
     layout: str = "nchw"
     adds: bool = True
     joins_constants: bool = False
+    joins_slices: bool = False
     pads_channels: bool = False
     _broken_checks: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
     _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)

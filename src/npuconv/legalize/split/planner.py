@@ -25,7 +25,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
-_CHANNELS_PADDED: dict[str, bool | int | str | None] = {
+_CHANNELS_PADDED: dict[str, bool | int | str] = {
     "pad_mode": "constant",
     "pad_outside_hw": 1,
     "pad_max": 0,
@@ -206,15 +206,20 @@ class Planner:
         if op not in self._demands:
             lists, operator = self.target.operator, self.target.operator(op)
             has_host = self.target.unlisted_operators != "error"
-            padding = lists("Pad") if self.joins_constants else None
             self._demands[op] = None if operator is None else Demand(
                 operator,
                 self.layout,
                 adds=has_host or self.exact_sums or lists("Add") is not None,
                 joins_constants=self.joins_constants and lists("Concat") is not None,
-                pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
+                joins_slices=self._takes("Slice", step_max=1) and self._takes("Concat", axis=1),
+                pads_channels=self.joins_constants and self._takes("Pad", **_CHANNELS_PADDED),
             )  # fmt: skip
         return self._demands[op]
+
+    def _takes(self, op: str, **facts: bool | int | str) -> bool:
+        """Return whether the target lists an operator, and no known limit on these facts."""
+        operator = self.target.operator(op)
+        return operator is not None and not operator.objections(facts)
 
     def plan(self, layer: Layer) -> tuple[SplitPlan | None, Search]:
         """Return the cheapest plan, or None, and the search that found it."""
