@@ -21,7 +21,6 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-SPARE = 1  # nodes more, where the target then refuses fewer
 Following = Callable[[Node], Iterable[Node]]
 
 
@@ -44,8 +43,7 @@ def cancel(model: Model, device: TargetDevice, log: Log) -> int:
                 piece.move(log)
                 fired += 1
         if not fired:
-            lists_transpose = device.target.operator("Transpose") is not None
-            return total + (compose(model, device, log, spare=SPARE) if lists_transpose else 0)
+            return total + compose(model, device, log, spare=1)
         total += fired
 
 

@@ -47,8 +47,9 @@ def compose(
     """
     fired = 0
     while True:
+        fired += _merge(model, log)
         starts = [n for n in model.nodes(*OPS) if len(n.outputs)]
-        changes = [c for n in starts for c in _changes(model, device, log, n, longest, spare)]
+        changes = [c for n in starts for c in _changes(model, device, log, n, (longest, spare))]
         changes.sort(key=lambda change: (change.gain, -len(change.nodes)), reverse=True)
         changed: set[int] = set()
         for change in changes:
@@ -57,31 +58,27 @@ def compose(
                 changed |= ids
                 _apply(model, log, change)
                 fired += 1
-        merged = 0 if changed else _merge(model, log)
-        if not changed and not merged:
+        if not changed:
             return fired
-        fired += merged
 
 
 def _merge(model: Model, log: Log) -> int:
     """Merge nodes that move the data of one tensor alike; return the number of nodes removed."""
     unique: dict[tuple[int, Movement], Node] = {}
     merged = 0
-    nodes = [n for n in model.nodes(*OPS) if len(n.outputs)]
-    for node in sorted(nodes, key=lambda n: not model.is_output(n.outputs[0])):
+    for node in [n for n in model.nodes(*OPS) if len(n.outputs)]:
         movement, result = _movement(node), node.outputs[0]
-        if movement is None:
+        if movement is None or model.is_output(result):
             continue
         equal = unique.setdefault((id(node.inputs[0]), movement), node)
-        if equal is node or model.is_output(result):
+        if equal is node:
             continue
-        tensor = equal.outputs[0]
         with log.rewrite(
             model, [equal, node], f"{node.op} twice", equal.op, outputs=[result], modulus=None
         ) as record:
             if record.old is not None:
-                record.new = trace(model, record.old, [tensor])
-            edit.redirect(result, tensor)
+                record.new = trace(model, record.old, [equal.outputs[0]])
+            edit.redirect(result, equal.outputs[0])
             edit.disconnect(node)
             edit.inherit(model, equal, node)
         merged += 1
@@ -89,14 +86,13 @@ def _merge(model: Model, log: Log) -> int:
 
 
 def _movement(node: Node) -> Movement | None:
-    """Return the movement of the tensor that a node reads to its result; None if not known."""
     source = node.inputs[0]
     movement = None if query.is_constant(source) else Movement.from_tensor(source)
     return None if movement is None else movement.through(node)
 
 
 def _changes(
-    model: Model, device: TargetDevice, log: Log, start: Node, longest: int, spare: int
+    model: Model, device: TargetDevice, log: Log, start: Node, bounds: tuple[int, int]
 ) -> Iterator[_Change]:
     """Yield the changes of nodes that move the data of the tensor that a node reads."""
     movement = _movement(start)
@@ -122,33 +118,32 @@ def _changes(
         first = len(path) - 1
         while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
             first -= 1
-        yield from _change(
-            model, device, log, path, path[first:], [(path[-1], movement)], longest, spare
-        )
+        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], bounds)
     if len(leaves) > 1 and not waiting:
         nodes = [path[-1] for path, _ in paths]
-        yield from _change(model, device, log, nodes, nodes, leaves, longest, spare)
+        yield from _change(model, device, log, nodes, nodes, leaves, bounds)
 
 
-def _change(  # noqa: PLR0913 - a change has that many parts
+def _change(
     model: Model,
     device: TargetDevice,
     log: Log,
     nodes: list[Node],
     removed: list[Node],
     leaves: list[tuple[Node, Movement]],
-    longest: int,
-    spare: int,
+    bounds: tuple[int, int],
 ) -> Iterator[_Change]:
-    """Yield the change to the shortest operators, if it saves nodes."""
+    """Yield the change to the shortest operators, if it saves nodes or the target refuses fewer.
+
+    Operators are more than the nodes only beside a node that the target takes.
+    """
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
     consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
-    neighbours = [query.producer(nodes[0].inputs[0]), *consumers]
-    if all(node is None or _is_refused(device, node) for node in neighbours):
-        spare = 0
+    neighbours = filter(None, [query.producer(nodes[0].inputs[0]), *consumers])
+    spare = 0 if all(_is_refused(device, node) for node in neighbours) else bounds[1]
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
-        limit = min(longest, count + spare)
+        limit = min(bounds[0], count + spare)
         forms = [form for form in movement.forms() if len(form) <= limit]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
@@ -158,7 +153,7 @@ def _change(  # noqa: PLR0913 - a change has that many parts
         if not forms:
             return
         steps = min(forms, key=lambda form: (_refusals(device, form), len(form)))
-        if spare and _refusals(device, steps):
+        if spare and _refusals(device, steps) and device.target.operator("Transpose"):
             detours = (form for form in movement.forms(2) if len(form) <= limit)
             steps = next((form for form in detours if not _refusals(device, form)), steps)
         refused, count = refused - _refusals(device, steps), count - len(steps)

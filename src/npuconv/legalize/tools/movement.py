@@ -192,8 +192,8 @@ class Movement:
             return
         is_part = total(run.extent for run in self.runs) != total(self.source)
         by_channel = self._by_channel() if is_part else self
-        channels = () if by_channel is None else by_channel._channels()
-        if by_channel is not None and channels:
+        channels = by_channel._channels()
+        if channels:
             select = [Step("Gather", channels, self.source, by_channel.dims)]
             yield from _sequences(select, _reshapes(by_channel.dims, self.dims))
         if is_part:
@@ -201,19 +201,15 @@ class Movement:
         for before, after in self._arrangements():
             for between in permutations(before) if transposes > 1 else [before]:
                 orders = [before, between, after][2 - transposes :]
-                shapes = [tuple(run.extent for run in runs) for runs in orders]
-                moves = [
-                    Step("Transpose", _permutation(*order), *dims)
-                    for order, dims in zip(pairwise(orders), pairwise(shapes), strict=True)
-                ]
-                into, out = _reshapes(self.source, shapes[0]), _reshapes(shapes[-1], self.dims)
-                yield from _sequences(into, moves, out)
+                moves = [_transpose(*pair) for pair in pairwise(orders)]
+                reshapes = _reshapes(self.source, moves[0].source)
+                yield from _sequences(reshapes, moves, _reshapes(moves[-1].dims, self.dims))
 
-    def _by_channel(self) -> Movement | None:
-        """Return the movement to the axes of the source, with other channels."""
+    def _by_channel(self) -> Movement:
+        """Return the movement to the axes of the source with other channels, if they fit."""
         samples, cells = self.source[:CHANNELS], self.source[CHANNELS + 1 :]
         channels = total(self.dims).over(total(samples + cells))
-        return None if channels is None else replace(self, dims=(*samples, channels, *cells))
+        return self if channels is None else replace(self, dims=(*samples, channels, *cells))
 
     def _arrangements(self) -> Iterator[tuple[list[Run], list[Run]]]:
         """Yield the axes before and behind a Transpose that puts the runs in order."""
@@ -301,11 +297,13 @@ def _placements(runs: Sequence[Run]) -> Iterator[list[Run]]:
         yield [by_place.get(place, UNIT) for place in range(USUAL_RANK)]
 
 
-def _permutation(before: Sequence[Run], after: Sequence[Run]) -> tuple[int, ...]:
+def _transpose(before: Sequence[Run], after: Sequence[Run]) -> Step:
     places: dict[Run, list[int]] = {}
     for axis, run in enumerate(before):
         places.setdefault(run, []).append(axis)
-    return tuple(places[run].pop(0) for run in after)
+    perm = tuple(places[run].pop(0) for run in after)
+    source, dims = (tuple(run.extent for run in runs) for runs in (before, after))
+    return Step("Transpose", perm, source, dims)
 
 
 def _reshapes(source: Sizes, dims: Sizes) -> list[Step] | None:
