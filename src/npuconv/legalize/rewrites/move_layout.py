@@ -4,7 +4,8 @@ Elementwise operators, Concat, Pad, Split, BatchNormalization and the like betwe
 its inverse, or a Squeeze and an Unsqueeze, compute on the original tensor, with their constants
 and axes in its order. A node is inserted at every edge to other nodes, and nothing is
 done unless the number of nodes decreases. Nodes that then stand in a row are composed, as in
-``compose-layout``.
+``compose-layout``; beside a node that the target takes, one node more is allowed if the target
+then refuses fewer.
 """
 
 from __future__ import annotations

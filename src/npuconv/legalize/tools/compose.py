@@ -133,10 +133,7 @@ def _change(
     leaves: list[tuple[Node, Movement]],
     bounds: tuple[int, int],
 ) -> Iterator[_Change]:
-    """Yield the change to the shortest operators, if it saves nodes or the target refuses fewer.
-
-    Operators are more than the nodes only beside a node that the target takes.
-    """
+    """Yield the change, if it saves nodes; nodes are added only beside one the target takes."""
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
     consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
     neighbours = filter(None, [query.producer(nodes[0].inputs[0]), *consumers])

@@ -196,9 +196,7 @@ class Movement:
         if channels:
             select = [Step("Gather", channels, self.source, by_channel.dims)]
             yield from _sequences(select, _reshapes(by_channel.dims, self.dims))
-        if is_part:
-            return
-        for before, after in self._arrangements():
+        for before, after in () if is_part else self._arrangements():
             for between in permutations(before) if transposes > 1 else [before]:
                 orders = [before, between, after][2 - transposes :]
                 moves = [_transpose(*pair) for pair in pairwise(orders)]
