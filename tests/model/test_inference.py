@@ -109,6 +109,16 @@ def test_opset_1():
     assert made(net) == (1, 4, 8, 7)
 
 
+@pytest.mark.parametrize("op", ["GroupNormalization", "MeanVarianceNormalization"])
+def test_functions_keep_the_shape(op):
+    """Inference does not find the shape of the output in the body of the function."""
+    net = Net(x=X, opset=21, ir_version=10)
+    group = op == "GroupNormalization"
+    inputs, attrs = ([net.random(4), net.random(4)], {"num_groups": 2}) if group else ([], {})
+    net.op(op, "x", *inputs, **attrs).op("MaxPool", kernel_shape=[2, 2])
+    assert made(net) == (1, 4, 5, 4)
+
+
 @pytest.mark.parametrize("name", ["strides", "dilations", "output_padding"])
 def test_attributes_of_a_wrong_length(name):
     """Inference cannot use such attributes; a rule reports them later."""

@@ -60,7 +60,10 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     amounts = ends_of(draft, node, len(order))[list(order)].astype(np.int32)
     output = draft.store(result, order, draft.quantization(source))
     mode = attributes_of(node).get("mode", "constant")
-    if mode == "reflect":
+    if mode == "reflect" and (amounts >= 0).all():
+        extents = draft.graph.tensors[source].shape
+        if (amounts.max(axis=1) >= np.maximum(extents, 1)).any():
+            raise ModelError("TFLite reflects fewer values than an axis has")
         kind = enumerator("MirrorPadMode", "REFLECT")
         places = draft.number("paddings", amounts)
         draft.emit("MIRROR_PAD", [source, places], [output], "MirrorPadOptions", Mode=kind)

@@ -22,6 +22,7 @@ from npuconv.tflite.draft import Draft, onnx_order
 
 _REDUCTIONS = {
     "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
+    "ReduceProd": "REDUCE_PROD",
 }  # fmt: skip
 
 
@@ -147,5 +148,6 @@ register(
     Operator(name="ReduceSum", adjoint=_adjoint, to_tflite=_reduction_to_tflite),
     Operator(name="ReduceMax", to_tflite=_reduction_to_tflite),
     Operator(name="ReduceMin", to_tflite=_reduction_to_tflite),
+    Operator(name="ReduceProd", to_tflite=_reduction_to_tflite),
     Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
 )

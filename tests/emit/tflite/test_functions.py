@@ -7,10 +7,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import npuconv
 from npuconv.emit.tflite.functions import expand
 from npuconv.emit.tflite.translate import translate
 from npuconv.executor import Session
 from npuconv.ops.operator import OPERATORS
+from support.builders import Net
 from support.tflite_files import operators, reference_kernels, stored
 
 HELD = {operator.name for operator in OPERATORS if operator.to_tflite}
@@ -55,6 +57,8 @@ NETS = {
     "instance": net("InstanceNormalization", constants=(C, -C), epsilon=1e-3),
     "mean and variance": net("MeanVarianceNormalization"),
     "rms": net("RMSNormalization", 23, constants=(W,)),
+    "l1 normalization": net("LpNormalization", p=1),
+    "l2 normalization": net("LpNormalization", axis=1),
     "l2": net("ReduceL2", constants=(AXES,)),
     "l1 of all": net("ReduceL1", keepdims=0),
     "squares": net("ReduceSumSquare", constants=(AXES,)),
@@ -101,6 +105,25 @@ def test_litert_gives_what_the_operator_gives(name):
     (found,) = reference_kernels(made.graph, [x.transpose(made.inputs[0].order)])
     wanted = Session(model).run({"x": x})["y"]
     np.testing.assert_allclose(found, stored(made.outputs[0], wanted), atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["group", "mean and variance", "l2 normalization", "mish"])
+def test_a_function_stands_between_convolutions(name):
+    """The second convolution needs the shape of its input."""
+    node = NETS[name].graph.node[0]
+    before = Net(x=(1, 3, 8, 6), opset=21, ir_version=10).conv("x", (4, 3, 1, 1))
+    inputs = [before.last, *(before.constant(C) for _ in node.input[1:])]
+    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    model = before.op(node.op_type, *inputs, **attrs).conv("", (2, 4, 3, 3)).model()
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    assert npuconv.check(model, "ethos-u55").summary.verdict != "refused"
+
+
+def test_l2_normalization_of_zeros_is_zero():
+    model = NETS["l2 normalization"]
+    x = np.zeros((1, 4, 8, 6), np.float32)
+    np.testing.assert_array_equal(Session(expanded(model)).run({"x": x})["y"], x)
 
 
 def test_attention_is_products_and_a_softmax():

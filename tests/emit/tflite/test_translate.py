@@ -226,6 +226,11 @@ FLOATS = {
         {"s": TWICE},
     ),
     "matmul": ([one("MatMul", "w")], {"w": np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4)}),
+    "reflect all": (
+        [one("Pad", "p", mode="reflect")], {"p": np.asarray([0, 0, 7, 5, 0, 2, 7, 5])},
+    ),
+    "tile": ([one("Tile", "n")], {"n": np.asarray([1, 2, 1, 3])}),
+    "product": ([one("ReduceProd", axes=[1])], {}),
     "to depth": ([one("SpaceToDepth", blocksize=2)], {}),
 }  # fmt: skip
 
@@ -288,6 +293,14 @@ def test_floats(name):
     (found,) = reference_kernels(made.graph, [x.transpose(made.inputs[0].order)])
     wanted = Session(model).run({"x": x})["y"]
     np.testing.assert_allclose(found, stored(made.outputs[0], wanted), atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 8, 0, 0, 0, 0, 0], [0, 0, -1, 1, 0, 0, 0, 0]])
+def test_a_reflection_that_tflite_refuses(pads):
+    """More values than the axis has, and a crop."""
+    model = net([one("Pad", "p", mode="reflect")], (1, 3, 8, 6), p=np.asarray(pads))
+    with pytest.raises(ModelError, match="reflect"):
+        translate(model)
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
