@@ -47,7 +47,7 @@ def compose(
     """
     fired = 0
     while True:
-        fired += _merge(model, log)
+        fired += _merge(model, log) if longest > 1 else 0  # two results have two encodings
         starts = [n for n in model.nodes(*OPS) if len(n.outputs)]
         changes = [c for n in starts for c in _changes(model, device, log, n, (longest, spare))]
         changes.sort(key=lambda change: (change.gain, -len(change.nodes)), reverse=True)
