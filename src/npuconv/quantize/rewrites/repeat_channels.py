@@ -180,7 +180,7 @@ def _shape(tensor: Tensor, channels: int) -> list[int | str | None] | None:
 
 
 def _per_channel(values: np.ndarray, tensor: Tensor) -> np.ndarray:
-    """Return values, one for each channel of a tensor, in a shape that broadcasts to it."""
+    """Return values of the channels of a tensor in a shape that broadcasts to it."""
     return values.reshape(1, -1, *[1] * ((query.rank(tensor) or 4) - 2))
 
 
