@@ -48,6 +48,8 @@ FAULTS = {
     ),
 }
 BINDINGS = 1  # bindings in the source that are a pronoun, a participle or a preposition
+GENITIVE = re.compile(r"(?:.*\S  |\s*)#:? [Oo]f\b")  # a comment that begins with a genitive
+GENITIVES = 2  # largest number of such comments in the source
 
 
 @cache
@@ -74,6 +76,15 @@ def docstrings(tree: ast.AST) -> Iterator[str]:
             yield ast.get_docstring(node) or ""
 
 
+def genitives(text: str) -> Iterator[int]:
+    """Yield the line of every comment that begins with "of"; a comment may have several lines."""
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if GENITIVE.match(line) and not before.lstrip().startswith("#"):
+            yield number
+        before = line
+
+
 def test_a_binding_is_a_noun():
     """No pronoun, participle or preposition: the reader would look for what it means."""
     lines = [
@@ -98,6 +109,16 @@ def test_docstrings_are_plain():
         assert len(lines) <= ceiling, "\n".join([fault, *lines])
 
 
+def test_a_comment_begins_with_its_noun():
+    """A genitive without its noun sends the reader to the name of the class."""
+    lines = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in trees()
+        for line in genitives(path.read_text("utf-8"))
+    ]
+    assert len(lines) <= GENITIVES, "\n".join(lines)
+
+
 def test_class_names_are_unique():
     """A name leads to one class."""
     classes = Counter(
@@ -119,3 +140,5 @@ def test_counts_see_their_faults():
     assert {name for _, name in bindings(tree)} == {"told", "own", "at", "found"}
     (docstring,) = filter(None, docstrings(tree))
     assert all(re.search(pattern, docstring) for pattern, _ in FAULTS.values())
+    comments = "a = 1  # of b\n# Of c, by\n# of d\n    #: of e\nf = 2  # names of g\n# often"
+    assert list(genitives(comments)) == [1, 2]

@@ -28,7 +28,7 @@ from npuconv.errors import (
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
-    from npuconv.batch.entry import run_batch
+    from npuconv.batch.run_jobs import run_batch
     from npuconv.check_model import check
     from npuconv.convert_model import Conversion, convert
     from npuconv.evaluate.verify import verify
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 
-_HOME = {  # modules of what is imported when it is first used
+_HOME = {  # module of each name, imported at the first use of the name
     "BatchReport": "npuconv.schemas.batch",
     "Conversion": "npuconv.convert_model",
     "check": "npuconv.check_model",
     "convert": "npuconv.convert_model",
     "Report": "npuconv.schemas.report",
-    "run_batch": "npuconv.batch.entry",
+    "run_batch": "npuconv.batch.run_jobs",
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.schemas.verify",
     "verify": "npuconv.evaluate.verify",

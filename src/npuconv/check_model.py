@@ -11,11 +11,12 @@ from typing import Unpack
 
 import onnx
 
-from npuconv import emit, limits
+from npuconv import limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
-from npuconv.emit.emit import form_findings
+from npuconv.emit.formats import format_named, with_target_defaults
+from npuconv.emit.write_model import form_findings
 from npuconv.errors import NpuconvError, of_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
@@ -68,17 +69,17 @@ def check_with(
 
     Without ``runs`` only the nodes are judged: no model is run and no sample is opened.
     """
-    options, clock = emit.with_form(options), Timings()
+    options, clock = with_target_defaults(options), Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
         legal = legal.with_findings(form_findings(legal))
-        form, results = emit.get(legal.options.format), NO_RESULTS
+        output_format, results = format_named(legal.options.format), NO_RESULTS
         if not legal.findings.refuse and runs:
             with of_model(legal.model.name):
                 results = _run_first_sample(legal, calibration, clock)
-        if not legal.findings.refuse and not form.calibrates:
+        if not legal.findings.refuse and not output_format.calibrates:
             has_samples = calibration is not None
-            warnings = notices.unused(form.name, legal.options, samples=has_samples)
+            warnings = notices.unused(output_format.name, legal.options, samples=has_samples)
             results = replace(results, warnings=warnings)
     shown_clock = clock if timings else None
     return build_report(legal, rewritten_rows(legal), results, is_check=True, timings=shown_clock)
@@ -88,10 +89,10 @@ def _run_first_sample(legal: LegalModel, calibration: Source, clock: Timings) ->
     """Run the model as the beginning of a conversion would, with the same errors.
 
     Returns:
-        The assumed inputs, and what only a conversion can judge.
+        The assumed inputs, and the options that only a conversion can judge.
     """
     proto = save.to_proto(legal.model)
-    if not emit.get(legal.options.format).calibrates:
+    if not format_named(legal.options.format).calibrates:
         with clock.measured("load in onnxruntime"):
             load_float(legal.model, proto)
         return NO_RESULTS

@@ -148,7 +148,7 @@ class Selection(Strict):
 class Options(Strict):
     """Options of one conversion or check."""
 
-    # What people write as a key that is none, and what to do instead.
+    # Words that users write although they are no keys, with the advice to show.
     misplaced: ClassVar[dict[str, str]] = {
         **dict.fromkeys(_FLAGS_ONLY, "a flag of the command line, not a key"),
         **{key: f"{key} is a key inside preprocess" for key in Preprocess.model_fields},

@@ -13,13 +13,13 @@ from npuconv.errors import ConfigError, raise_together
 from npuconv.target import builtin_names
 
 OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
-TABLE = ("tool", "npuconv")  # of pyproject.toml
+TABLE = ("tool", "npuconv")  # table of pyproject.toml with the options
 _PATHS = ("target", "calibration", "baseline", "cache")
 _HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # if the file is missing
-Check = Callable[[yamlio.Document], Iterable[ConfigError]]
+DocumentCheck = Callable[[yamlio.Document], Iterable[ConfigError]]
 
 
-def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
+def read_config(path: str | Path, *checks: DocumentCheck) -> dict[str, Any]:
     """Return the options of a ``--config`` file, validated but without defaults.
 
     Args:
@@ -39,14 +39,14 @@ def read_config(path: str | Path, *checks: Check) -> dict[str, Any]:
     else:
         document = yamlio.load(path, error=ConfigError)
     errors = yamlio.problems(document, Options, error=ConfigError)
-    further = [] if errors else [error for check in checks for error in check(document)]
+    more_errors = [] if errors else [error for check in checks for error in check(document)]
     name = document.data.get("target")
     is_name = isinstance(name, str) and name and not is_file(name, Path(path).parent)
     if is_name and name not in builtin_names():
         hint = yamlio.suggest(name, builtin_names()) or f"known: {', '.join(builtin_names())}"
         text = f"target: unknown target {name!r}"
         errors.append(document.error(ConfigError, ("target",), text, hint))
-    raise_together([*errors, *further], ConfigError)
+    raise_together([*errors, *more_errors], ConfigError)
     return rebase_paths(document.data, Path(path).parent)
 
 
@@ -98,18 +98,19 @@ def _has_table(path: Path) -> bool:
 def rebase_paths(
     options: Mapping[str, Any], folder: Path, base: Path | None = None
 ) -> dict[str, Any]:
-    """Return options with paths that are relative to ``folder`` made relative to ``base``.
+    """Return options with paths relative to ``base`` instead of relative to ``folder``.
 
-    Without ``base``, relative to the current folder.
+    Without ``base``, the paths become relative to the current folder.
     """
-    moved = dict(options)
+    rebased = dict(options)
     for key in _PATHS:
-        value = moved.get(key)
+        value = rebased.get(key)
         if not isinstance(value, str) or not value or Path(value).is_absolute():
             continue
         if key != "target" or is_file(value, folder):
             path = folder / value
-            if base is not None or path.is_absolute():  # a relative path may lead through links
+            # A relative path may lead through links, which ``relpath`` would not follow.
+            if base is not None or path.is_absolute():
                 path = Path(os.path.relpath(path, base))
-            moved[key] = path.as_posix()
-    return moved
+            rebased[key] = path.as_posix()
+    return rebased

@@ -13,13 +13,14 @@ from typing import Unpack
 
 import onnx
 
-from npuconv import emit, files, limits
+from npuconv import files, limits
 from npuconv.config import Options, make_options
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
-from npuconv.emit.emit import emit_model, form_findings
+from npuconv.emit.formats import format_named, with_target_defaults
 from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.emit.write_model import emit_model, form_findings
 from npuconv.errors import ModelError, UnsupportedModelError, of_model
 from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
@@ -30,7 +31,7 @@ from npuconv.model import save, store
 from npuconv.model.store import Store
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
-from npuconv.report.builder.conversion import Written, describe_float, describe_integers
+from npuconv.report.builder.conversion import WrittenModel, describe_float, describe_integers
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.schemas import report as schema
@@ -42,11 +43,11 @@ class Conversion:
     """A converted model and its report.
 
     Attributes:
-        model: as ONNX. Weights of more than 2 GB are not in it but in files that it refers to;
-            these are removed with the conversion, and ``save`` writes them beside the model.
+        model: the converted model as ONNX. Weights of more than 2 GB are in temporary files beside
+            it, which are deleted with this object; ``save`` writes them beside the model.
         report: findings, rewrites and results.
         tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
-        next_command: of the target, to be run on the file; ``{model}`` is replaced by its path.
+        next_command: command of the device's compiler; ``{model}`` is replaced by the model's path.
     """
 
     model: onnx.ModelProto
@@ -58,7 +59,7 @@ class Conversion:
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
 
-        A path that ends in .onnx gets ONNX also where the form is TFLite.
+        A path that ends in .onnx gets ONNX, even if the output format is TFLite.
 
         Raises:
             OutputError: the destination cannot be written.
@@ -85,14 +86,14 @@ def convert(
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
             iterable of dicts of complete inputs; None for built-in pictures or numbers.
-        progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
-            done, and of how much (0: not known yet); without data once before with
+        progress: called with a stage ("calibrate 3/24"), the work done so far and the work of the
+            whole conversion (0: not known yet); without calibration data, first called with
             "assumed: " and a description of the built-in samples.
         timings: whether the report has the time of each stage.
         **options: the keys of ``npuconv.config.Options``.
 
     Raises:
-        UnsupportedModelError: findings stand against it; carries the report.
+        UnsupportedModelError: findings refuse the model; carries the report.
         NpuconvError: a model, target, option or sample that cannot be used.
     """
     validated_options = make_options({"target": str(target), **options})
@@ -108,25 +109,26 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
-    options, clock = emit.with_form(options), Timings(progress)
-    form = emit.get(options.format)
-    with limits.applied(options.limits):
-        legal = legalize(model, options, clock)
+    options, clock = with_target_defaults(options), Timings(progress)
+    output_format = format_named(options.format)
+    with limits.applied(options.limits):  # on files from others, in all code below
+        legal = legalize(model, options, clock)  # rewritten, with the place of each node
         legal = legal.with_findings(form_findings(legal))
-        rewritten, shown_clock = rewritten_rows(legal), clock if timings else None
+        node_rows, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
-            raise _refusal(build_report(legal, rewritten, timings=shown_clock))
+            raise _refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.next_command
-        compiler = vela.require(command, form.name) if options.with_vela else []
+        # A missing Vela fails here, before any work.
+        vela_command = vela.require(command, output_format.name) if options.with_vela else []
         with _run_errors(legal.model.name):
-            write = _write_integers if form.calibrates else _write_float_activations
+            write = _write_integers if output_format.calibrates else _write_floats
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
-        report = build_report(legal, rewritten, written.results, timings=shown_clock)
+        report = build_report(legal, node_rows, written.results, timings=shown_clock)
         if not report.ok:
             raise _refusal(report)
-        if compiler and tflite is not None:
-            report = report.model_copy(update={"vela": vela.estimate(tflite.data, compiler)})
+        if vela_command and tflite is not None:
+            report = report.model_copy(update={"vela": vela.estimate(tflite.data, vela_command)})
         return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
 
 
@@ -136,9 +138,9 @@ def _refusal(report: schema.Report) -> UnsupportedModelError:
 
 @contextlib.contextmanager
 def _run_errors(name: str) -> Iterator[None]:
-    """Name the model in errors; a refusal by onnxruntime becomes a ``ModelError``.
+    """Name the model in errors; an error of onnxruntime becomes a ``ModelError``.
 
-    Some refusals are not shown by any earlier run, for example of a tensor with 2,000 axes.
+    Only the run of the whole model shows some of these errors: a tensor with 2,000 axes.
     """
     with of_model(name):
         try:
@@ -147,37 +149,37 @@ def _run_errors(name: str) -> Iterator[None]:
             raise ModelError(f"cannot be run: {error}") from None
 
 
-def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
+def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Choose integers for tensors and weights, write them, and compare with the float model."""
-    legal = legal.with_whole_layers()
+    legal = legal.with_whole_layers()  # quantize splits the layers, after their weights
     with clock.measured("calibration data"):
         float_model = legal.proto()
-        load_float(legal.model, float_model)
+        load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
         data = open_calibration(legal, float_model, calibration, legal.options.cache)
         if data.builtin is not None:
             clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
-    with one_thread_each():
+    with one_thread_each():  # BLAS with several threads gives other last digits
         quantization = quantize(legal, data, clock)
         with clock.measured("quantize"):
-            parts = quantization.parts
-            state = parts.state
-            emitted = emit_model(parts.graph, state.encodings, state.weights, parts.convs)
+            split = quantization.parts  # the graph whose layers are split
+            state = split.state
+            emitted = emit_model(split.graph, state.encodings, state.weights, split.convs)
         with clock.measured("compare"):
             comparison = compare_conversion(quantization, emitted, clock.step)
     return describe_integers(quantization, emitted, comparison)
 
 
-def _write_float_activations(legal: LegalModel, calibration: Source, clock: Timings) -> Written:
+def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
     """Write a form whose activations stay float: no sample is needed."""
-    load_float(legal.model, legal.proto())
+    load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
-        weights, _ = import_weights(
+        weights, _notes = import_weights(
             legal.model,
             legal.plan.convolutions,
-            {},
+            {},  # encodings of tensors: activations stay float
             legal.source_scales,
             per_tensor=legal.is_per_tensor,
         )
         emitted = emit_model(legal, weights=weights)
-    refusal = check_loads(emitted.proto)
-    return describe_float(emitted, refusal, has_samples=calibration is not None)
+    warning = check_loads(emitted.proto)  # empty if it loads at the default settings
+    return describe_float(emitted, warning, has_samples=calibration is not None)

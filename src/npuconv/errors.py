@@ -1,6 +1,6 @@
 """Exceptions that npuconv raises on purpose.
 
-    NpuconvError                 exit code and hint live on the class
+    NpuconvError                 base class, with exit code and hint
     |-- UsageError           2   a flag or an argument that cannot be used
     |-- ConfigError          2   a YAML file or key that is wrong (file, line, column)
     |-- TargetError          2   a target description that is wrong (file, line, column)
@@ -156,7 +156,7 @@ def bugs_in(where: str) -> Iterator[None]:
 def of_model(name: str) -> Iterator[None]:
     """Begin model errors with the model's name, unless they do, within a with statement.
 
-    What fails deep in a graph knows a node, not the file.
+    Code deep in a graph knows the node that fails, not the file.
     """
     try:
         yield
@@ -166,8 +166,13 @@ def of_model(name: str) -> Iterator[None]:
         raise
 
 
-# What systems say when memory is short, in errors that are no MemoryError.
-_SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+# Texts of errors other than MemoryError that systems raise when memory is short.
+_SHORT = (
+    "can't start new thread",
+    "failed to map segment",
+    "Cannot allocate memory",
+    "returned NULL without setting an exception",  # protobuf
+)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

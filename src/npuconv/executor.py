@@ -1,4 +1,4 @@
-"""Runs ONNX models: on onnxruntime, or on ONNX's own reference where that refuses."""
+"""Runs ONNX models on onnxruntime, or on ONNX's reference evaluator if onnxruntime refuses."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from onnx import helper
 from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
-_limit = 0  # threads of an operator where a session does not say
+_limit = 0  # threads of an operator in a session without its own number; 0: all cores
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _LEVELS = ort.GraphOptimizationLevel
-# Above it weights are laid out anew, which takes as much memory once more; and channels are moved
-# to the end, also through a cubic Resize to fewer rows, which then has no kernel.
+# Higher levels copy all weights into another layout, which doubles their memory; and they move
+# channels to the end, even through a cubic Resize to fewer rows, which then has no kernel.
 _SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
-# Below it, too, a Transpose is moved through a linear Resize, which then may have no kernel.
+# This level still moves a Transpose through a linear Resize, which then may have no kernel.
 _SIMPLER = {_LEVELS.ORT_ENABLE_ALL: _SAME_LAYOUT, _SAME_LAYOUT: _LEVELS.ORT_DISABLE_ALL}
-LARGE = 10_000  # nodes, beyond which optimizing takes longer than many runs
-# A model that may turn out to be spoiled only when it runs is held, and so twice in memory, unless
-# it is larger.
+LARGE = 10_000  # number of nodes beyond which optimization takes longer than many runs
+# Largest model that is kept in memory a second time, to be loaded again without optimization if
+# the optimized graph fails at run time.
 _HELD_BYTES = 64 * 2**20
 _REFUSAL = (
     "onnxruntime does not run the file at its default settings: set graph_optimization_level of "
@@ -92,8 +92,8 @@ def refusal(model: onnx.ModelProto, feed: Mapping[str, np.ndarray] | None = None
     """Load a model at onnxruntime's default settings, and run it once if there are inputs.
 
     Returns:
-        A sentence on why it does not run so, and which setting helps; empty if it runs, or has
-        more than ``LARGE`` nodes, which take minutes to optimize.
+        A sentence with the reason of the refusal, and the setting that helps; empty if the model
+        runs, or has more than ``LARGE`` nodes, which take minutes to optimize.
     """
     if len(model.graph.node) > LARGE:
         return ""
@@ -126,11 +126,11 @@ class Session:
 
     Args:
         model: the model.
-        threads: of one operator; 0: the number of ``limit_threads``, or every core.
+        threads: number of threads of one operator; 0: the number of ``limit_threads``, or all
+            cores.
         optimize: False runs each node as written, which a comparison needs. Models of more than
-            ``LARGE`` nodes always run so: their optimization would take minutes.
-        eager: a node runs as soon as it can, in the order of the model, so that a tensor
-            that only a statistic reads does not stay until the end.
+            ``LARGE`` nodes are never optimized.
+        eager: whether nodes run as early as possible, so that their inputs are freed early.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -147,24 +147,24 @@ class Session:
         large = len(model.graph.node) > LARGE
         self._random: onnx.ModelProto | None = None
         if any(_random_nodes(model.graph.node)):
-            self._random, optimize = model, False  # which would take out a Dropout that trains
+            self._random, optimize = model, False  # optimization removes a Dropout that trains
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads or _limit
         options.inter_op_num_threads = 1
-        # Threads that wait turn round else: those of 200 parts of a model took 12 s of CPU for 1.
+        # Idle threads would spin: with sessions for 200 parts of a model, 12 s of CPU instead of 1.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         if eager or large:
-            options.enable_mem_pattern = False  # planned in the first run, in quadratic time
+            options.enable_mem_pattern = False  # the plan of the first run takes quadratic time
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize or large:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
         disabled: list[str] = []
         if store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
-            disabled = ["ConstantFolding"]  # would hold what it makes of weights
+            disabled = ["ConstantFolding"]  # it would keep copies of weights in memory
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize and not large:
                 options.graph_optimization_level = _SAME_LAYOUT
@@ -186,7 +186,7 @@ class Session:
     ) -> dict[str, np.ndarray]:
         """Run once.
 
-        All outputs are returned where none are named. Random operators give the same numbers for
+        Without ``outputs``, all outputs are returned. Random operators give the same numbers for
         the same ``draw``, also in another model with the same random operators.
 
         Raises:
@@ -217,7 +217,7 @@ class Session:
         with self._lock:  # samples run side by side
             if self._session is failed and self._written is not None:
                 self._options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
-                with contextlib.suppress(Exception):  # then it fails as it did
+                with contextlib.suppress(Exception):  # the caller raises the first error
                     self._session = _load(self._written, self._options, [])
                 self._written = None
             return self._session is not failed
@@ -285,7 +285,7 @@ def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelPr
 def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run once on ONNX's reference evaluator: slow, but it follows the operator texts.
 
-    It also runs com.ms.internal.nhwc, which it leaves to npuconv's own evaluator.
+    Operators of com.ms.internal.nhwc run on npuconv's own evaluators.
 
     Raises:
         RuntimeRefusedError: it cannot run the model either.

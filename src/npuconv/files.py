@@ -36,23 +36,23 @@ except ImportError:  # not on Windows: there the system refuses to remove what i
     fcntl = None  # type: ignore[assignment]
 
 _PART = re.compile(r"\..*\.(\d+)\.part", re.DOTALL)
-MAX_NAME_BYTES = 180  # of a file name, so that a process number and .part can be added
-MAX_MAPPED_BYTES = 64 * 2**20  # read of mapped files until their pages are released
-UNNAMED = "model.onnx"  # a name that says nothing: the folder says it
+MAX_NAME_BYTES = 180  # longest file name, so that a process number and .part can be added
+MAX_MAPPED_BYTES = 64 * 2**20  # bytes read from mapped files before their pages are released
+UNNAMED = "model.onnx"  # file name without information; its folder names the model
 _TEMPORARY = "npuconv-weights"
 _numbers = itertools.count()
-_swept: set[Path] = set()  # folders that this process has looked through
+_swept: set[Path] = set()  # folders whose unfinished files this process has removed
 _written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 _waiting: ContextVar[_Set | None] = ContextVar("waiting", default=None)
 _mapped: weakref.WeakSet[MappedFile] = weakref.WeakSet()
-_mapped_bytes = 0  # read since the pages were released
+_mapped_bytes = 0  # bytes read since the last release of the pages
 
 
 @dataclass
 class _Set:
     """Complete files that are not renamed yet."""
 
-    parts: list[tuple[Path, Path]] = field(default_factory=list)
+    parts: list[tuple[Path, Path]] = field(default_factory=list)  # temporary path, destination
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -113,7 +113,7 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
         [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
     )
     try:
-        if _is_special(Path(path)):  # a pipe or a device takes what comes, and has no old content
+        if _is_special(Path(path)):  # a pipe or a device has no old content to protect
             with Path(path).open("wb") as stream:
                 stream.writelines(pieces)
             return
@@ -178,14 +178,14 @@ def _name(file_set: _Set) -> None:
 
 
 def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
-    """Lock a file; return whether this process has the lock, True where files cannot be locked."""
+    """Lock a file; return whether this process has the lock, True if files cannot be locked."""
     if fcntl is None:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # not every file system can
+    except OSError:  # a file system without locks
         return True
     return True
 
@@ -197,12 +197,12 @@ def sweep(folder: Path) -> None:
             match = _PART.fullmatch(entry.name)
             if match and not is_alive(int(match[1])):
                 with contextlib.suppress(OSError), Path(entry).open("rb") as stream:
-                    if hold(stream, wait=False):  # nor does one of another container write it
+                    if hold(stream, wait=False):  # no process of another container writes it
                         Path(entry).unlink()
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether there is a process with that number."""
+    """Return whether a process has this number."""
     import psutil  # rarely needed
 
     return bool(psutil.pid_exists(pid))
@@ -217,7 +217,7 @@ def _is_special(path: Path) -> bool:
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder and those above it where they are missing; return its path.
+    """Make a folder and its missing parents; return its path.
 
     Raises:
         OutputError: it cannot be made.

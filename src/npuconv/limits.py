@@ -18,13 +18,13 @@ from dataclasses import dataclass, fields
 class Limits:
     """Limits on models, images and archives."""
 
-    model_bytes: int = 16 * 2**30  # of a model's file and its external data together
-    nodes: int = 50_000  # of a model, those of subgraphs and of called functions included
-    depth: int = 16  # of subgraphs inside subgraphs
-    tensor_mib: int = 2048  # of one tensor of a model, in MiB
-    image_pixels: int = 8192 * 8192  # of one image
-    archive_bytes: int = 64 * 2**30  # of the arrays of one archive, once decompressed
-    archive_ratio: int = 200  # decompressed to compressed bytes, of arrays over 64 MiB
+    model_bytes: int = 16 * 2**30  # bytes of a model's file and its external data together
+    nodes: int = 50_000  # number of nodes of a model, its subgraphs and its called functions
+    depth: int = 16  # depth of subgraphs inside subgraphs
+    tensor_mib: int = 2048  # MiB of one tensor of a model
+    image_pixels: int = 8192 * 8192  # pixels of one image
+    archive_bytes: int = 64 * 2**30  # bytes of the arrays of one archive, once decompressed
+    archive_ratio: int = 200  # decompressed to compressed bytes of an array over 64 MiB
 
 
 DEFAULT = Limits()
@@ -53,5 +53,5 @@ def hint(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """Return the flag of a limit, whose name is its key in a configuration, too."""
+    """Return the flag of a limit."""
     return f"--max-{name.replace('_', '-')}"

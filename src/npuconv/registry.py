@@ -58,7 +58,7 @@ class Registry(Generic[T]):
     def load(self) -> None:
         """Import every module of the packages once; a new file needs no list.
 
-        A second thread waits for the first: a part of the table would look like all of it.
+        A second thread waits for the first: it must not take a part of the table for all of it.
         """
         if self._loaded:
             return

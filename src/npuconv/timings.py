@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 Progress = Callable[[str, int, int], None]  # stage, done, total; a total of 0 is unknown
 Step = Callable[[int, int], None]  # done, total of an inner loop
 
-WHOLE = 1000  # parts of a run whose length is expected
+WHOLE = 1000  # total that is reported to ``Progress`` when the costs of all stages are known
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
@@ -20,8 +20,8 @@ class Timings:
     """Seconds by stage, in the order in which stages first ran.
 
     Args:
-        progress: called when a stage begins, and by ``step``, with the stage and how many of
-            ``WHOLE`` parts of the run are done; of 0 parts, before ``expect``.
+        progress: called when a stage begins, and by ``step``, with the stage, the part of the run
+            that is done, and ``WHOLE``; before ``expect`` the total is 0.
     """
 
     def __init__(self, progress: Progress = silent) -> None:
@@ -50,11 +50,11 @@ class Timings:
         self._finished.add(stage)
 
     def announce(self, text: str, total: int) -> None:
-        """Report a text, before any of so many parts of the run is done."""
+        """Report a text at the beginning of a run of ``total`` parts."""
         self._progress(text, 0, total)
 
     def step(self, done: int, total: int) -> None:
-        """Report how much of the stage that runs is done."""
+        """Report the progress of the current stage."""
         self._report(f"{self._stage} {done}/{total}", done / total)
 
     def _report(self, text: str, share: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import npuconv
-from npuconv.batch.entry import Batch
+from npuconv.batch.run_jobs import Batch
 from npuconv.cli import execute
 from npuconv.report import render_batch
 from support.jobs import run_in_process

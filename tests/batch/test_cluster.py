@@ -16,8 +16,8 @@ import pytest
 
 import npuconv
 from batch.conftest import MISCHIEF, PATIENCE, has_ended, small, tree, wait_for
-from npuconv.batch.entry import Watcher
-from npuconv.batch.lock import tools
+from npuconv.batch.fingerprint import tools
+from npuconv.batch.run_jobs import Watcher
 from npuconv.errors import UsageError
 from support.jobs import run_in_process
 

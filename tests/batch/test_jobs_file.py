@@ -10,8 +10,8 @@ import pytest
 
 import npuconv
 from batch.test_expansion import MY_CHIP
-from npuconv.batch.entry import Batch
 from npuconv.batch.jobs_file import Defaults, JobEntry, JobsFile, expand, read_outside_options
+from npuconv.batch.run_jobs import Batch
 from npuconv.config import Options
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 

@@ -83,9 +83,16 @@ def test_limits_of_inspect(cli, folder):
     assert cli("inspect", "model.onnx", "--max-nodes", "99").code == 0
 
 
-@pytest.mark.parametrize("text", ["can't start new thread", "x.so: failed to map segment"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "can't start new thread",
+        "x.so: failed to map segment",
+        "<method 'extend'> returned NULL without setting an exception",
+    ],
+)
 def test_memory_by_other_names(cli, model, monkeypatch, text):
-    """A thread without a stack and a library without pages are lack of memory."""
+    """Threads without a stack, libraries without pages, messages of protobuf without room."""
 
     def no_room(*_):
         raise RuntimeError(text)

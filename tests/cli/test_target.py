@@ -66,7 +66,7 @@ def test_show_text_of_the_example():
     assert "QLinearAdd (com.microsoft)" in text
     assert "\n  assume " not in text
     assert "\nall operators\n  rank  at most 4  manual/3.1" in text
-    assert "\ncosts\n  mac          1\n  weight_byte  4\n" in text
+    assert "\ncosts\n  mac            1\n  weight_byte    4\n" in text
 
 
 def test_show_the_opset():

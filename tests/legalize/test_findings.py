@@ -106,7 +106,7 @@ def gone(before, records, pass_name):
     """Return the findings that the report says this pass has removed."""
     model = read(Net(x=X).op("Relu", name="other").model())
     tracker = Tracker(before)
-    tracker.step(pass_name, rules(model))
+    tracker.credit(pass_name, rules(model))
     return tracker.merge([], records)
 
 
@@ -146,7 +146,7 @@ def test_findings_about_the_model():
     tracker = Tracker(before)
     raised = context()
     for phase in (Phase.CANONICALIZE,):
-        raised.run_phase(model, phase, lambda item, _: tracker.step(item.name, ctx))
+        raised.run_phase(model, phase, lambda item, _: tracker.credit(item.name, ctx))
     records = [RewriteRecord("x", ("r",), "", "no"), *raised.rewrites]
     merged = [f for f in tracker.merge([], records) if f.status == Status.REWRITTEN]
     assert [f.rewritten_by for f in merged] == ["raise-opset"] * len(merged)

@@ -15,7 +15,7 @@ import npuconv
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.emit.emission import Emission
-from npuconv.emit.emit import form_findings
+from npuconv.emit.write_model import form_findings
 from npuconv.findings import Finding
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.annotations import Annotations

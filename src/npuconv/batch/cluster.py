@@ -22,16 +22,16 @@ from weakref import WeakValueDictionary
 
 from npuconv import files
 from npuconv.batch import local
+from npuconv.batch.fingerprint import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.batch.job import Event, Job, JobFolders, Outcome, Settings, from_json, to_json
-from npuconv.batch.lock import NAMES_A_FILE, data_files, external_files, tools
 from npuconv.errors import UsageError
 from npuconv.target import builtin_names
 
 _CONNECT_TIMEOUT = "30 s"
-_MAX_RUNS = 2  # of a job whose workers die
-_MAX_SHIPPED = 64  # jobs whose files are on the scheduler at the same time
-_MAX_SUBMISSIONS = 10  # of a job, if other jobs may be the cause of the deaths of its workers
-_FOLDER = "npuconv"  # in the folder of the worker
+_MAX_RUNS = 2  # number of runs of a job whose workers die
+_MAX_SHIPPED = 64  # number of jobs whose files are on the scheduler at the same time
+_MAX_SUBMISSIONS = 10  # number of submissions of a job: other jobs may have killed its workers
+_FOLDER = "npuconv"  # folder of the jobs, in the folder of the worker
 
 
 def run(jobs: Sequence[Job], place: JobFolders, settings: Settings) -> Generator[Event, None, None]:
@@ -87,13 +87,13 @@ class _ClusterRun:
 
     def __init__(self, client: Any, place: JobFolders, ship: bool) -> None:
         self._client, self._place = client, place
-        self._batch = f"npuconv-{client.id}"  # key of the numbers of runs, topic of messages
+        self._batch = f"npuconv-{client.id}"  # metadata key of the run counts; topic of messages
         self._ship = ship
         # Pairs of a job and its completed future, and messages of workers.
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._running: dict[str, tuple[Job, list[Any]]] = {}  # with futures, by name of the job
-        self._submissions: Counter[str] = Counter()  # by name of the job
-        self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files by name of the job
+        self._running: dict[str, tuple[Job, list[Any]]] = {}  # job and its futures, by job name
+        self._submissions: Counter[str] = Counter()  # number of submissions, by job name
+        self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files, by job name
         # Futures of files by their paths; the scheduler drops those that no running job needs.
         self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 
@@ -131,7 +131,7 @@ class _ClusterRun:
 
     def _task(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")  # of shipped files
+            warnings.filterwarnings("ignore", "Sending large graph")  # shipped files are large
             return self._client.submit(function, *arguments, pure=False)
 
     def _ship_files(self, job: Job) -> list[Any]:
@@ -213,7 +213,7 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
     outcome, written = Outcome("lost", "was cancelled"), {}
     with contextlib.ExitStack() as stack:
         place = from_json(JobFolders, request["place"])
-        if request["ship"]:  # in a folder of its own, else in the shared one
+        if request["ship"]:  # shipped files go into a new folder; without them it is shared
             home = Path(worker.local_directory) / _FOLDER
             home.mkdir(exist_ok=True)
             folder = tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True)

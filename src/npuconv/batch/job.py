@@ -1,4 +1,4 @@
-"""One job, the place it runs in, its events and its outcome; settings of a run."""
+"""One job, its folders, its events and its outcome; settings of a run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Settings(JobLimits):
     """
 
     jobs: int | None = Field(None, ge=1)  # number of jobs at once; None: cores / threads
-    threads: int = Field(1, ge=1)  # of each job; the last digits of measured numbers depend on it
+    threads: int = Field(1, ge=1)  # threads of each job; last digits of results depend on it
     resume: bool = True  # whether jobs that are done and unchanged are skipped
     cache: Path | None = None  # folder of decoded samples; None: below the output folder
     scheduler: str | None = None  # address of a Dask scheduler; None: this machine
@@ -143,7 +143,7 @@ class JobFolders:
 
     root: Path  # folder that the paths of jobs are relative to
     cache: Path  # folder of decoded samples, shared by all jobs
-    threads: int = 1  # of each job
+    threads: int = 1  # number of threads of each job
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class Job:
     name: str  # its output without output folder and suffix
     model: str
     output: str  # path of the written model
-    options: Options  # of the conversion, target and format included
+    options: Options  # options of the conversion, target and format included
     target: str  # name of the target
-    limits: JobLimits = field(default_factory=JobLimits)  # on its time and memory
+    limits: JobLimits = field(default_factory=JobLimits)  # limits on its time and memory
 
     @property
     def reports(self) -> tuple[str, str]:
@@ -179,9 +179,9 @@ class Job:
     @property
     def calibrates(self) -> bool:
         """True if it has calibration data and a format that calibrates."""
-        from npuconv import emit
+        from npuconv.emit.formats import format_named
 
-        return self.options.calibration is not None and emit.get(self.options.format).calibrates
+        return self.options.calibration is not None and format_named(self.options.format).calibrates
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Outcome:
 
     status: JobStatus
     message: str  # the headline of its report, or the cause
-    model_sha256: str = ""  # of the source model; empty if it was not read
+    model_sha256: str = ""  # SHA-256 of the source model; empty if it was not read
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each written file
 
     @property
@@ -205,16 +205,16 @@ class Event:
 
     job: Job
     stage: str = ""  # empty at the start and the end of the job
-    done: int = 0  # of ``total`` steps of the stage
-    total: int = 0
+    done: int = 0  # number of steps that are done
+    total: int = 0  # number of steps of the stage
     outcome: Outcome | None = None  # only at the end of the job
 
 
 def to_json(value: Job | JobFolders | Outcome) -> Any:
-    """Return a job, place or outcome as plain data, for another process."""
+    """Return a job, its folders or its outcome as plain data, for another process."""
     return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
 def from_json(kind: type[Value], data: Any) -> Value:
-    """Return a job, place or outcome from the plain data of ``to_json``."""
+    """Return a job, its folders or its outcome from the plain data of ``to_json``."""
     return TypeAdapter(kind).validate_python(data)

@@ -1,9 +1,9 @@
 """The jobs file, the options given beside it, and their expansion to jobs.
 
 ``npuconv.config.Options`` has the keys and their validation; this module adds the keys of a
-batch. Flags win over the file, a configuration is below it. Their paths are relative to the
-current folder, as for ``convert``; jobs have theirs relative to the jobs file, so that locks and
-reports are the same on every machine.
+batch. Flags win over the file, and the file over a configuration. Paths of both are relative to
+the current folder, as for ``convert``; paths of jobs are made relative to the jobs file, so that
+lock files and reports are the same on every machine.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from npuconv.legalize.rule_codes import check_codes, unknown_codes
 from npuconv.target import Target
 from npuconv.yamlio import KeyPath
 
-MULTIPLIED = ("target", "format")  # lists of these give a job of each pair
-_MAX_NAME_BYTES = 255  # of one part of a path, on most file systems
+MULTIPLIED = ("target", "format")  # keys that may have lists, which give a job for each pair
+_MAX_NAME_BYTES = 255  # longest part of a path on most file systems
 _MODELS = (".onnx", ".tflite")  # suffixes of an output that is a file, not a folder
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
@@ -81,7 +81,7 @@ class JobsFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = Field(description="of this format")
+    version: Literal[1] = Field(description="version of this format")
     defaults: Defaults = Field(
         default_factory=lambda: Defaults.model_validate({}),
         description="what holds for every job that does not say otherwise",
@@ -95,9 +95,9 @@ class Expanded:
     """Jobs of a jobs file, and the folders they use."""
 
     file: Path
-    root: Path  # its folder, which all paths in it are relative to
+    root: Path  # folder of the file, which all paths in it are relative to
     output: str  # folder of the results, relative to the root
-    # In the order of the file; of one entry by model, then target, then format.
+    # Jobs in the order of the entries; jobs of one entry by model, then target, then format.
     jobs: tuple[Job, ...]
 
 
@@ -140,7 +140,7 @@ def expand(
 def read_outside_options(
     root: Path, options: Mapping[str, Any], config: str | Path | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read and check the options that do not stand in the jobs file.
+    """Read and check the options beside the jobs file: flags and configuration.
 
     Returns:
         Options that win over the file, and options of the configuration, as keys of the file.
@@ -148,7 +148,7 @@ def read_outside_options(
     Raises:
         UsageError: an option is unknown, or has a value or names a file that cannot be used.
         TargetError: the target cannot be read.
-        ConfigError: the same of the configuration, with line and column; or the baseline.
+        ConfigError: an option of the configuration, with line and column, or the baseline.
     """
     texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
     checked = make_options(texts)
@@ -202,8 +202,8 @@ def match(pattern: str, root: Path) -> dict[str, str]:
         root: folder that it is relative to.
 
     Returns:
-        For each file, as the jobs file could have named it, its folder below the part of the
-        pattern that has no wildcard.
+        By path of each file, relative to ``root``: its folder below the part of the pattern that
+        has no wildcard.
     """
     if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
         return {str(PurePosixPath(pattern)): ""}
@@ -243,9 +243,9 @@ class _Expansion:
     defaults: dict[str, Any]
     flags: dict[str, Any]
     targets: dict[str, Target | None] = field(default_factory=dict)  # None: cannot be read
-    jobs: list[tuple[Job, KeyPath]] = field(default_factory=list)  # with the places of entries
+    jobs: list[tuple[Job, KeyPath]] = field(default_factory=list)  # job and key path of its entry
     named_outputs: set[str] = field(default_factory=set)  # outputs that the jobs file names
-    errors: list[ConfigError] = field(default_factory=list)  # all of them, for one message
+    errors: list[ConfigError] = field(default_factory=list)  # all errors, raised as one
 
     def _error(self, key_path: KeyPath, message: str, hint: str = "") -> None:
         self.errors.append(self.document.error(ConfigError, key_path, message, hint))
@@ -260,7 +260,7 @@ class _Expansion:
         place = entry.pop("output", None)
         keys = merge(self.defaults, entry)
         limits = JobLimits(timeout=keys.pop("timeout", None), memory=keys.pop("memory", None))
-        # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
+        # Lists of the file, even if a flag replaces them: the folders of outputs stay the same.
         lists = [key for key in MULTIPLIED if len(keys.get(key, ())) > 1]
         output = normpath(place) if place is not None and place.endswith(_MODELS) else ""
         if output and (lists or len(models) > 1):
@@ -320,7 +320,7 @@ class _Expansion:
             if not models:
                 is_folder = _is_folder(self.root / pattern)
                 text = ": no .onnx file in it" if is_folder else " matches no file"
-                # Of a list the item; of a single pattern, which has no items, itself.
+                # The place of the item; a single pattern has no items and takes its own place.
                 self._error((*key_path, number), f"{pattern!r}{text}")
             matches |= models
         return matches

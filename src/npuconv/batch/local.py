@@ -28,7 +28,7 @@ from npuconv.report import words
 from npuconv.schemas.batch import JobStatus
 
 _POLL_SECONDS = 0.1  # between two checks of the limits of jobs
-_STDERR_BYTES = 2000  # of the end of stderr, in which the cause of a crash is searched
+_STDERR_BYTES = 2000  # bytes at the end of stderr in which the cause of a crash is searched
 _BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 
@@ -78,8 +78,8 @@ class JobProcess:
         self.job = job
         self._start = time.monotonic()
         self._unread = b""
-        self._outcome: Outcome | None = None  # as the process reported it
-        self._kill_outcome: Outcome | None = None
+        self._outcome: Outcome | None = None  # outcome that the process reported
+        self._kill_outcome: Outcome | None = None  # outcome if this object killed the process
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed in finish
         # -P: a file in the current folder must not stand in for a module.
         self._process = subprocess.Popen(

@@ -1,8 +1,8 @@
 """Process of one job: reads the job from stdin, converts, writes messages to stdout.
 
-The first line of stdin is the job. stdin then stays open as long as the process that started
-this one lives. When that ends, this process ends, so that it does not write into a folder that
-a second run works on. A message is one line with a JSON object: progress, or the outcome.
+The first line of stdin is the job. Then the parent process keeps stdin open. When the parent
+ends, stdin is closed and this process ends, so that it does not write into the folder of a second
+run. A message is one line with a JSON object: progress, or the outcome.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def main() -> None:
         line += data
     request = json.loads(line)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # When memory runs out, the system should end a job rather than the batch, but not before
-    # a process that takes more.
+    # When memory runs out, the system should kill a job rather than the batch; a process that
+    # takes more memory than the job comes first.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
-    gc.set_threshold(2_000_000, 20, 100)  # as the command line does, for the same reason
+    gc.set_threshold(2_000_000, 20, 100)  # see ``npuconv.cli.main``
     place = from_json(JobFolders, request["place"])
     os.chdir(place.root)
     outcome = run(from_json(Job, request["job"]), place, send)

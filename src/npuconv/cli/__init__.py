@@ -25,7 +25,7 @@ from npuconv.report import FORMATS
 from npuconv.version import __version__
 from npuconv.yamlio import suggest
 
-# Help of each command, by its name: that of a function and of its module.
+# Help of each command, by name of the command, its function and its module.
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
@@ -55,18 +55,18 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # A large graph is millions of objects that live as long as the process; collecting garbage
-    # among them as often as Python does by default took a third of the time.
+    # A large graph has millions of objects, which live as long as the process; Python's default
+    # intervals of garbage collection would take a third of the time.
     gc.set_threshold(2_000_000, 20, 100)
-    # Matrices here are small, and layers are solved side by side: threads of BLAS beneath
-    # them doubled the time. The variable has no effect once numpy is loaded.
+    # Layers are solved in parallel and their matrices are small: more BLAS threads would double
+    # the time. The variable has no effect once numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _terminate)
     _speak_utf8()
     if not sys.warnoptions:  # warnings of libraries are not for the user
         warnings.simplefilter("ignore")
     code = execute(sys.argv[1:])
-    gc.freeze()  # no collection among them at exit either
+    gc.freeze()  # no collection of these objects at exit
     sys.exit(code)
 
 
@@ -81,7 +81,7 @@ def _speak_utf8() -> None:
 
 
 def _terminate(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the next one ends it at once
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second signal ends the process at once
     raise guard.Terminated
 
 
@@ -89,8 +89,8 @@ def execute(arguments: list[str]) -> int:
     """Run the command line.
 
     Returns:
-        0 done, 1 findings, 2 a user's mistake, 70 a bug of ours, 130 after Ctrl-C, 143 after
-        SIGTERM.
+        0 done, 1 findings, 2 a mistake of the user, 70 a bug in npuconv, 130 after Ctrl-C, 143
+        after SIGTERM.
     """
     with files.noted() as written:
         try:
@@ -128,7 +128,7 @@ def execute(arguments: list[str]) -> int:
 
 
 def _describe_usage(error: click.ClickException) -> str:
-    """Return the message of click in our words, with the likely option or value."""
+    """Return the message of an error of click, with the likely option or value."""
     ctx, text = getattr(error, "ctx", None), error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         text = f"no such option: {error.option_name}{_nearest(error.option_name, ctx)}"
@@ -138,7 +138,7 @@ def _describe_usage(error: click.ClickException) -> str:
 
 
 def _nearest_choice(error: click.BadParameter) -> str:
-    """Return a question for the value that is spelled most like the wrong one."""
+    """Return a suggestion: the value with the most similar spelling."""
     wrong = re.match("'(.*)' is not one of", error.message)
     kind = error.param.type if error.param else None
     near = suggest(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else ""
@@ -146,7 +146,7 @@ def _nearest_choice(error: click.BadParameter) -> str:
 
 
 def _nearest(option: str, ctx: click.Context | None) -> str:
-    """Return a question for the likely option: by its value, the start or likeness of its name."""
+    """Return a suggestion for an unknown option: by its value, its beginning, or its spelling."""
     parameters, value = [] if ctx is None else ctx.command.get_params(ctx), option[2:]
     meant = [f"{p.opts[0]} {value}" for p in parameters if value in getattr(p.type, "choices", ())]
     options = [name for parameter in parameters for name in parameter.opts]

@@ -14,8 +14,8 @@ import click
 from pydantic import ValidationError
 
 from npuconv import files, yamlio
-from npuconv.batch.entry import Batch, Watcher
 from npuconv.batch.job import Job, JobLimits, Outcome, make_settings
+from npuconv.batch.run_jobs import Batch, Watcher
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, check_destinations, signal_exit_code
 from npuconv.cli.help import GroupedCommand, output_format_option
@@ -35,7 +35,7 @@ _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that c
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
 )  # fmt: skip
-_SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
+_SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
 def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -83,7 +83,7 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
 @click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
+@functools.partial(shared_options, without=("cache",))  # --cache above has another default
 @output_format_option(*PRINTED)
 @click.option(
     "--report",
@@ -124,7 +124,7 @@ def batch(
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended; 2: the
     jobs file or a flag cannot be used; 70: a bug in npuconv; 130, 143: ended by a signal.
     """
-    from npuconv.batch.entry import Batch
+    from npuconv.batch.run_jobs import Batch
 
     for report in reports:
         format_of(report)

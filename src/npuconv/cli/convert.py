@@ -51,10 +51,10 @@ def convert(
     Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
     from npuconv.convert_model import convert_with
-    from npuconv.emit import with_form
+    from npuconv.emit.formats import with_target_defaults
 
     config = chosen_config(config, quiet=quiet)
-    options = with_form(collect(config, flags))
+    options = with_target_defaults(collect(config, flags))
     destination, written = _destinations(model, output, reports, options, config)
     words = flags if output is None else {"output": output, **flags}
     (name,) = model_names([model])
@@ -89,7 +89,7 @@ def convert(
     if not quiet:
         show(result.report, name, verbose=verbose, no_color=no_color, following=following)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
-    if tflite is not None:  # whose axes may have another order
+    if tflite is not None:  # its axes may have another order than those of the ONNX model
         for side, tensors in (("input", tflite.inputs), ("output", tflite.outputs)):
             for tensor in tensors:
                 screen.say(f"{side} {tensor}", quiet=quiet)
@@ -100,7 +100,7 @@ def convert(
     quantized = result.report.quantization
     if tflite is None and quantized is not None and quantized.layers:
         folder = destination.with_name(f"{destination.stem}.parts")
-        # The model has the name of a built-in target.
+        # The metadata of the model name a built-in target.
         device = [] if options.target in builtin_names() else ["--target", options.target]
         splitting = ["npuconv", "split", str(destination), "-o", str(folder), *device]
         screen.say("split it for a driver with:", command=shlex.join(splitting), quiet=quiet)
@@ -111,7 +111,7 @@ def _destinations(
     model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
     """Return the paths of the result and of its reports; refuse a path that cannot be written."""
-    # The stem, as '.' has no name that could be replaced.
+    # ``with_name`` refuses a path without a name, such as '.'.
     source, suffix, form = Path(model), suffix_of(options.format), options.format
     destination = source.parent / f"{source.stem}{suffix}" if output is None else Path(output)
     kinds = ("json", "html")

@@ -32,8 +32,8 @@ from npuconv.timings import Progress, silent
 SCHEMA_VERSION = 1
 MAX_POINTS = 7  # values of one limit
 KNEE = 0.1  # growth of the cost up to which a tighter value is still cheap
-# Forms that are weighed for one convolution: fewer than in a conversion, which needs one plan
-# where an exploration needs thousands.
+# Number of forms to compare for one convolution: fewer than in a conversion, because an
+# exploration makes thousands of plans.
 MAX_FORMS = 20
 
 
@@ -41,7 +41,7 @@ MAX_FORMS = 20
 class Point:
     """All models under one value of a limit."""
 
-    value: int | bool  # the limit; of a number, the largest that is allowed
+    value: int | bool  # the limit: the largest allowed number, or the required truth value
     rewritten: int  # number of models with a rewritten convolution
     refused: int  # number of models with a convolution that has no form within the limit
     macs: int  # added multiply-accumulates
@@ -86,7 +86,7 @@ class Exploration:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-Layers = Counter[Layer]  # of one model: how many of its convolutions are alike
+Layers = Counter[Layer]  # number of equal convolutions of one model, by layer
 
 
 def explore_limits(

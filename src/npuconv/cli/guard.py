@@ -22,9 +22,9 @@ from npuconv.limits import DEFAULT, NAMES, applied, flag, present
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_DEFAULT_SHARE = 0.9  # of the memory: a command that takes more fails, and others go on
-_MIN_BYTES = 256 * 2**20  # that npuconv takes itself
-# Seconds after which a command is ended that computes outside of Python and cannot be interrupted.
+_DEFAULT_SHARE = 0.9  # share of the memory that a command may take, so that others go on
+_MIN_BYTES = 256 * 2**20  # memory that npuconv itself takes
+# Seconds of grace for a command that computes outside of Python and cannot be interrupted.
 _GRACE_SECONDS = 10.0
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -1,4 +1,4 @@
-"""Contents of a model, or of two side by side, as plain numbers: for ``npuconv inspect``."""
+"""Contents of one model, or of two models side by side, as numbers: for ``npuconv inspect``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition import costs
 from npuconv.report.words import total
 
-Sides = tuple[str, str]  # before, after
+Sides = tuple[str, str]  # text of the model before, text of the model after
 _ONE_SIDED = ("operator", "kernel", "weights", "MACs")  # compared if one side has no convolution
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution as the model has it."""
+    """One convolution of the model, unchanged."""
 
     name: str
     op: str
@@ -44,7 +44,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class NodeSummary:
-    """One node as the model has it."""
+    """One node of the model, unchanged."""
 
     name: str
     op: str
@@ -69,10 +69,10 @@ class Inspection:
     in_subgraphs: int
     parameters: int
     macs: int | None
-    peak_bytes: int | None  # of the tensors between the nodes, at the worst moment
-    peak_int8_bytes: int | None  # with the float tensors in int8
-    peak_node: str  # node that runs at this moment
-    attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
+    peak_bytes: int | None  # largest number of bytes of all tensors between nodes at a time
+    peak_int8_bytes: int | None  # the same number with the float tensors in int8
+    peak_node: str  # node that runs at that time
+    attributes: dict[str, dict[str, int]]  # number of convolutions by attribute and value
     convolutions: tuple[Convolution, ...]
     steps: tuple[NodeSummary, ...]
     calibration: str = ""  # data that convert would assume without --calibration, and why
@@ -85,7 +85,7 @@ class Inspection:
 def inspect(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Inspection:
-    """Look into a model, and for the samples that a conversion would assume; nothing is changed.
+    """Return the contents of a model, and the samples that a conversion would assume.
 
     Raises:
         ModelError: not a valid model.
@@ -99,7 +99,7 @@ def inspect(
         if not legal.plan.convolutions:
             return inspection
         builtin = choose_builtin(legal.model, legal.options.preprocess, legal.expected)
-    except NpuconvError:  # what stands against it is for check to say
+    except NpuconvError:  # ``check`` reports the reason
         return inspection
     return replace(inspection, calibration=builtin.sentence)
 

@@ -20,10 +20,10 @@ from npuconv.errors import UsageError
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
 
-NO_CONFIG = "none"  # of --config: read no file
-SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # of Options, besides preprocessing
+NO_CONFIG = "none"  # value of --config: read no file
+SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # options of samples but preprocess
 _FILES = ("target", "calibration", "baseline")  # files of a configuration that a run reads
-# Flags that are named differently from their option, and flags of a switch that is off.
+# Flags that are named differently from their option, and flags that turn a switch off.
 _FLAGS = {"preprocess__preset": "--preprocess", "preprocess__layout": "--input-layout"}
 _OPPOSITES = {"keep_scales": "--requantize"}
 _METAVARS = {
@@ -48,7 +48,7 @@ _METAVARS = {
 }
 _WITH_COMMAS = ("assume", "keep_float")  # not split at commas, which names and values may hold
 _COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
-_NUMBERS = {  # form of the value, and the maximum count of numbers
+_NUMBERS = {  # description of the value, and the maximum count of numbers
     "preprocess__mean": (_COLOR, None),
     "preprocess__std": (_COLOR, None),
     "preprocess__resize": ("HEIGHT,WIDTH, or one number for the short side", 2),
@@ -105,7 +105,7 @@ def output_options(command: Command) -> Command:
 
 
 def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
-    """Return the configuration to read: the one given, or the nearest; named on stderr."""
+    """Return the configuration to read: ``config``, or the nearest file, named on stderr."""
     if config is not None:
         return None if config == NO_CONFIG else config
     nearest = find_config()
@@ -125,7 +125,7 @@ def collect(
 
     Raises:
         ConfigError: the file is wrong.
-        UsageError: a flag's value is.
+        UsageError: the value of a flag is wrong.
     """
     from npuconv.legalize.rule_codes import unknown_codes  # loads the rules, help does not
 
@@ -156,7 +156,7 @@ def parse_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the flags that were given, as the plain values of a configuration file.
 
     Raises:
-        UsageError: a flag is empty, or its value has not the form that it should.
+        UsageError: a flag is empty, or its value is malformed.
     """
     refuse_empty(flags)
     values: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def refuse_empty(flags: dict[str, Any]) -> None:
 
 
 def _flag_of_path(path: tuple[str, ...]) -> str:
-    """Return the flag of an option; the file has been read, so that no key of it is wrong."""
+    """Return the flag of an option, given as the path of its keys in a file."""
     name, *inner = path
     if name == "preprocess" and inner:
         return _flag(f"preprocess__{inner[0]}")
@@ -225,7 +225,7 @@ def _options(names: Collection[str]) -> list[Decorator]:
 
 
 def _option(name: str, field: FieldInfo) -> Decorator:
-    """Return the flag of an option: its form and help follow from the type and default."""
+    """Return the click option of a field: type and help follow from its type and default."""
     flag, kind, text = _flag(name), field.annotation, field.description or ""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)

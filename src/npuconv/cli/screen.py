@@ -29,7 +29,7 @@ _MIN_WRAPPED = 40  # columns; fewer would put every word on a line of its own
 _MAX_MESSAGE = 1500  # characters of a line on stderr
 _MAX_STAGE = 30  # characters of a stage, so that the bar fits 80 columns
 _WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
-_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^ ])+""")  # of a shell; blanks in quotes do not end it
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^ ])+""")  # word of a shell, with blanks in quotes
 _MAX_NAMED = 3  # files of a folder that are named one by one
 
 
@@ -52,15 +52,14 @@ def width() -> int:
 
 
 def terminal() -> int | None:
-    """Return the columns of the terminal; None where stdout is none: nothing is wrapped."""
+    """Return the columns of the terminal; None if stdout is another stream: no text is wrapped."""
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
 def say(text: str, *, command: str = "", quiet: bool = False) -> None:
     """Print a line on stderr, escaped and shortened: it may hold names of untrusted files.
 
-    A terminal gets it in lines that end between words, and a command at its end in lines that can
-    be pasted.
+    On a terminal the text is wrapped between words, and a command so that it can be pasted.
     """
     if quiet or sys.stderr is None:
         return
@@ -133,7 +132,7 @@ def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
 def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> Iterator[Progress]:
     """Show one bar with the seconds left within a with statement, if stderr is a terminal.
 
-    Nothing with ``quiet``; with ``shares`` percent of the whole, and not how many of how many.
+    With ``quiet`` there is no bar; with ``shares`` it shows percent instead of ``done/total``.
 
     Yields:
         A function that takes the name of a stage, the steps done, and all steps, 0 if unknown.

@@ -16,7 +16,7 @@ from npuconv.schemas.report import Report
 
 
 def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
-    """Print the verdict on one model; last once more if its beginning has scrolled away."""
+    """Print the verdict on one model; repeat its first line if that has scrolled away."""
     from npuconv.report import brief, text
 
     color, width = screen.wants_color(no_color), screen.width()
@@ -62,8 +62,8 @@ def after_convert(
 ) -> str:
     """Return the command to run after a conversion.
 
-    Without data that is another one with real inputs; then a verification, on inputs that
-    calibration has not seen.
+    After a conversion without data this is a conversion with real inputs, else a verification on
+    inputs that calibration has not seen.
     """
     if not report.ok:
         return _explain(report)
@@ -74,7 +74,7 @@ def after_convert(
         return f"{shlex.join(words)} --calibration {'SAMPLES.npz' if made_up else 'FOLDER'}"
     if report.quantization is None or not report.quantization.samples:
         return ""
-    # The model keeps its preprocessing, which a key of the configuration would replace as a whole.
+    # ``verify`` finds the preprocessing in the model, unless a configuration replaces all of it.
     samples = {
         name: value
         for name, value in flags.items()

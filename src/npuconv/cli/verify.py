@@ -19,7 +19,7 @@ from npuconv.report.sections import Note, Section, Table
 from npuconv.report.words import count, equal, part_of, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
-_SUFFIXES = (".json", ".html", ".csv", ".txt")  # of reports
+_SUFFIXES = (".json", ".html", ".csv", ".txt")  # suffixes of reports
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
@@ -103,7 +103,7 @@ def _render(report: VerifyReport, suffix: str) -> str:
 
 
 def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
-    """Return the models and the whole, then outputs and layers, the worst first."""
+    """Return the models and the total error, then outputs and layers, the worst first."""
     sqnr, cosine, largest = _numbers(report.total)
     notes = {
         "float": [f"{report.float_model.path} (sha256 {report.float_model.sha256[:12]})"],

@@ -1,4 +1,4 @@
-"""Quantization of a float model that emission writes, and the conversions around a tensor."""
+"""Input of the emission passes, which they update; conversions around a tensor."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Emission:
     """Plan and quantization of a float model, and notes of the passes in ``emit.lowering``.
 
     Attributes:
-        plan: of the float model; nodes that are taken out leave it.
-        encodings: by tensor; empty where only weights are quantized.
-        rounded: integer weights and biases by node; the others are rounded to nearest.
-        terms: of convolutions that the device runs in parts, added in int32, by node.
+        plan: places of the nodes of the float model, without nodes that a pass has removed.
+        encodings: scale and zero point by tensor; empty if only weights are quantized.
+        rounded: integer weights and biases by node; other weights are rounded to nearest.
+        terms: parts of a convolution, whose results the device adds in int32, by node.
         bias_channels: constant input channels that make up the bias, by node.
-        layer_encodings: of the input and the output of a convolution, by its name.
+        layer_encodings: encodings of the input and the output of a convolution, by its name.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
-        scales: of inputs and outputs of the model that are int8, by name.
+        scales: scales of the model's int8 inputs and outputs, by name.
         sums: convolutions that are written as sums in int32.
     """
 
@@ -56,7 +56,7 @@ class Emission:
         rounded: Mapping[str, RoundedWeights],
         convs: Sequence[WrittenConv] = (),
     ) -> Emission:
-        """Return the quantization of a model whose tensors still have their names."""
+        """Return the emission of a model before its first pass: tensors have their float names."""
         layers = {
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
             for conv in (plan.convolutions if encodings else ())
@@ -67,13 +67,13 @@ class Emission:
 
 
 def dequantizer(tensor: Tensor) -> Node | None:
-    """The DequantizeLinear that makes a tensor, if one does."""
+    """The producer of a tensor if it is a DequantizeLinear, else None."""
     producer = query.producer(tensor)
     return producer if producer is not None and producer.op == "DequantizeLinear" else None
 
 
 def quantizer(model: Model, tensor: Tensor) -> Node | None:
-    """The QuantizeLinear that alone reads a tensor, if one does."""
+    """The only consumer of a tensor if it is a QuantizeLinear, else None."""
     consumer = query.sole_consumer(model, tensor)
     return consumer if consumer is not None and consumer.op == "QuantizeLinear" else None
 

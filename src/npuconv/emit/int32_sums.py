@@ -21,7 +21,7 @@ from npuconv.model import edit, load, query, save, shapes
 from npuconv.model.core import Model, sweep
 from npuconv.model.types import Node, Tensor
 
-KEY = "npuconv.int32_sums"  # of the model's metadata
+KEY = "npuconv.int32_sums"  # key of the model's metadata
 _PART = "ConvInteger"
 _Extent = Annotated[int, Field(ge=0, lt=2**31)]
 _Bound = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -54,7 +54,7 @@ class _Window(BaseModel):
 
 
 class SumEntry(BaseModel):
-    """A sum in int32, as the metadata has it."""
+    """A sum in int32: one entry of the metadata."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -101,13 +101,13 @@ class Int32Sum:
 
     entry: SumEntry
     convs: tuple[Node, ...]
-    total: Tensor  # that the last Add makes
+    total: Tensor  # output of the last Add
     nodes: tuple[Node, ...]  # convolutions and Adds
-    constants: tuple[np.ndarray, ...]  # that are added
+    constants: tuple[np.ndarray, ...]  # summands of the Adds: the bias
 
     @property
     def terms(self) -> tuple[SumTerm, ...]:
-        """Cells and weights of the convolutions."""
+        """Slices of input and weights, strides and dilations, of each convolution."""
         return tuple(
             SumTerm(
                 tuple(part.bounds),
@@ -119,7 +119,7 @@ class Int32Sum:
         )
 
     def joined(self, arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        """Return the weights of the layer; None unless the parts have each of them once."""
+        """Return the weights of the layer; None unless the parts have each weight exactly once."""
         weight = tuple(self.entry.weight)
         if any(array is None for array in arrays):
             return None
@@ -135,7 +135,7 @@ class Int32Sum:
         return whole if (covered == 1).all() else None
 
     def sliced(self, tensors: Sequence[Tensor]) -> tuple[Tensor, list[Node]] | None:
-        """Return the tensor that these are slices of, with the Slices; None if they are not."""
+        """Return the common source of the parts' inputs and its Slices; None if there is none."""
         sources, slices = dict[int, Tensor](), list[Node]()
         for part, tensor in zip(self.entry.parts, tensors, strict=True):
             source = tensor
@@ -150,13 +150,13 @@ class Int32Sum:
 
 
 def sums(model: Model, op: str) -> Iterator[Int32Sum]:
-    """Yield the sums of a model that are of convolutions of this operator."""
+    """Yield the sums of a model whose convolutions are this operator."""
     text = dict(model.header.metadata).get(KEY)
     if text is None:
         return
     try:
         entries = _ENTRIES.validate_json(text)
-    except ValidationError:  # somebody has changed it
+    except ValidationError:  # another tool has changed the metadata
         return
     nodes = {node.name: node for node in model.nodes(op)}
     for entry in entries:
@@ -168,7 +168,7 @@ def sums(model: Model, op: str) -> Iterator[Int32Sum]:
 
 
 def _follow(model: Model, entry: SumEntry, convs: Sequence[Node]) -> Int32Sum | None:
-    """Follow the sum of convolutions and constants."""
+    """Follow the Adds behind the first convolution; None if they do not add all convolutions."""
     waiting = {id(conv) for conv in convs[1:]}
     total, nodes, constants = convs[0].outputs[0], [*convs], list[np.ndarray]()
     while (add := query.sole_consumer(model, total)) is not None and add.op == "Add":
@@ -191,8 +191,8 @@ class _IntegerLayer:
     sum: Int32Sum
     source: Tensor
     weight: np.ndarray
-    factor: np.ndarray  # float32, of each channel, or one
-    nodes: tuple[Node, ...]  # all of them, the QuantizeLinear last
+    factor: np.ndarray  # float32 [C], or [1] for all channels
+    nodes: tuple[Node, ...]  # all nodes of the layer, the QuantizeLinear last
 
 
 def _integer_layers(model: Model) -> Iterator[_IntegerLayer]:
@@ -260,7 +260,7 @@ def _load(model: onnx.ModelProto) -> Model:
 
 
 def _join(model: Model, layer: _IntegerLayer) -> None:
-    """Write a QLinearConv in the place of the parts."""
+    """Replace the parts by one QLinearConv."""
     last, conv, weight = layer.nodes[-1], layer.sum.convs[0], layer.weight
     stem, unit = last.name, edit.constant(model, f"{last.name}/unit", np.asarray(1, np.float32))
     scale = layer.factor if layer.factor.size > 1 else layer.factor.reshape(())

@@ -22,38 +22,38 @@ from npuconv.ops.operator import OPERATORS, Arguments, Operator
 from npuconv.ops.tables import SOURCE, TableStep, table
 from npuconv.target import Target
 
-KEY = "npuconv.operators"  # of the metadata: names, a line each
-# Names of nodes that the device would run on int8 tensors and that stay on the host, a line each.
+KEY = "npuconv.operators"  # key of the metadata: names of device operators, one per line
+# Key of the metadata: names of host nodes that the device could run on int8, one per line.
 HOST_KEY = "npuconv.host_operators"
 PREFIX = "QLinear"
-_LONGEST = 32  # operators and values of one function
+_LONGEST = 32  # largest number of operators and values of one table
 
 
 @dataclass(frozen=True)
 class Int8Operator:
     """One operator between int8 tensors, or several that are one table."""
 
-    name: str  # of the node, the last of several
-    op: str  # the float operators, joined by ``+``
+    name: str  # name of ``node``
+    op: str  # types of the float operators, joined by ``+``
     node: onnx.NodeProto  # the last operator, without conversions
-    # Of the float operator, with int8 tensors for those that are dequantized.
+    # Inputs of the float operator; a dequantized input is replaced by its int8 tensor.
     inputs: tuple[str, ...]
-    sources: tuple[str, ...]  # int8 tensors among the inputs; constants as well
+    sources: tuple[str, ...]  # int8 tensors among the inputs, constants included
     result: str  # int8 tensor
-    scales: tuple[TensorScale, ...]  # of the sources, then of the result
-    attributes: Mapping[str, Any]  # of the node, with parameters that are inputs of ONNX
-    # Values of the sources that are constant.
+    scales: tuple[TensorScale, ...]  # scales of the sources, then the scale of the result
+    attributes: Mapping[str, Any]  # attributes and constant parameter inputs of the node
+    # Values of constant sources, by name.
     constants: Mapping[str, NDArray[np.int8]] = field(default_factory=dict)
-    steps: tuple[TableStep, ...] = ()  # of a table
+    steps: tuple[TableStep, ...] = ()  # operators of a table
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Int8 tensors that are read and made, without constants."""
+        """Int8 inputs and the output, without constants."""
         return (*(name for name in self.sources if name not in self.constants), self.result)
 
     @property
     def operator(self) -> Operator | None:
-        """Description of the operator; None for several."""
+        """Description of the operator; None for several operators."""
         return OPERATORS.get(self.op)
 
     def compute(self, values: Sequence[W], how: Rescaling) -> W:
@@ -70,12 +70,12 @@ class Int8Operator:
 
 
 class Int8Graph(Links):
-    """A graph in which int8 operators are looked for."""
+    """A graph whose int8 operators are read."""
 
     def read(
         self, node: onnx.NodeProto, quantizer: onnx.NodeProto | None = None
     ) -> Int8Operator | None:
-        """Return the int8 operator of a node; None if it is none, or has several scales.
+        """Return a node as an int8 operator; None if it has no int8 form, or several scales.
 
         Args:
             node: an integer operator, or a float operator between conversions.
@@ -85,7 +85,7 @@ class Int8Graph(Links):
         operator = OPERATORS.get(op)
         if operator is None or operator.kernel is None:
             return None
-        if quantizer is None:  # tensor, scale, zero point of each input; those of the output
+        if quantizer is None:  # inputs: tensor, scale, zero point of each input; then the output's
             names = list(node.input)
             output, triples = names[-2:], names[:-2]
             if op == "Concat":
@@ -204,7 +204,7 @@ class Int8Graph(Links):
 class Int8Operators:
     """The int8 operators of a model."""
 
-    by_result: Mapping[str, Int8Operator]  # by int8 tensor
+    by_result: Mapping[str, Int8Operator]  # operator by the name of its int8 output
     inside: frozenset[str]  # names of float tensors between conversions and operators
 
 

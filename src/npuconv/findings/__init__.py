@@ -39,17 +39,17 @@ class Finding:
     name: str  # kebab case, names the fault
     severity: Severity
     status: Status = Status.REMAINING
-    node: str = ""  # the user's own name, also after rewriting; empty: the model
+    node: str = ""  # name in the source model, also after rewriting; empty: the whole model
     op_type: str = ""
-    message: str  # with the value seen and the limit
-    value: str = ""  # what the model has
-    limit: str = ""  # what the target allows
+    message: str  # the fault in one sentence, with value and limit
+    value: str = ""  # value in the model
+    limit: str = ""  # values that the target allows
     source: str = ""  # line of the target file and the document it cites
     fix: str = ""
-    rewritten_by: str = ""  # the pass, when status is rewritten
+    rewritten_by: str = ""  # name of the pass, if the status is rewritten
     rewritten_into: str = ""
-    accepted: bool = False  # a baseline lists it: it does not fail
-    origin: tuple[str, ...] = field(default=(), repr=False)  # source nodes it stands for
+    accepted: bool = False  # whether a baseline lists it, so that it does not fail a check
+    origin: tuple[str, ...] = field(default=(), repr=False)  # names of its source nodes
 
     @property
     def key(self) -> tuple[str, tuple[str, ...]]:

@@ -1,9 +1,9 @@
-"""Accepted findings: they are still reported, and fail nothing.
+"""Accepted findings: they are reported, but do not fail a check.
 
-A baseline is a JSON file, one finding a line, so that a review shows new entries.
-A finding is known by model, target, code and node; values and wording may change. If there
-are more of the same than were accepted, none of them is. Models are written relative to the
-file, so that it is the same on every machine.
+A baseline is a JSON file with one finding per line, so that a review shows new entries.
+Model, target, code and node identify a finding; values and wording may change. If a node has
+more findings of a code than were accepted, all of them count as new. Paths of models are relative
+to the file, so that it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = Field(description="relative to the baseline")
+    model: str = Field(description="path of the model, relative to the baseline")
     target: str
     code: str
-    name: str = Field("", description="of the rule, for people")
-    node: str = Field("", description="the user's own name; empty: the model")
-    fingerprint: str = Field("", description="as SARIF has it; for people and other tools")
-    count: int = Field(1, ge=1, description="findings of that code on that node")
-    why: str = Field("", description="for people; kept when the file is written anew")
+    name: str = Field("", description="name of the rule, for people")
+    node: str = Field("", description="name in the source model; empty: the whole model")
+    fingerprint: str = Field("", description="fingerprint in SARIF, for people and other tools")
+    count: int = Field(1, ge=1, description="number of findings of this code on this node")
+    why: str = Field("", description="reason, for people; kept when the file is written again")
 
     @property
     def key(self) -> Key:
@@ -51,7 +51,7 @@ class Entry(BaseModel):
 
 
 class Baseline(BaseModel):
-    """All that is accepted."""
+    """All accepted findings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,7 +67,7 @@ def read(path: str | Path) -> Baseline:
     """Return a baseline file.
 
     Raises:
-        ConfigError: unreadable, not JSON, or not of this form.
+        ConfigError: the file is unreadable, not JSON, or no baseline.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -84,7 +84,7 @@ def read(path: str | Path) -> Baseline:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {yamlio.explain(first)}", file=str(path)) from None
-    except (ValueError, RecursionError) as error:  # of JSON, or a number of 5,000 digits
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of 5,000 digits
         line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
         text = f"is not JSON: {getattr(error, 'msg', 'too deep, or too long a number')}"
         raise ConfigError(text, file=str(path), line=line, column=column) from None
@@ -109,7 +109,7 @@ def updated(
 ) -> Baseline:
     """Return the baseline after a run; its findings replace the entries of the checked models.
 
-    Entries of other models are dropped if the model is no longer in ``folder``, the folder of
+    Entries of other models are dropped if ``folder`` does not have the model; it is the folder of
     the baseline file. A reason (``why``) is preserved if the finding still exists.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}

@@ -20,7 +20,7 @@ class Annotations:
 
     Attributes:
         expected: mean and standard deviation of a tensor's channels in training, by tensor.
-        source_scales: of a model that was quantized before.
+        source_scales: encodings of a quantized source.
         opset_obstacle: node that keeps the model from an opset, with the reason; or ''.
     """
 

@@ -21,7 +21,7 @@ from npuconv.target.facts import Facts
 if TYPE_CHECKING:
     from npuconv.legalize.split.planner import Planner, SplitPlan
 
-_LEAST_OPSET = 13  # of split layers
+_LEAST_OPSET = 13  # least opset of split layers
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
 
 
@@ -31,7 +31,7 @@ class TargetDevice:
 
     Attributes:
         target: limits of the device.
-        options: of the run, with those for this model.
+        options: options of the run, with the options for this model.
         keep_float: pattern of the user by label of a source node that stays float, on the host.
     """
 

@@ -54,18 +54,18 @@ class LegalModel:
 
     model: Model  # the graph; steps that change it return a new legal model
     device: TargetDevice  # target, options with those for this model, nodes that stay float
-    source: SourceModel  # the model as it came
+    source: SourceModel  # the model before any change
     log: Log  # rewrites and refusals of the passes
-    findings: Findings  # of all rules so far
+    findings: Findings  # findings of all rules so far
     # Mean and standard deviation of each channel in training, by tensor.
     expected: Mapping[str, Expected] = field(default_factory=dict)
-    # Encodings of a source that was quantized; empty if they are not to be kept.
+    # Encodings of a quantized source; empty if the options discard them.
     source_scales: SourceScales = field(default_factory=SourceScales)
     # The graph before the exact splits of layers; None if there is no such layer.
     unsplit: Model | None = None
-    # Names of convolutions that a layer was split into, whose int8 results are added.
+    # Names of convolutions in the place of a split layer, whose int8 results are added.
     summed: frozenset[str] = frozenset()
-    opset_obstacle: str = ""  # node that keeps the model from an opset, with the reason
+    opset_obstacle: str = ""  # node that cannot be written in the opset, with the reason
     blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
     plan: Plan = field(default_factory=Plan)  # where each node runs
     # Names of the operators beside convolutions that the first plan places on the device: later
@@ -121,7 +121,7 @@ class LegalModel:
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
         names = uniform(self.plan)
-        # integers of the user have one scale, and TFLite has one for a tensor
+        # int8 inputs and outputs have one scale each, as every tensor of TFLite has
         if self.options.io == "int8" or self.options.format == "tflite":
             interface = (*self.model.graph.inputs, *self.model.graph.outputs)
             names += [tensor.name for tensor in interface]
@@ -206,7 +206,7 @@ class LegalModel:
         return replace(self, plan=self.make_plan())
 
     def with_whole_layers(self) -> LegalModel:
-        """Return the model for calibration: layers that are split exactly are whole."""
+        """Return the model for calibration: layers with an exact split are not split."""
         if self.unsplit is None:
             return self
         return replace(self, model=self.unsplit, unsplit=None).replanned()
@@ -257,7 +257,7 @@ def legalize(
     annotations = Annotations()
     rules = legal.rule_context()
     malformed = engine.lint_malformed(rules)
-    if malformed:  # rewrites of nodes without a meaning say nothing
+    if malformed:  # rewrites of malformed nodes show nothing
         tracker, after = Tracker(malformed), malformed
         source_model = legal.source.with_costs(model, device.target, malformed)
     else:
@@ -268,25 +268,25 @@ def legalize(
 
         def credit(item: Pass, seconds: float) -> None:
             timings.add(item.name, seconds)
-            tracker.step(item.name, legal.rule_context())
+            tracker.credit(item.name, legal.rule_context())
 
-        if core.sweep(model):  # here, or the first pass that fires would get the credit
-            tracker.step(SWEEP, legal.rule_context())
+        if core.sweep(model):  # else the first pass that fires gets the credit
+            tracker.credit(SWEEP, legal.rule_context())
         _, annotations = manager.run_phase(
             model, Phase.CANONICALIZE, device, log, annotations, credit
         )
         source_model = legal.source.with_costs(model, device.target, tracker.open_errors())
         _, annotations = manager.run_phase(model, Phase.LEGALIZE, device, log, annotations, credit)
         if core.sweep(model):
-            tracker.step(SWEEP, legal.rule_context())
+            tracker.credit(SWEEP, legal.rule_context())
         legal, annotations = _split(legal, annotations, credit)
         legal = replace(legal, opset_obstacle=annotations.opset_obstacle)
         rules = legal.rule_context()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
     if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
-        # The device adds in int32, or reads a bias as channels: the nodes around such parts go, and
-        # their findings with them. Convolutions keep theirs: their limits hold for the parts.
+        # The device adds in int32, or reads a bias as channels, so the written graph lacks the
+        # nodes around the parts, and their findings. Limits of convolutions hold for the parts.
         model = legal.unsplit.copy()
         split_layers(model, device.planner, device.splittable(model))
         core.sweep(model)
@@ -322,7 +322,7 @@ def legalize(
 def _split(
     legal: LegalModel, annotations: Annotations, credit: Callable[[Pass, float], None]
 ) -> tuple[LegalModel, Annotations]:
-    """Write convolutions beyond a limit as several; keep the graph with whole layers for int8."""
+    """Split convolutions beyond a limit; keep the graph before exact splits for calibration."""
     model, device, log = legal.model, legal.device, legal.log
 
     def write(mode: Mode) -> list[Builder]:

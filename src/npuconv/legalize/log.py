@@ -31,9 +31,7 @@ class RewriteRecord:
     note: str = ""
     cost_before: Cost = NOTHING
     cost_after: Cost = NOTHING
-    new_nodes: list[Node] = field(
-        default_factory=list
-    )  # in its place nodes, until their cost is known
+    new_nodes: list[Node] = field(default_factory=list)  # nodes whose cost becomes ``cost_after``
     forms: tuple[Form, ...] = ()
 
     @property

@@ -27,7 +27,7 @@ def order(phase: Phase) -> list[Pass]:
         InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
     """
     passes = {item.name: item for item in PASSES if item.phase == phase}
-    with bugs_in(f"phase {phase}"):  # in what the passes name
+    with bugs_in(f"phase {phase}"):  # a bug in ``after`` of a pass
         return [passes[name] for name in in_order({n: p.after for n, p in passes.items()})]
 
 

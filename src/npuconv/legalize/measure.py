@@ -34,7 +34,7 @@ RELATIVE, ABSOLUTE = 1e-4, 1e-5  # tolerance; float32 sums in another order stay
 ROUNDINGS = 4  # tolerance in epsilons of the dtype, if larger: float16 rounds each step
 _IR_VERSION = 8
 
-Feeds = dict[str, np.ndarray]  # by name
+Feeds = dict[str, np.ndarray]  # arrays by the names of inputs or outputs
 Outcome = Feeds | str  # outputs, or the reason why the runtime refused
 Runner = Callable[[onnx.ModelProto, Feeds], Mapping[str, np.ndarray]]
 
@@ -73,7 +73,7 @@ def _form(record: RewriteRecord) -> Hashable | None:
     assert new is not None
     if {id(t) for t in old.constants.values()} != {id(t) for t in new.constants.values()}:
         return None
-    numbers = {"": -1}  # of names in the order of their first use: equal in graphs of one form
+    numbers = {"": -1}  # names by order of first use: equal in graphs of one form
     forms = [_region_form(region, numbers) for region in (old, new)]
     return record.pass_name, record.modulus, record.exact, *forms
 
@@ -180,7 +180,7 @@ class _Graph:
         self._graph.name = "regions"
         self._opset = 0
         self._domains: set[str] = set()
-        self._made: set[str] = set()  # by nodes, and not yet an output
+        self._made: set[str] = set()  # results of nodes that are no outputs yet
         self._types = Types()
 
     def add(self, region: Region, feeds: Mapping[str, np.ndarray], prefix: str) -> dict[str, str]:
@@ -204,7 +204,7 @@ class _Graph:
         outputs = {}
         for name, inside in region.outputs.items():
             tensor_name = prefix + inside
-            if tensor_name not in self._made:  # an input, or an output already
+            if tensor_name not in self._made:  # an input, or already an output
                 identity = self._graph.node.add()
                 identity.op_type = "Identity"
                 identity.input.append(tensor_name)
@@ -291,7 +291,7 @@ def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) 
     a, b = a.reshape(-1), b.reshape(-1)
     starts = range(0, a.size, MAX_ELEMENTS)
     parts = [_gap(a[i : i + MAX_ELEMENTS], b[i : i + MAX_ELEMENTS]) for i in starts]
-    gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN, if one is
+    gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN if any gap is NaN
     relative = RELATIVE
     if a.dtype.kind == "f":
         relative = max(RELATIVE, ROUNDINGS * float(np.finfo(a.dtype).eps))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npuconv.model.proto import NodeCopy
 
 Dims = tuple[int | str | None, ...]
-MARGIN = 4  # cells beyond the reach of a kernel: enough for every case of border and middle
+MARGIN = 4  # cells beyond the longest kernel: cover border and middle
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Region:
     constants: dict[str, Any] = field(default_factory=dict)  # name -> constant tensor
     inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
-    kernel: int = 1  # the longest reach of any kernel in it, in cells
+    kernel: int = 1  # cells that the longest kernel covers
 
     def set_last(self, name: str, values: Sequence[int]) -> None:
         """Replace the last of the numbers that attribute ``name`` has, in this copy."""

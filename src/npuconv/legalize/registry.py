@@ -23,7 +23,7 @@ from typing import Any
 
 from npuconv.registry import Registry, described
 
-# Of the model and of inputs by name, in HOST_PREP and OVERSAMPLE also a plan and a request.
+# Parameters: the model, inputs by name; in HOST_PREP and OVERSAMPLE also a plan and a request.
 PassFunction = Callable[..., Any]
 
 
@@ -58,7 +58,7 @@ class Pass:
     infers: bool
     doc: str
     rewires: bool = True
-    ops: tuple[str, ...] = ()  # operators whose nodes it is called with; none: with the model
+    ops: tuple[str, ...] = ()  # operators of the nodes for the pass; empty: a model pass
     least_opset: int = 0
 
     @cached_property
@@ -84,7 +84,7 @@ def model_pass(
     Args:
         phase: when it runs.
         after: passes of the same phase that must have run before it.
-        infers: its changes can make more shapes known, so inference runs after it.
+        infers: whether shape inference runs after the pass: its changes can make shapes known.
         rewires: False if it changes attributes only, so that no node goes, comes or moves.
 
     Raises:

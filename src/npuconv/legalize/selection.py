@@ -23,7 +23,7 @@ def for_model(options: Options, model: str) -> Options:
     """Apply the entries of ``rules`` that match a model to the options.
 
     Args:
-        options: of the run.
+        options: options of the run.
         model: path of the model, with ``/``. A pattern fits the whole path or its end:
             ``old/*.onnx`` fits ``models/old/a.onnx``; a ``*`` fits any text.
     """

@@ -16,12 +16,12 @@ from npuconv.partition.costs import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
 from npuconv.target import Target
 
-_NAMED_OPERATORS = 4  # different operators that are named with their windows
+_NAMED_OPERATORS = 4  # largest number of operators that are named with their windows
 
 
 @dataclass(frozen=True)
 class SourceModel:
-    """The model as it came, before anything is changed."""
+    """The model before any change."""
 
     ir_version: int
     opset: dict[str, int]
@@ -30,8 +30,8 @@ class SourceModel:
     forms: dict[str, str] = field(default_factory=dict)  # text for every node, by label
     # Operators of every node, by label.
     ops: dict[str, frozenset[str]] = field(default_factory=dict)
-    nodes: tuple[SourceNode, ...] = ()  # every node that takes part, in order: constants do not
-    # Of every node, by label, once names and constants are settled.
+    nodes: tuple[SourceNode, ...] = ()  # nodes in order, without constants
+    # Cost of every node by label, once names and constants are settled.
     costs: dict[str, Cost] = field(default_factory=dict)
     # Labels of convolutions that the device takes without a rewrite.
     supported_convs: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class SourceModel:
         )
 
     def with_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> SourceModel:
-        """Return the source with costs of its canonical model, and the convolutions it takes.
+        """Return the source with costs of its canonical model, and its supported convolutions.
 
         Before that, weights that come from a chain of constants, and batch normalizations, would
         count as changes for this target.
@@ -124,7 +124,7 @@ def form_of(node: Node) -> str:
     return name if win is None else _form(name, win)
 
 
-@lru_cache(maxsize=4096)  # a network has few windows that are different
+@lru_cache(maxsize=4096)  # a network has few different windows
 def _form(name: str, win: Window) -> str:
     if win.kernel is None:
         return name

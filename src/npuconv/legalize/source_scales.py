@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
 
-_RENAMING = ("Conv", "Relu", "Clip")  # rewrites rename the outputs of these
-_COMPARING = ("Relu", "Clip", "Concat")  # outputs have other numbers, or those of several tensors
-_ALWAYS_MOVING = ("Pad", "Cast", "Identity")  # at any zero point
+_RENAMING = ("Conv", "Relu", "Clip")  # operators whose outputs rewrites rename
+_COMPARING = ("Relu", "Clip", "Concat")  # operators that change numbers, or join tensors
+_ALWAYS_MOVING = ("Pad", "Cast", "Identity")  # operators that move integers at any zero point
 _DEPTHWISE = 1  # input channels of each group: their scales move into the weights' scales
 
 
@@ -29,7 +29,7 @@ class ImportedScales:
     """Encodings of the source for the groups of a plan."""
 
     groups: dict[str, Encoding] = field(default_factory=dict)  # encoding by name of the group
-    # Reason by name of a tensor or layer whose scales are not those of the source.
+    # Reason why a tensor or layer lacks the scales of the source, by name.
     changed: dict[str, str] = field(default_factory=dict)
 
 

@@ -13,8 +13,8 @@ from npuconv.rules.context import RuleContext
 _REWRITERS = (  # passes that make one operator of another
     "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-", "fit-",
 )  # fmt: skip
-SWEEP = "sweep"  # unused nodes go without a pass having to say so
-# What became of nodes that passes leave no record of, one by one.
+SWEEP = "sweep"  # removal of unused nodes, which no pass records
+# Results of passes that record no single nodes.
 _UNLOGGED = {SWEEP: "nothing reads it any more", "fold-constants": "a constant"}
 
 Key = tuple[str, tuple[str, ...]]
@@ -34,7 +34,7 @@ class Tracker:
         self._notes = [f for f in self._before if f.severity == Severity.NOTE]
         self._gone: dict[Key, str] = {}
 
-    def step(self, pass_name: str, rules: RuleContext) -> None:
+    def credit(self, pass_name: str, rules: RuleContext) -> None:
         """Credit findings that disappeared to this pass."""
         if self._open:
             marks = engine.marks_left(rules, self._open)
@@ -59,7 +59,7 @@ class Tracker:
         A note on a node that is still there and no longer applies was never a fault.
         """
         records, marks, findings = list(rewrites), engine.marks(after), list(after)
-        last: dict[tuple[str, str], int] = {}  # record by pass and source node, or any ('')
+        last: dict[tuple[str, str], int] = {}  # last record by pass and source node ('': any)
         for number, record in enumerate(records):
             last |= {(record.pass_name, label): number for label in (*record.origin, "")}
         for finding in self._before:

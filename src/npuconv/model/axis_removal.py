@@ -35,7 +35,7 @@ def removal(win: Window) -> Removal | None:
     """
     axes = range(win.axes or 0)
     removals = [r for axis in axes if (r := _as_channels(win, axis))]
-    # The last two first: they can be merged whatever the extents before them are.
+    # The last two axes first: they can be merged for any extents before them.
     removals += [r for axis in reversed(axes) if (r := _as_merge(win, axis))]
     removals += [r for axis in axes if (r := _as_batch(win, axis))]
     return removals[0] if removals else None

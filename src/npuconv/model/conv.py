@@ -18,10 +18,10 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-Pairs = query.Pairs  # of every spatial axis
+Pairs = query.Pairs  # (begin, end) of every spatial axis
 Dims = tuple[int | str | None, ...]
 SAME = ("SAME_UPPER", "SAME_LOWER")
-_CHANNEL_AXES = 2  # of weights: those before the axes of the kernel
+_CHANNEL_AXES = 2  # number of axes of weights before the axes of the kernel
 _SLIDING = frozenset(query.CONVOLUTIONS + query.POOLS)
 _ATTRIBUTES = (
     "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group",
@@ -40,7 +40,7 @@ class Window:
     kernel: tuple[int, ...] | None
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    pads: Pairs  # (begin, end) per axis, as written, zeros where not
+    pads: Pairs  # (begin, end) per axis as written; zeros by default
     auto_pad: str
     group: int
     weight: tuple[int, ...] | None  # O, I/group, k... (ConvTranspose: I, O/group, k...)
@@ -149,12 +149,12 @@ def _window(
     attributes = dict(zip(_ATTRIBUTES, attrs, strict=True))
     fixed, read = _all_numbers(query.dimensions(weight)), _channels_first(source, last)
     if fixed is not None and len(fixed) < _CHANNEL_AXES:
-        fixed = None  # no weights of a convolution: a rule says so
+        fixed = None  # a rule reports that these are no weights
     kernel = _ints(attributes["kernel_shape"]) or (fixed[2:] if fixed else None)
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
         return None
-    shape = _ints(attributes["output_shape"])  # of a wrong length: attribute-contradicts-weight
+    shape = _ints(attributes["output_shape"])  # a rule reports a wrong length
     return Window(
         op=op,
         kernel=kernel,

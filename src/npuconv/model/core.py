@@ -14,7 +14,7 @@ from npuconv.model.types import Graph, Node, Tensor
 if TYPE_CHECKING:
     from npuconv.model.store import Store
 
-_Index = dict[tuple[str, str], list[tuple[int, Node]]]  # by operator and domain
+_Index = dict[tuple[str, str], list[tuple[int, Node]]]  # nodes and positions by operator, domain
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Header:
 class NodeMeta:
     """Data of a node that graph-surgeon's Node does not keep."""
 
-    origin: tuple[str, ...]  # labels of the source nodes it stands for
+    origin: tuple[str, ...]  # labels of the source nodes that the node replaces
     doc_string: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
 
@@ -54,11 +54,11 @@ class Model:
     header: Header
     name: str = "model.onnx"
     sha256: str = ""
-    store: Store | None = None  # of large weights
-    shared: dict[str, Tensor] = field(default_factory=dict)  # constants of many nodes
+    store: Store | None = None  # store of large weights
+    shared: dict[str, Tensor] = field(default_factory=dict)  # constants with many consumers
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
-    _numbers: dict[str, int] = field(default_factory=dict)  # last used, by stem of names
+    _numbers: dict[str, int] = field(default_factory=dict)  # last number used, by stem of names
     _inner: set[int] | None = None  # ids of nodes of subgraphs; None: not collected yet
     _index: tuple[list[Node], _Index] = field(default_factory=lambda: ([], {}))
     # Cache: the list of outputs, its length, and the ids in it.
@@ -116,7 +116,7 @@ class Model:
                 _copy_types((*body.inputs, *body.outputs), (*inner.inputs, *inner.outputs))
             if (meta := self.meta(old)) is not None:
                 copy.register(new, meta)
-        for name, old_tensor in self.graph.tensors().items():  # consumers in their order
+        for name, old_tensor in self.graph.tensors().items():  # sorts the consumers
             consumers = [nodes[id(node)] for node in old_tensor.outputs if id(node) in nodes]
             list.clear(tensors[name].outputs)
             list.extend(tensors[name].outputs, consumers)
@@ -211,7 +211,7 @@ HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     """Return the graphs in a node's attributes (If, Loop, Scan), with attribute names."""
     if not node.attrs or (node.op not in HOLDERS and not node.domain):
-        return ()  # nearly no node has any
+        return ()  # nearly always
     return [(k, v) for k, v in node.attrs.items() if hasattr(v, "nodes")]
 
 
@@ -243,9 +243,9 @@ def sweep(model: Model) -> int:
 
 
 def _find_unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
-    """Return nodes by id whose outputs are read by none, or only by other unused nodes."""
+    """Return by id the nodes whose outputs no node reads, except other unused nodes."""
     members = {id(n) for n in nodes}
-    consumer_counts: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
+    consumer_counts: dict[int, int] = {}  # consumers left of tensors that dead nodes read
     dead: dict[int, Node] = {}
     candidates = [n for n in nodes if not any(map(_consumers, n.outputs))]
     while candidates:

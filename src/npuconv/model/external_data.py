@@ -19,8 +19,8 @@ from npuconv.errors import ModelError
 from npuconv.model import store
 from npuconv.model.untrusted import byte_size, shape_text
 
-_DIGITS = 19  # of a number of bytes
-_MAX_LISTED = 2**27  # bytes of a model that ``files`` reads: with external data it is smaller
+_DIGITS = 19  # most digits of a number of bytes
+_MAX_LISTED = 2**27  # most bytes of a file that ``files`` reads: with external data it is small
 
 
 def check_file(path: Path) -> None:

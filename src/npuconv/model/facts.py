@@ -221,8 +221,9 @@ def _windows(win: Window) -> Measured:
     """Return the facts of height and width, which are the last two axes."""
     facts: Measured = {"pad_max": max((max(p) for p in win.pads), default=0)}
     begin_end = (("pad_top", "pad_bottom"), ("pad_left", "pad_right"))
-    for name, (begin, end), axis in zip(_AXES, begin_end, _last_two(win), strict=True):
-        if axis is None or win.kernel is None:
+    axes = range((win.axes or 0) - 2, win.axes or 0)
+    for name, (begin, end), axis in zip(_AXES, begin_end, axes, strict=True):
+        if axis < 0 or win.kernel is None:
             continue
         kernel, dilation = win.kernel[axis], win.dilations[axis]
         facts |= {
@@ -235,11 +236,6 @@ def _windows(win: Window) -> Measured:
             end: win.pads[axis][1],
         }
     return facts
-
-
-def _last_two(win: Window) -> tuple[int | None, int | None]:
-    axes = win.axes or 0
-    return (axes - 2 if axes > 1 else None, axes - 1 if axes > 0 else None)
 
 
 def _extents(win: Window) -> Measured:

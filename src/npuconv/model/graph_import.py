@@ -26,7 +26,7 @@ from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.proto import all_names, all_nodes, inner_graphs
 from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
 
-_Tensors = dict[str, Tensor]  # by name
+_Tensors = dict[str, Tensor]  # tensors by name
 _DEFAULTS_ARE_OPTIONAL = 4  # IR version; before, every initializer had to be an input
 _WITH_PARAMETERS = (*query.CONVOLUTIONS, "BatchNormalization", "Gemm", "LSTM", "GRU", "RNN")
 
@@ -38,7 +38,7 @@ def import_model(
 
     Args:
         proto: has passed ``validate.check_proto``.
-        name: of the model.
+        name: name of the model.
         sha256: digest of its file.
         weights: store of its large weights, if they are in files.
 
@@ -48,7 +48,7 @@ def import_model(
     proto = dense(inlined(proto))
     try:
         graph = import_graph(proto)
-    except Exception as error:  # its failures have no common base
+    except Exception as error:  # graph-surgeon has no common exception
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{name}: cannot be read as a graph: {reason}") from None
     # IR 1 and 2 had no opset_import: they mean opset 1.
@@ -164,7 +164,7 @@ def _make_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     values = onnx.numpy_helper.to_array(sparse.values)
     where = onnx.numpy_helper.to_array(sparse.indices)
     array = np.zeros(tuple(sparse.dims), values.dtype)
-    # Positions in the flat array, or one row of coordinates each.
+    # Positions in the flat array, or a row of coordinates for each value.
     array[np.unravel_index(where, array.shape) if where.ndim == 1 else tuple(where.T)] = values
     return onnx.numpy_helper.from_array(array, sparse.values.name)
 
@@ -267,7 +267,7 @@ def _import_stated_tensors(source: onnx.GraphProto) -> _Tensors:
     }
     for info in source.value_info:
         if info.name in output_names:
-            continue  # said once more, or otherwise: the interface of the model is what counts
+            continue  # repeated or contradicting value_info: the interface of the model counts
         tensor = tensors.get(info.name)
         stated = OnnxImporter.import_tensor(info)
         if tensor is None:

@@ -26,12 +26,12 @@ from npuconv.model.types import Node
 
 # Elements of a constant whose values inference reads: shapes, axes and pads are shorter.
 MAX_SHAPE_VALUES = 512
-# Before opset 7 these have the shape of their first input, whatever they broadcast.
+# Operators whose result before opset 7 has the shape of the first input.
 _SHAPE_OF_FIRST_INPUT = frozenset({
     "Add", "BatchNormalization", "Clip", "Div", "Elu", "HardSigmoid", "InstanceNormalization",
     "LeakyRelu", "LRN", "Mul", "PRelu", "Pow", "Relu", "Selu", "Sigmoid", "Softplus", "Sub", "Tanh",
 })  # fmt: skip
-_FIRST_NUMPY_BROADCAST = 7  # opset
+_FIRST_NUMPY_BROADCAST = 7  # first opset whose operators broadcast as numpy does
 _FIRST_PAD_PADS = 2  # opset since which Pad has an attribute ``pads``
 # Functions of ONNX with the shape of their input, which inference does not find in their bodies.
 _SHAPE_OF_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
@@ -41,7 +41,7 @@ _FIRST_SLICE_INPUTS = 10  # opset of the first Slice at which inference may end 
 # Operators whose kernel or crop may be larger than their input; rules report it, but not in bodies.
 _CROPPING = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", "Pad", *query.POOLS})
 _LISTING = frozenset({"Shape", "Size"})  # operators with a result of another shape
-_EXTENTS = "/extents"  # ends the name of the extents of a tensor that a Slice reads
+_EXTENTS = "/extents"  # end of the name of the extents that a Slice reads
 
 
 def infer_types(model: Model, nodes: Sequence[Node]) -> tuple[dict[str, TensorType], str]:
@@ -49,7 +49,7 @@ def infer_types(model: Model, nodes: Sequence[Node]) -> tuple[dict[str, TensorTy
 
     Args:
         model: the model, which is not changed.
-        nodes: of the model, in order. Tensors that they read but do not produce are inputs.
+        nodes: nodes of the model, in order. Tensors without a producer among them are inputs.
 
     Returns:
         The types of the results by name, as far as ONNX can infer them; and the contradiction
@@ -64,7 +64,7 @@ def infer_types(model: Model, nodes: Sequence[Node]) -> tuple[dict[str, TensorTy
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
     except Exception as error:  # InferenceError, and ValueErrors of old versions
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        contradiction = lines[0] if lines else type(error).__name__  # others follow from it
+        contradiction = lines[0] if lines else type(error).__name__  # further lines follow from it
         for prefix in ("[ShapeInferenceError] ", "Inference error(s): "):
             contradiction = contradiction.replace(prefix, "")
         try:
@@ -142,7 +142,7 @@ def _attributes(win: Window, attrs: dict[str, Any]) -> dict[str, Any]:
     assert win.kernel is not None
     if win.auto_pad != "NOTSET":
         if any(pair != (0, 0) for pair in win.pads):
-            return attrs  # a rule reports it
+            return attrs  # a rule reports the fault
         attrs = _without(attrs, "pads")
     if win.op == "ConvTranspose" and win.auto_pad in SAME:
         resolved = resolved_pads(win)

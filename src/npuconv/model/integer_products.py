@@ -15,7 +15,7 @@ from npuconv.model.graph_import import inlined
 from npuconv.model.proto import all_nodes, inner_graphs
 
 _UINT8, _INT8, _INT32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
-_Operand = tuple[int, ...]  # inputs of a node: a tensor, and its zero point
+_Operand = tuple[int, ...]  # indices of inputs: a tensor, and its zero point
 _OPERANDS: Mapping[str, tuple[_Operand, tuple[_Operand, ...]]] = {  # activations and weights
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), ((0, 2), ((1, 3),))),
     **dict.fromkeys(("QGemm", "QLinearConv", "QLinearMatMul"), ((0, 2), ((3, 5),))),
@@ -24,7 +24,7 @@ _OPERANDS: Mapping[str, tuple[_Operand, tuple[_Operand, ...]]] = {  # activation
     "MatMulIntegerToFloat": ((0, 4), ((1, 5),)),
     "QAttention": ((0, 6), ((1, 7),)),
 }
-_FUSED = frozenset({"Conv", "Gemm", "MatMul"})  # between conversions
+_FUSED = frozenset({"Conv", "Gemm", "MatMul"})  # operators fused between conversions
 _Types = Mapping[str, int]  # element types of tensors by name
 
 

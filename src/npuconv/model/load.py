@@ -15,7 +15,7 @@ from npuconv.model import external_data, store, untrusted, validate
 from npuconv.model.core import Model
 from npuconv.model.graph_import import import_model, standard_opset
 
-_TFLITE = b"TFL3"  # bytes 4 to 7 of such a file
+_TFLITE = b"TFL3"  # bytes 4 to 7 of a TFLite file
 MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
@@ -47,7 +47,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     external_data.check(untrusted.check(proto, str(path)), str(path), path.parent)
     weights = external_data.read(proto, path)
     if store.size(proto) >= store.LARGE_MODEL:
-        # A message frees its memory as a whole only: another one takes its place.
+        # A message frees its memory all at once, so a smaller message replaces it.
         weights = weights or store.Store()
         proto = store.without_large_tensors(proto, weights)
     return from_proto(proto, name=display_name(source), sha256=digest, weights=weights)

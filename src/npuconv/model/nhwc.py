@@ -19,8 +19,8 @@ from npuconv.model.types import Node, Tensor
 T = TypeVar("T")
 
 DOMAIN = "com.ms.internal.nhwc"
-EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # nhwc_reference, in reports
-INTEGER_DOMAIN = "com.microsoft"  # of QLinearConv with channels_last, NhwcMaxPool
+EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # name of nhwc_reference in reports
+INTEGER_DOMAIN = "com.microsoft"  # domain of QLinearConv with channels_last, NhwcMaxPool
 GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 OPERATORS = (*query.CONVOLUTIONS, "MaxPool", "AveragePool", *GLOBAL_POOLS)
 # The names of the parameters of each activation, in the order of activation_params.
@@ -112,6 +112,8 @@ def obstacle(node: Node, opset: int) -> str:
 
 
 def _obstacles(node: Node, opset: int) -> Iterator[str]:
+    from onnx import defs
+
     if node.op not in OPERATORS:
         yield f"no more than {', '.join(OPERATORS)} of {DOMAIN} are read"
         return
@@ -122,13 +124,14 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
         yield "the layout of its second output is not defined"
     yield from activation_faults(node)
     yield from _shape(node)
-    yield from contradictions(node)  # they may crash a runtime
+    yield from contradictions(node)  # contradictions may crash a runtime
     if node.op in query.POOLS and not query.attribute(node, "kernel_shape"):
         yield "it has no kernel_shape"
     mode = query.attribute(node, "auto_pad") or "NOTSET"
     if mode != "NOTSET" and any(query.attribute(node, "pads") or ()):
         yield f"auto_pad={mode} together with non-zero pads"
-    unknown = sorted(set(node.attrs) - set(FUSED) - _attributes(node.op, opset))
+    allowed = {*FUSED, *defs.get_schema(node.op, opset, "").attributes}
+    unknown = sorted(set(node.attrs) - allowed)
     if unknown:
         yield f"{node.op} of opset {opset} has no attribute {unknown[0]!r}"
 
@@ -156,12 +159,6 @@ def _shape(node: Node) -> Iterator[str]:
     channels = in_channels(node)
     if dims and isinstance(dims[-1], int) and channels != dims[-1]:
         yield f"its input has {dims[-1]} channels, its weights take {channels}"
-
-
-def _attributes(op: str, opset: int) -> set[str]:
-    from onnx import defs
-
-    return set(defs.get_schema(op, opset, "").attributes)
 
 
 @dataclass(frozen=True)

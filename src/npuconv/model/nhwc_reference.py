@@ -17,7 +17,7 @@ from npuconv.model import conv
 from npuconv.model.nhwc import ACTIVATIONS, DOMAIN, OPERATORS, to_first, to_last
 
 _OPSET, _IR = 21, 10
-_SILENT = 4  # fatal only: a refusal is raised
+_SILENT = 4  # log level for fatal errors only: refusals are exceptions
 
 
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
     if activation:
         numbers = dict(zip(ACTIVATIONS[activation], parameters, strict=True))
         operands = ["result"]
-        if activation == "Clip":  # its bounds are inputs
+        if activation == "Clip":  # the bounds of a Clip are inputs
             arrays |= {name: np.array(number, np.float32) for name, number in numbers.items()}
             operands, numbers = ["result", *numbers], {}
         nodes.append(helper.make_node(activation, operands, ["activated"], **numbers))

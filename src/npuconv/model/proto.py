@@ -22,7 +22,7 @@ from npuconv.model import query
 from npuconv.model.surgeon import Constant, Node, Tensor
 
 Dims = tuple[int | str | None, ...]
-_RAW_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX's raw_data
+_RAW_KINDS = "biuf"  # kinds of numpy types whose bytes equal those of ONNX's raw_data
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:

@@ -26,7 +26,7 @@ RANDOM = frozenset({
     *("Multinomial", "Bernoulli", "Dropout"),
 })  # fmt: skip
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
-_MAY_BE_MAPPED = 2**19  # bytes of a tensor that may lie in a file
+_MAY_BE_MAPPED = 2**19  # least bytes of a tensor that may lie in a file
 
 
 def is_constant(tensor: Tensor) -> bool:
@@ -164,7 +164,7 @@ def dtype_name(tensor: Tensor | None) -> str:
 
 @lru_cache(maxsize=64)  # numpy computes the name at each call
 def _name_of(dtype: Any) -> str:
-    if isinstance(dtype, int):  # a type numpy has no name for stays ONNX's number
+    if isinstance(dtype, int):  # a type that numpy lacks stays ONNX's number
         from onnx import TensorProto
 
         return str(TensorProto.DataType.Name(dtype)).lower()

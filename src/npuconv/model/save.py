@@ -28,12 +28,12 @@ from npuconv.model.core import Model
 from npuconv.model.proto import Types, is_packed, node_proto
 from npuconv.model.types import Node, Tensor
 
-# onnxruntime 1.20 of November 2024 loads no newer one: a newer opset alone asks for more.
+# onnxruntime 1.20 of November 2024 loads no newer IR; only a newer opset raises it.
 MAX_IR = 10
 
 _PAGE = 4096  # bytes: tensors of a file of weights begin on a page, so that runtimes can map them
-_MIN_EXTERNAL = 1024  # bytes of a tensor in such a file
-_DIGITS = 16  # of its digest, in its name
+_MIN_EXTERNAL = 1024  # least bytes of a tensor in a file of weights
+_DIGITS = 16  # digits of the digest in the name of a file of weights
 _CHUNK = 8 * 2**20  # bytes written at a time
 
 Tensors = Sequence[onnx.TensorProto]

@@ -18,7 +18,7 @@ from npuconv.model.inference import infer_types
 from npuconv.model.proto import Dims, TensorType
 from npuconv.model.types import Node, Tensor
 
-_GENERATED = "unk__"  # begins a name that ONNX gives to an extent which it cannot compute
+_GENERATED = "unk__"  # prefix of names that ONNX gives to extents which it cannot compute
 
 
 class UnknownInputError(UsageError):
@@ -58,7 +58,7 @@ def fix_inputs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
         if old != tuple(dims):
             inputs[name].shape, changed = list(dims), True
     for node in nodes:
-        # Only a convolution fixes the channels of its input; a Slice would take any number.
+        # Only a convolution fixes the channels of its input; a Slice allows any number.
         win = window(node) if node.op in query.CONVOLUTIONS and not node.domain else None
         tensor = next((t for t in inputs.values() if t is node.inputs[0]), None) if win else None
         if tensor is None or win is None or win.weight is None:

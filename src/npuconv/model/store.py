@@ -28,11 +28,11 @@ from npuconv import files
 from npuconv.errors import OutputError
 
 Array = NDArray[Any]
-LARGE_MODEL = 256 * 2**20  # bytes of a model whose large tensors stay in files
-LARGE_TENSOR = 2**20  # bytes of such a tensor; smaller ones are held in memory
-MAX_INLINE = 1_900_000_000  # bytes of weights that fit into one protobuf of 2 GB
+LARGE_MODEL = 256 * 2**20  # least bytes of a model whose large tensors stay in files
+LARGE_TENSOR = 2**20  # least bytes of such a tensor; smaller tensors are held in memory
+MAX_INLINE = 1_900_000_000  # most bytes of weights that fit into one protobuf of 2 GB
 ROOT = os.sep  # folder that locations in protos are relative to
-_PLAIN_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX
+_PLAIN_KINDS = "biuf"  # kinds of numpy types whose bytes equal those of ONNX
 _SCRATCH_FILE = 64 * 2**20  # bytes of a scratch file; each costs a file handle
 _MMAP_THRESHOLD = -3  # number of the option in malloc.h
 _ALIGNMENT = 64  # bytes: a cache line, and the widest vectors

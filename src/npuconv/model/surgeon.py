@@ -7,5 +7,5 @@ from onnx_graphsurgeon.logger import G_LOGGER
 
 __all__ = ["Constant", "Graph", "Node", "Tensor", "Variable"]
 
-# Its logger prints to stdout, where results go; what matters we raise ourselves.
+# Its logger prints to stdout, where results go; npuconv raises the errors that matter.
 G_LOGGER.severity = G_LOGGER.CRITICAL + 1

@@ -21,11 +21,11 @@ from npuconv.errors import ModelError
 from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.model.proto import all_graphs
 
-MAX_AXES = 64  # of a numpy array
+MAX_AXES = 64  # largest number of axes of a numpy array
 _WINDOW_ATTRIBUTES = frozenset(
     {"strides", "dilations", "kernel_shape", "pads", "output_padding", "output_shape", "group"}
 )
-_WINDOW_BOUND = 2**31  # elements: sums and products of smaller numbers fit into 64 bits
+_WINDOW_BOUND = 2**31  # bound of numbers whose sums and products fit into 64 bits
 _MIB = 2**20
 # The field of values that are not in raw_data; ``int32_data`` for all other types.
 _VALUE_FIELDS: dict[int, str] = {
@@ -46,8 +46,8 @@ _PACKED = {
     if hasattr(TensorProto, kind)
 }
 # ONNX's shape inference computes the values of short lists, which may be shapes.
-MAX_LIST = 1 << 20  # elements of a list that inference may compute; shapes have ten
-_OTHER_LIST = 64  # elements assumed of the result of an operator that it does not compute
+MAX_LIST = 1 << 20  # most elements of a list that inference may compute; shapes have ten
+_OTHER_LIST = 64  # assumed elements of a result that inference does not compute
 _COMPUTED = frozenset(
     {"Add", "Cast", "Concat", "Gather", "Identity", "Max", "Min", "Mul", "Reshape", "Slice"}
     | {"Squeeze", "Sub", "Transpose", "Unsqueeze"}
@@ -55,7 +55,7 @@ _COMPUTED = frozenset(
 
 _Key = tuple[str, str]  # domain and name of a function
 Nodes = Iterable[onnx.NodeProto]
-Graphs = Sequence[tuple[onnx.GraphProto, int]]  # with their depth of nesting
+Graphs = Sequence[tuple[onnx.GraphProto, int]]  # graphs with their depth of nesting
 
 
 def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
@@ -192,7 +192,7 @@ def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
             if attribute.HasField("sparse_tensor"):
                 check_sparse(attribute.sparse_tensor, name)
             values, fault = (attribute.i, *attribute.ints), ""
-            if attribute.ref_attr_name:  # its value comes with the call, which is checked
+            if attribute.ref_attr_name:  # the call, which is checked, has the value
                 fault = "" if inside else "refers to one of a function that is not there"
             elif attribute.name in _WINDOW_ATTRIBUTES and max(map(abs, values)) >= _WINDOW_BOUND:
                 text = shape_text(attribute.ints or [attribute.i])

@@ -115,7 +115,7 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> No
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 _check_graph(attribute.g, frozenset(names), name)
-        names.update(node.output)  # which no body of the node can read
+        names.update(node.output)  # bodies of the node cannot read its outputs
     for info in graph.output:
         if info.name not in names:
             raise ModelError(f"{name}: output {info.name!r} is made by no node")
@@ -142,7 +142,7 @@ def _check_pads(node: onnx.NodeProto, where: str) -> None:
     """Refuse a pool with a window of padding only, which has no value; runtimes refuse it too."""
     attributes = {a.name: a for a in node.attribute}
     if "auto_pad" in attributes and attributes["auto_pad"].s != b"NOTSET":
-        return  # pads say nothing then
+        return  # auto_pad ignores pads
     if "kernel_shape" not in attributes or "pads" not in attributes:
         return
     kernel, pads = list(attributes["kernel_shape"].ints), list(attributes["pads"].ints)
@@ -208,7 +208,7 @@ def check_tensors(model: Model) -> None:
             where = f"{model.name}: {place} {tensor.name!r}"
             check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)
     for node in nodes:
-        # A type that numpy has no name for may have two of them: by its number, and by its values.
+        # A type that numpy lacks has two representations: its number, and the dtype of its values.
         kinds = ["" if isinstance(t.dtype, int) else query.dtype_name(t) for t in node.inputs]
         if len({*kinds} - {""}) < 2 or not query.is_standard(node):
             continue
@@ -229,7 +229,7 @@ def _type_variables(node: Node, opset: int) -> Iterable[str]:
     try:
         formal = onnx.defs.get_schema(node.op, opset, "").inputs
     except onnx.defs.SchemaError:
-        return  # an operator that the opset does not have, or no longer
+        return  # the opset lacks the operator
     for index in range(len(node.inputs)):
         parameter = formal[min(index, len(formal) - 1)] if formal else None
         if parameter is None or (index >= len(formal) and not parameter.is_homogeneous):

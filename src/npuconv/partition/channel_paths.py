@@ -43,7 +43,7 @@ class ChannelPath:
 
     @property
     def row_layers(self) -> list[Node]:
-        """Convolutions that have a row for every channel: all but the readers."""
+        """Convolutions with a row of weights for every channel: the producer, and those between."""
         first = [] if self.producer is None else [self.producer]
         return [*first, *(node for node in self.between if node.op == "Conv")]
 
@@ -51,7 +51,7 @@ class ChannelPath:
 def is_depthwise(conv: Node) -> bool:
     """Return whether every output channel of a convolution reads one input channel of its own."""
     weight = query.constant_input(conv, 1)
-    if weight is None or weight.shape[1] != 1:  # else as many groups as results may mix channels
+    if weight is None or weight.shape[1] != 1:  # not depthwise: groups may mix channels
         return False
     return 1 < len(weight) == int(query.attribute(conv, "group", 1))
 
@@ -69,7 +69,7 @@ def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:
 
     Args:
         model: the legal float model.
-        plan: where every node runs.
+        plan: placement of every node.
     """
     int8 = {id(t) for node in plan.int8_nodes for t in node.outputs}
     paths: dict[str, ChannelPath | None] = {}
@@ -107,7 +107,7 @@ def _follow(model: Model, plan: Plan, tensor: Tensor, producer: Node | None) -> 
 
 
 def _is_plain(conv: Node) -> bool:
-    """Return whether it is a convolution of one group with constant weights and bias."""
+    """Return whether a node is a convolution of one group with constant weights and bias."""
     return _is_constant(conv) and int(query.attribute(conv, "group", 1)) == 1
 
 
@@ -118,7 +118,7 @@ def _is_constant(conv: Node) -> bool:
 
 
 def _keeps_channels_apart(plan: Plan, node: Node) -> bool:
-    """Return whether channels stay apart, and their number the same; a Pad must pad with 0."""
+    """Return whether a node treats each channel by itself, in place; a Pad must pad with 0."""
     if plan.is_convolution(node):
         return is_depthwise(node) and _is_constant(node)
     if not plan.is_passthrough(node) or node.op not in _APART:

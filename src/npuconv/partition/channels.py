@@ -32,8 +32,8 @@ class Channels:
 
     of_tensor: dict[str, Slots] = field(default_factory=dict)
     _sets: DisjointSets[int] = field(default_factory=DisjointSets)
-    _family: list[int] = field(default_factory=list)  # slots made together have one number
-    _families: dict[Hashable, int] = field(default_factory=dict)  # that number, by what made them
+    _family: list[int] = field(default_factory=list)  # family of each slot: slots of one layer
+    _families: dict[Hashable, int] = field(default_factory=dict)  # families by key of the layer
     _computed: set[int] = field(default_factory=set)  # lowest members of computed slots
 
     def slots(self, tensor: str) -> tuple[int, ...]:
@@ -41,11 +41,11 @@ class Channels:
         return tuple(map(self._sets.find, self.of_tensor[tensor].numbers))
 
     def families(self, tensor: str) -> tuple[int, ...]:
-        """Return a number for each slot along the axis, equal for slots that were made together."""
+        """Return the family of each slot along the axis."""
         return tuple(self._family[slot] for slot in self.slots(tensor))
 
     def axis(self, tensor: str) -> int | None:
-        """Return the axis that the slots run along; None: one slot for the whole tensor."""
+        """Return the axis that the slots run along; None: a single slot."""
         return self.of_tensor[tensor].axis
 
     def join(self, slots: Iterable[int]) -> int:
@@ -73,7 +73,7 @@ class Channels:
         return tuple(range(start, start + count))
 
     def flatten(self, tensor: str) -> None:
-        """Give the whole tensor one slot."""
+        """Unite all slots of the tensor."""
         self.of_tensor[tensor] = Slots(None, (self.join(self.of_tensor[tensor].numbers),))
 
     def compute(self, tensor: str) -> None:
@@ -82,23 +82,23 @@ class Channels:
 
 
 def trace(
-    plan: Plan, whole: Iterable[str] = (), layers: Mapping[str, Hashable] | None = None
+    plan: Plan, uniform_tensors: Iterable[str] = (), layers: Mapping[str, Hashable] | None = None
 ) -> Channels:
     """Follow the channels of every convolution through all other operators of the device.
 
     Args:
-        plan: where every node runs.
-        whole: tensors that have one scale, and all of their groups.
-        layers: of a convolution, by its name, the layer that it is a part of; others are one
-            each.
+        plan: placement of every node.
+        uniform_tensors: tensors with one scale; all tensors of their groups get one scale, too.
+        layers: layer of each part of a split convolution, by the name of the part; every other
+            convolution is a layer.
     """
-    channels, names = Channels(), set(whole)
+    channels, names = Channels(), set(uniform_tensors)
     int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
-    for node in plan.cuts:  # inputs of convolutions of one layer have the slots of the whole
+    for node in plan.cuts:  # parts of a split input have the slots of the input
         if node.outputs[0].name not in int8:
             _start(channels, node.inputs[0], extent(node.inputs[0], CHANNELS))
             _pass_on(channels, node)
-    place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
+    place = {number: k for k, number in enumerate(plan.placement)}  # position of each node by id
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
         if plan.is_convolution(node):
             _start(channels, node.inputs[0], _inputs_of(node))
@@ -116,16 +116,16 @@ def trace(
         ):
             channels.flatten(conv.inputs[0].name)
     for group in plan.groups:
-        _join_group(channels, group, whole=not names.isdisjoint(group.tensors))
+        _join_group(channels, group, is_uniform=not names.isdisjoint(group.tensors))
     return channels
 
 
-def _join_group(channels: Channels, group: Group, *, whole: bool) -> None:
-    """Join the slots that operators compute with; all of them in a whole group."""
+def _join_group(channels: Channels, group: Group, *, is_uniform: bool) -> None:
+    """Join the computed slots of a group; all slots if the group is uniform."""
     slots = {slot for tensor in group.tensors for slot in channels.slots(tensor)}
-    if shared := [slot for slot in slots if whole or channels.is_computed(slot)]:
+    if shared := [slot for slot in slots if is_uniform or channels.is_computed(slot)]:
         channels.join(shared)
-    for tensor in group.tensors if whole else ():
+    for tensor in group.tensors if is_uniform else ():
         channels.flatten(tensor)
 
 

@@ -25,8 +25,8 @@ from npuconv.target import Target
 class Cost:
     """Total cost of some nodes."""
 
-    macs: int | None  # None where a dimension is not known
-    weight_bytes: int  # of int8 weights
+    macs: int | None  # multiply-accumulates; None if a dimension is not known
+    weight_bytes: int  # bytes of int8 weights
     convolutions: int = 0
 
 
@@ -35,8 +35,8 @@ class Peak:
     """Largest sum of the bytes of all tensors that live at the same time."""
 
     bytes: int
-    int8_bytes: int  # if what is float were int8
-    node: str  # that runs then
+    int8_bytes: int  # the sum if float tensors were int8
+    node: str  # node that runs at that time
 
 
 _NOTHING = Cost(0, 0)
@@ -45,7 +45,7 @@ _WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "Causa
 
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
-    listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # and not folded
+    listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # not folded
     if not listed:
         return _NOTHING
     counts = [macs(node) for node in listed]
@@ -64,7 +64,7 @@ def weight_bytes(node: Node) -> int:
 
 
 def macs(node: Node) -> int | None:
-    """Return the multiply-accumulates of one node; 0 where it does none that are counted.
+    """Return the multiply-accumulates of a node; 0 for an operator that is not counted.
 
     An integer operator counts as its float one. Elementwise products are not counted.
     """
@@ -88,7 +88,7 @@ def _window_macs(node: Node) -> int | None:
 
 
 def _recurrent_macs(node: Node) -> int | None:
-    """Return the multiplications of all steps, each of which reads all weights."""
+    """Return the multiplications of all time steps; each step reads all weights."""
     dims = query.shape(node.inputs[0])
     weights = [query.static_shape(query.input_of(node, index)) for index in (1, 2)]
     batch = 1 if query.attribute(node, "layout", 0) == 0 else 0
@@ -122,7 +122,7 @@ def _einsum_macs(node: Node) -> int | None:
         if dims is None:
             return None
         before, _, after = term.partition("...")
-        # Axes of the ellipsis are aligned at the last.
+        # Axes of the ellipsis are aligned from the last axis on.
         inner = [f"...{i}" for i in range(len(dims) - len(before) - len(after), 0, -1)]
         labels = [*before, *inner, *after]
         operands.append(set(labels))
@@ -166,7 +166,7 @@ _MACS: dict[str, Callable[[Node], int | None]] = {
     **dict.fromkeys(("RNN", "GRU", "LSTM"), _recurrent_macs),
     "Einsum": _einsum_macs,
     "Attention": _attention_macs,
-}  # the others cost nothing
+}  # other operators cost nothing
 
 
 def parameters(node: Node) -> int:
@@ -184,7 +184,7 @@ def peak(model: Model) -> Peak | None:
     worst: Peak | None = None
     for place, node in enumerate(nodes):
         if any(id(tensor) in alive for tensor in _read(node)):
-            # What nobody reads, as the mask of a Dropout, is not made; it may have no shape.
+            # An output without consumers (mask of a Dropout) is not computed and may lack a shape.
             alive |= {id(tensor): _bytes(tensor) for tensor in node.outputs if id(tensor) in last}
         if None in alive.values():
             return None
@@ -217,7 +217,7 @@ def _bytes(tensor: Tensor) -> tuple[int, int] | None:
         return None
     try:
         stored = np.dtype(dtype)
-    except TypeError:  # a type that numpy has no name for
+    except TypeError:  # a type that numpy lacks
         return None
     if stored.kind == "O":  # strings
         return None
@@ -228,15 +228,15 @@ def _bytes(tensor: Tensor) -> tuple[int, int] | None:
 class Form:
     """One form a convolution could take."""
 
-    name: str  # as --prefer calls it
+    name: str  # name in --prefer
     cost: Cost
-    moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
-    obstacle: str = ""  # why it cannot be taken
+    moved_bytes: int = 0  # bytes sliced, concatenated or reordered per inference
+    obstacle: str = ""  # reason why the form is not possible
     crossings: int = 0  # tensors that cross because the host cuts and joins its channels
     is_chosen: bool = False
 
     def total(self, target: Target) -> float | None:
-        """Return its cost on the target; None where a dimension is not known."""
+        """Return the cost of the form on the target; None if a dimension is not known."""
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
@@ -257,5 +257,5 @@ def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[For
 
 
 def chosen_form(forms: Sequence[Form]) -> Form | None:
-    """Return the form that is marked; None where none is legal."""
+    """Return the chosen form; None if no form is legal."""
     return next((form for form in forms if form.is_chosen), None)

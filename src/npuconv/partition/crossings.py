@@ -38,9 +38,9 @@ class Crossings:
 class Detours:
     """Tensors that cross because the host computes between two nodes of the device."""
 
-    tensors: int  # number of them, each once for each direction
-    bytes: int | None  # in one inference; None if the bytes of a tensor are unknown
-    causes: tuple[Node, ...]  # of the host, which read or make them
+    tensors: int  # number of tensors, each once for each direction
+    bytes: int | None  # bytes in one inference; None if the bytes of a tensor are unknown
+    causes: tuple[Node, ...]  # nodes of the host that read or make the tensors
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def detours(model: Model, plan: Plan) -> Detours:
 
 
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """Return the tensors these nodes read of others, and those others or the user read of them."""
+    """Return the inputs of these nodes from outside, and their outputs that are read outside."""
     members = list(nodes)
     inside = {id(node) for node in members}
     outputs = {id(tensor) for tensor in model.graph.outputs}
@@ -175,5 +175,5 @@ def _makers(node: Node) -> list[Node]:
     makers = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
     for _, body in bodies(node):
         for inner in body.nodes:
-            makers += _makers(inner)  # what its branches read, too
+            makers += _makers(inner)  # producers of the tensors that its branches read
     return makers

@@ -18,7 +18,7 @@ from npuconv.target import Target
 
 
 def is_table(node: Node) -> bool:
-    """Return whether the operator is a function of one value; a PRelu has one slope for all."""
+    """Return whether the operator is a function of one value; a PRelu needs a single slope."""
     operator = OPERATORS.get(node.op)
     if operator is None or not operator.is_table or len(values_of(node)) != 1:
         return False
@@ -83,7 +83,7 @@ def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
 
 
 def masked_softmaxes(model: Model) -> Iterator[Node]:
-    """Yield each Softmax that alone reads a sum or a choice, of which one part may be a mask."""
+    """Yield each Softmax that alone reads an Add, Sub or Where: an input may be a mask."""
     for node in model.nodes(*_MASKING):
         softmax = softmax_behind(model, node.outputs[0])
         if softmax is not None:
@@ -107,7 +107,7 @@ def candidates(model: Model, target: Target, off: Collection[str], form: str = "
         model: a legalized model.
         target: the device.
         off: names of nodes that stay on the host.
-        form: of the written model.
+        form: format of the written model.
     """
     computed = []
     for node in model.nodes():

@@ -31,16 +31,16 @@ from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
 IMAGE = 4  # rank of a tensor with channels along axis 1
-# Operators that write the inputs of the convolutions of a split layer; a Pad may be the host's.
+# Operators that cut the input of a split layer into the inputs of its parts.
 PIECES = ("Slice", "SpaceToDepth")
 CUTS = ("Pad", *PIECES)
-SINGLE_OPERATORS = ("tflite",)  # forms in which a table holds one operator, and no chain
+SINGLE_OPERATORS = ("tflite",)  # formats in which a table holds one operator, and no chain
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
 
 
 class DisjointSets(Generic[Member]):
-    """Disjoint sets of comparable members, each named by its lowest member."""
+    """Disjoint sets of comparable members; the lowest member represents its set."""
 
     def __init__(self) -> None:
         self._parent: dict[Member, Member] = {}
@@ -72,7 +72,7 @@ class Group:
 
     name: str  # name of the first tensor
     tensors: list[str] = field(default_factory=list)  # names, in the order of the model
-    # Tensors that other than passthrough operators read; their values decide the range.
+    # Tensors with other consumers than passthrough operators; their values decide the range.
     outputs: list[str] = field(default_factory=list)
 
 
@@ -80,18 +80,18 @@ class Group:
 class Plan:
     """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
 
-    convolutions: list[Node] = field(default_factory=list)  # those that the device runs
+    convolutions: list[Node] = field(default_factory=list)  # convolutions on the device
     # Other operators that the device computes in int8.
     operators: list[Node] = field(default_factory=list)
-    # Names of tensors within operators that are one table: they are never stored.
+    # Names of tensors between operators that share one table: they are never stored.
     fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)  # operators that pass int8 values on
-    # Operators that cut the input of a split layer, in the order of the model: the pieces have the
-    # scales of that input, which is observed.
+    # Operators that cut the input of a split layer, in the order of the model: the pieces have
+    # the scales of that input, whose values are observed.
     cuts: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)  # tensors that share a scale
-    placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
-    reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
+    placement: dict[int, Placement] = field(default_factory=dict)  # placement by id of the node
+    reason: dict[int, str] = field(default_factory=dict)  # reason of the placement, by id
 
     def is_convolution(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
@@ -129,7 +129,7 @@ class Plan:
         return id(node) in self._cuts
 
     def uncut(self, tensor: Tensor, ops: Collection[str] = CUTS) -> Tensor:
-        """Return the tensor that a tensor is cut from; the tensor itself if it is not cut."""
+        """Return the input of a split layer for a piece of it; other tensors unchanged."""
         maker = query.producer(tensor)
         while maker is not None and self.is_cut(maker) and maker.op in ops:
             tensor = maker.inputs[0]
@@ -170,7 +170,7 @@ def make_plan(
         keep_float: pattern of ``keep_float`` that matches a node, by the name of the node.
         operators: names of the operators that the device computes, from an earlier plan; None
             chooses them.
-        form: of the written model, which may hold some of these operators in float only.
+        form: format of the written model, which may hold some of these operators in float only.
     """
     plan, keep_float = Plan(), keep_float or {}
     off = {*blocked, *keep_float}
@@ -187,7 +187,7 @@ def make_plan(
         anyway |= operator_ids if operators is not None else set()
         on_device = nodes_on_device(
             model, target, anyway, listed, off, keep_float,
-            chooses_moves=form != "tflite",  # its compilers run all that they can
+            chooses_moves=form != "tflite",  # compilers for TFLite run every node they support
         )  # fmt: skip
         operator_ids &= on_device
     if form not in SINGLE_OPERATORS:
@@ -215,7 +215,7 @@ def make_plan(
 
 
 def _cuts(model: Model, plan: Plan) -> list[Node]:
-    """Return the operators that cut the inputs of convolutions that one layer has become."""
+    """Return the operators that cut the inputs of split layers."""
     cuts = set[int]()
     for conv in plan.convolutions:
         producer, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
@@ -237,8 +237,8 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
 
     Args:
         model: a legalized model.
-        plan: where its nodes run.
-        form: of the written model; some operators of TFLite keep the scale of their input.
+        plan: placement of its nodes.
+        form: format of the written model; some operators of TFLite keep the scale of their input.
     """
     sets = DisjointSets[str]()
     inputs_and_outputs = [
@@ -250,7 +250,7 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
         if form == "tflite" and operator is not None and operator.tflite_scale == "input":
             sets.join(node.outputs[0].name, node.inputs[0].name)
     cut = {node.outputs[0].name for node in plan.cuts}
-    wholes = dict.fromkeys(name for n in plan.cuts if (name := n.inputs[0].name) not in cut)
+    split = dict.fromkeys(name for n in plan.cuts if (name := n.inputs[0].name) not in cut)
     for node in plan.cuts:
         sets.join(node.outputs[0].name, node.inputs[0].name)
     for node in plan.passthrough:
@@ -261,11 +261,11 @@ def _groups(model: Model, plan: Plan, form: str) -> list[Group]:
     for name, tensor in tensors.items():
         group = groups.setdefault(sets.find(name), Group(name))
         group.tensors.append(name)
-        if name in cut or name in wholes:
+        if name in cut or name in split:
             continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
-    for name in wholes:  # observed even if a passthrough operator or the host makes it
+    for name in split:  # observed even if a passthrough operator or the host makes the tensor
         groups[sets.find(name)].outputs.append(name)
     return list(groups.values())
 
@@ -299,8 +299,8 @@ def _place(
     how = "runs on int8 tensors, exactly" if passes else "runs in float"
     if operator is None:
         unlisted = target.unlisted_operators == "undocumented"
-        where = f"target {target.name} does not list {query.qualified(node)}"
-        return "undocumented" if unlisted else "host", f"{where}; {how}"
+        reason = f"target {target.name} does not list {query.qualified(node)}; {how}"
+        return "undocumented" if unlisted else "host", reason
     if objections := operator.objections(facts.settled(node)):
         return "host", f"{objections[0]}; {how}"
     if passes and is_worth_it:
@@ -318,7 +318,7 @@ def _place(
 def fuse(
     model: Model, target: Target, operator_ids: Collection[int], on_device: Collection[int]
 ) -> tuple[set[int], set[str]]:
-    """Find the chains of functions of one value that are one table each, rounded once.
+    """Find the chains of functions of one value that become one table each, rounded once.
 
     HardSwish as exporters spell it, ``x * clip(x + 3, 0, 6) / 6``, is four operators and one table
     of 256 entries. The tensors within are never stored: they have no scale and are not rounded.
@@ -326,18 +326,19 @@ def fuse(
     Args:
         model: a legalized model.
         target: the device; a Relu or Clip within a region must be listed, too.
-        operator_ids: of the operators that the device computes.
-        on_device: ids of all nodes that it runs.
+        operator_ids: ids of the operators that the device computes.
+        on_device: ids of all nodes on the device.
 
     Returns:
         The chosen nodes with every Relu and Clip that ends or continues a region, and the names
         of the tensors within regions.
     """
-    root: dict[int, int] = {}  # of what a region makes: the tensor that the region reads
+    root: dict[int, int] = {}  # id of the tensor that a region reads, by id of its result
     inside: set[int] = set()
     for node in model.nodes():
-        computes = id(node) in operator_ids and _is_pointwise(node)
-        if not computes and not (id(node) in on_device and _continues(node, target, root)):
+        is_member = id(node) in operator_ids and _is_pointwise(node)
+        is_member = is_member or (id(node) in on_device and _continues(node, target, root))
+        if not is_member:
             continue
         roots = {root.get(id(t), id(t)) for t in values_of(node)}
         if len(roots) == 1:

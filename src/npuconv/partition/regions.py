@@ -21,7 +21,7 @@ from npuconv.partition.operators import CUTTING, passes_int8, takes_as
 from npuconv.target import Target
 
 DEVICE, HOST = 0, 1
-_NEVER = 2**200  # an edge that no cut may take: more than all crossings of a model
+_NEVER = 2**200  # cost of an edge that no cut may contain: more than all crossings of a model
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Cut:
     """A directed graph whose vertices are divided between device and host.
 
     Attributes:
-        heads: of every edge, the vertex that it leads to; edge ``k ^ 1`` is the way back.
-        room: of every edge, the residual capacity.
-        leaving: of every vertex, the edges that leave it.
+        heads: end vertex of every edge; edge ``k ^ 1`` is the reverse edge.
+        room: residual capacity of every edge.
+        leaving: edges that leave each vertex.
     """
 
     heads: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Cut:
         return len(self.leaving) - 1
 
     def edge(self, start: int, end: int, cost: int = _NEVER) -> None:
-        """Add the cost of a start on the device with an end on the host."""
+        """Add an edge: its cost counts if ``start`` is on the device and ``end`` on the host."""
         if start in (end, HOST) or end == DEVICE:
             return
         for tail, head, room in ((start, end, cost), (end, start, 0)):
@@ -53,7 +53,7 @@ class Cut:
             self.room.append(room)
 
     def device(self) -> set[int]:
-        """Return the vertices on the side of the device, as few as cost least.
+        """Return the vertices on the side of the device: the smallest set of the lowest cost.
 
         Largest flow by shortest paths, all of one length at once (E. A. Dinic, 1970).
         """
@@ -69,7 +69,7 @@ class Cut:
                     self.room[edge ^ 1] += least
 
     def _levels(self) -> dict[int, int]:
-        """Return the distance from the device of every vertex that something can flow to."""
+        """Return the distance from the device of every vertex that more flow can reach."""
         levels, reached = {DEVICE: 0}, [DEVICE]
         for vertex in reached:
             for edge in self.leaving[vertex]:
@@ -126,8 +126,8 @@ def nodes_on_device(
     """
     cut, listed_ids = Cut(), {id(node) for node in candidates}
     places: dict[int, int] = {}
-    int8: dict[int, int] = {}  # by id of a tensor: the vertex on whose side it is int8
-    moves: list[tuple[int, int]] = []  # of free moves: the vertex of their int8 tensors, their own
+    int8: dict[int, int] = {}  # vertex that decides whether a tensor is int8, by its id
+    moves: list[tuple[int, int]] = []  # free moves: vertex of the result, of the node
     for node in model.nodes():
         if id(node) in anyway:
             makes = places[id(node)] = DEVICE
@@ -136,7 +136,7 @@ def nodes_on_device(
         elif node.name not in keep_float and passes_int8(node, int8):
             sources = [int8[id(t)] for t in data_inputs(node)]
             makes = sources[0] if len(set(sources)) == 1 else cut.vertex()
-            for source in sources:  # int8 if all of them are
+            for source in sources:  # int8 if all sources are
                 cut.edge(makes, source)
             producer = query.producer(node.inputs[0])
             after_conv = producer is not None and producer.op == "Conv" and id(producer) in anyway
@@ -165,7 +165,7 @@ def nodes_on_device(
 def _takes(node: Node, target: Target, *, after_conv: bool) -> bool:
     """Return whether the device runs an operator that passes integers on."""
     names = [node.op]
-    if node.op == "Clip" and query.scalar_input(node, 1) == 0:  # int8 ends at the upper bound
+    if node.op == "Clip" and query.scalar_input(node, 1) == 0:  # int8 saturates at the upper bound
         names.append("Relu")
     return any(takes_as(op, node, target, after_conv=after_conv) for op in names)
 
@@ -181,7 +181,7 @@ def _add_crossings(
     nodes = model.nodes()
     results = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
     tensors = [*((t, HOST) for t in model.graph.inputs), *results]
-    preference = 3 * len(tensors)  # of a move on the device: more than one place can weigh
+    preference = 3 * len(tensors)  # cost of a move on the host: more than one ``late``
     unit = (preference + 2 * len(tensors)) * len(tensors) + 1  # more than all preferences
     for int8, place in moves:
         cut.edge(int8, place, preference)
@@ -193,7 +193,7 @@ def _add_crossings(
             continue
         late = len(tensors) * (2 if is_output else 1) - number
         dims = query.shape(tensor)
-        size_in_bytes = (size(dims) if dims is not None else None) or 1  # 1 if it is open
+        size_in_bytes = (size(dims) if dims is not None else None) or 1  # 1 if an extent is open
         price = round(target.costs.crossing + target.costs.crossing_byte * size_in_bytes)
         cost = max(price, 1) * unit + late
         before, after = cut.vertex(), cut.vertex()

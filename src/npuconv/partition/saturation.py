@@ -22,7 +22,7 @@ _SATURATES = "no operator is left of it: int8 saturates at its bounds"
 
 
 def candidates(model: Model, plan: Plan) -> list[Node]:
-    """Return activations between int8 tensors that the target itself does not take.
+    """Return activations between int8 tensors that the target does not list.
 
     Not those whose input and output both keep their names.
     """
@@ -43,11 +43,11 @@ def absorb(
     fixed: Collection[str],
     centred: Collection[str],
 ) -> None:
-    """Place activations on the device that rounding to int8 makes, as a Relu at most.
+    """Place on the device the activations that int8 saturation replaces, or a Relu.
 
     Args:
         activations: candidates, in the order of the model.
-        plan: of the model; changed in place.
+        plan: plan of the model; changed in place.
         target: the device.
         fixed: names of tensors whose scale does not end at the bounds of an activation.
         centred: names of tensors whose zero point must be 0.
@@ -75,7 +75,7 @@ def absorb(
 
 
 def _is_never_negative(tensor: str, producers: Mapping[str, Node]) -> bool:
-    """Return whether passthrough operators make the tensor of values cut off at 0."""
+    """Return whether a Relu, or a Clip from 0, bounds all values of the tensor."""
     node = producers.get(tensor)
     if node is None:
         return False

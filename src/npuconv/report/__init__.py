@@ -30,14 +30,14 @@ FORMATS = {
     "junit": ".xml",
     "github": "",
 }
-PRINTED = tuple(name for name in FORMATS if name != "html")  # a page is no text for a terminal
+PRINTED = tuple(name for name in FORMATS if name != "html")  # formats for a terminal
 
 
 class Unreadable(NamedTuple):
     """A model without a report, because it cannot be read."""
 
     path: str
-    message: str  # in one line
+    message: str  # the error in one line
 
 
 class _Renderer(Protocol):

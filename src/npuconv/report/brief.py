@@ -21,13 +21,13 @@ from npuconv.rules.checks.noise_hidden import noise_hidden
 from npuconv.rules.checks.normalization_implausible import normalization_implausible
 from npuconv.schemas.report import Report
 
-SCREEN_LINES = 40  # of a terminal, where its height is not known
+SCREEN_LINES = 40  # lines of a screen of unknown height
 _MAX_FINDINGS = 3
-_MAX_LINES, _MAX_FIX_LINES = 3, 4  # of one text; the rest with -v
-# The samples are wrong, or the result is bad.
+_MAX_LINES, _MAX_FIX_LINES = 3, 4  # lines of a message and of a fix; -v shows all lines
+# Rules on wrong samples or a bad result; their findings come before other warnings.
 _SAMPLE_RULES = {rule.code for rule in (normalization_implausible, accuracy_too_low, noise_hidden)}
-_RAGGED = 4  # columns that the mean line leaves blank at its end
-_SHORT = 60  # characters of a message that the verdict takes as it is
+_RAGGED = 4  # columns that wrapping leaves blank at the end of an average line
+_SHORT = 60  # longest message, in characters, that the verdict repeats in full
 _STATUS_STYLES = {"REFUSED": "red", "HOST": "yellow", "OK": "green", "CONVERTED": "green"}
 
 
@@ -38,9 +38,9 @@ class Issue:
     label: str  # ``error`` or ``warning``
     title: str  # code and name of the rule; empty for a warning of the summary
     message: str  # one sentence
-    node: str = ""  # with which the message begins; may be empty
+    node: str = ""  # node at the beginning of the message; may be empty
     more: int = 0  # number of further findings of the same rule
-    fix: str = ""  # what to do; may be empty
+    fix: str = ""  # advice; may be empty
 
 
 def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:
@@ -51,7 +51,7 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
     """
     stages = ", ".join(f"{timing.stage} {timing.seconds:.2f} s" for timing in report.timings or ())
     screen = ""
-    for number in range(_MAX_FINDINGS, 0, -1):  # fewer where they are too long for the screen
+    for number in range(_MAX_FINDINGS, 0, -1):  # fewer findings if the screen is too small
         document = [
             Section(_clip(headline(report), width), style=groups.verdict_style(report)),
             Section(
@@ -101,7 +101,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
 
 
 def issues(report: Report) -> tuple[Issue, ...]:
-    """Return errors and warnings, the worst first; undocumented limits are none."""
+    """Return errors and warnings, the worst first, without undocumented limits."""
     ranked = [(2, Issue("warning", "", sentence)) for sentence in report.summary.warnings]
     for group in groups.standing(report):
         if group.label in ("error", "warning"):
@@ -118,7 +118,7 @@ def issues(report: Report) -> tuple[Issue, ...]:
 def headline(report: Report) -> str:
     """Return the verdict in one line: label, number of warnings, the worst issue in a few words.
 
-    That is a short message, its first clause, or the name of the rule.
+    These words are a short message, its first clause, or the name of the rule.
     """
     if not report.ok:  # the headline of the report counts errors
         return f"{words.verdict_label(report)}: {report.summary.headline}"
@@ -214,7 +214,7 @@ def _limits(report: Report) -> str:
 
 
 def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
-    """Yield the worst issues, and the number of those left out."""
+    """Yield the worst issues, and the number of hidden issues."""
     ranked = issues(report)
     for issue in ranked[:most]:
         parts: list[str | Note] = [_clip(issue.message, width)] if issue.title else []
@@ -228,7 +228,7 @@ def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
 
 
 def _clip(text: str, width: int, indent: int = 2, lines: int = _MAX_LINES) -> str:
-    """Return the beginning of a text that fills more than so many indented lines."""
+    """Return a text, cut with an ellipsis if it is longer than this number of indented lines."""
     columns = max(width, terminal.NARROWEST) - indent
     text = " ".join(terminal.elide(word, columns) for word in text.split())  # long names
     room = lines * (columns - _RAGGED)

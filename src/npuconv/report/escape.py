@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-# What CI systems read as commands: "::error::" where a line begins, "##[error]" and
-# "##vso[...]" and "##teamcity[...]" anywhere.
+# Commands of CI systems: "::error::" at the beginning of a line, "##[error]", "##vso[...]" and
+# "##teamcity[...]" anywhere.
 _COMMAND = re.compile(r"(?<!\S)::|##(?=\w*\[)")
 
 
 def is_hidden(char: str) -> bool:
     """Return True for a character that acts on a terminal, or that is invisible.
 
-    These are controls (ANSI sequences begin with one), bidi overrides, line separators, lone
-    surrogates, which UTF-8 cannot hold, what XML forbids, and every blank but the space.
+    These are control characters (as at the beginning of ANSI sequences), bidi overrides, line
+    separators, lone surrogates, characters that XML forbids, and every blank but the space.
     """
     return not char.isprintable()
 

@@ -18,7 +18,7 @@ from npuconv.schemas.report import Report
 
 _MAX_NAMES = 3  # nodes, fixes or sources
 _MAX_ENTRIES = 10  # messages of an annotation
-_MAX_CHARS = 1000  # of a line of an annotation
+_MAX_CHARS = 1000  # characters of a line of an annotation
 
 
 def render(report: Report) -> str:

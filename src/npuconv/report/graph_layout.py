@@ -19,14 +19,14 @@ from itertools import pairwise
 BOX, HEIGHT = 184, 42  # width and height of a box
 _LINE = 14  # width of a slot of a passing line
 _GAP = 18  # between two slots
-_PITCH = 72  # from one layer to the next
-_LANE = 6  # between lines on the way from one column to the next
+_PITCH = 72  # distance of two layers, from top to top
+_LANE = 6  # distance of two lines that lead from one column to the next
 _MARGIN = 18
-_WINDOW = (1240.0, 640.0)  # width and height that the columns are chosen for
+_WINDOW = (1240.0, 640.0)  # width and height of the screen that the columns should fit
 
-_ORDER_SWEEPS, _SHIFT_SWEEPS = 8, 12  # over all layers; more improve little
-_MAX_SLOTS = 20_000  # passing lines of a graph that can be drawn; networks have a few per box
-_MIN_COLUMN, _MAX_COLUMNS = 5, 40  # layers of a column, columns of a drawing
+_ORDER_SWEEPS, _SHIFT_SWEEPS = 8, 12  # number of passes over all layers; more improve little
+_MAX_SLOTS = 20_000  # largest number of passing lines; networks have a few per box
+_MIN_COLUMN, _MAX_COLUMNS = 5, 40  # least layers of a column, most columns of a drawing
 
 Edge = tuple[int, int]
 
@@ -40,9 +40,9 @@ class Layers:
     """
 
     boxes: int  # number of slots that are boxes
-    level: list[int]  # the layer of each slot
-    above: list[list[int]]  # the slots a slot is reached from, one layer up
-    below: list[list[int]]  # the slots it leads to, one layer down
+    level: list[int]  # number of the layer of each slot
+    above: list[list[int]]  # slots one layer up from which lines lead to a slot
+    below: list[list[int]]  # slots one layer down to which lines lead from a slot
     rows: list[list[int]] = field(default_factory=list)  # slots of each layer, left to right
 
     def width(self, slot: int) -> int:
@@ -56,8 +56,8 @@ class Drawing:
 
     width: int
     height: int
-    boxes: tuple[tuple[int, int], ...]  # the centre and the top of every box
-    paths: dict[int, str]  # SVG paths of the lines from every box that has any
+    boxes: tuple[tuple[int, int], ...]  # x of the centre and y of the top of every box
+    paths: dict[int, str]  # SVG path of all lines that leave a box, by number of the box
 
 
 def draw(boxes: int, edges: Sequence[Edge]) -> Drawing | None:
@@ -65,7 +65,7 @@ def draw(boxes: int, edges: Sequence[Edge]) -> Drawing | None:
 
     Args:
         boxes: number of boxes.
-        edges: from and to; the first number is the lower, so boxes are in topological order.
+        edges: source and target boxes; a source has the lower number: the order is topological.
 
     Returns:
         None if there is no box, or if too many lines pass through too many layers.
@@ -162,7 +162,7 @@ def shift(layers: Layers, cuts: Sequence[int]) -> list[float]:
 
     Args:
         layers: slots in their order.
-        cuts: the first layer of every column; lines between columns have no weight.
+        cuts: first layer of every column; lines between columns are ignored.
     """
     x, column = [0.0] * len(layers.level), [bisect_right(cuts, row) for row in layers.level]
     below, above = (
@@ -197,9 +197,9 @@ def _settle(layers: Layers, x: list[float], row: Sequence[int], goals: Sequence[
 
 
 def cut(layers: Layers, columns: int) -> list[int]:
-    """Return the first layer of each column, and behind them the number of layers.
+    """Return the first layer of each column, followed by the number of layers.
 
-    Columns are of about the same height, and begin where few lines pass.
+    Columns have about the same height, and begin at a layer that few lines enter.
     """
     total = len(layers.rows)
     slack = total // columns // 7

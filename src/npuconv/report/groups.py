@@ -34,7 +34,7 @@ class Message(NamedTuple):
     """Findings of one rule with the same message for several nodes."""
 
     findings: tuple[FindingInfo, ...]
-    text: str  # the message, with value and limit where it does not give them
+    text: str  # the message, with value and limit added if they are not in it
 
 
 class RuleFindings(NamedTuple):
@@ -48,8 +48,8 @@ class RuleFindings(NamedTuple):
     label: str  # the severity, ``rewritten`` or ``undocumented``
     tally: str  # number of findings, and the severity if the label lacks it
     messages: tuple[Message, ...]
-    fixes: tuple[str, ...]  # each once, like the sources of the limits
-    sources: tuple[str, ...]
+    fixes: tuple[str, ...]  # all different fixes
+    sources: tuple[str, ...]  # all different sources of the limits
 
 
 def by_rule(findings: Iterable[FindingInfo]) -> tuple[RuleFindings, ...]:
@@ -120,7 +120,7 @@ def kind(finding: FindingInfo | Finding) -> str:
 
 
 def tally(report: Report) -> tuple[int, int]:
-    """Return the numbers of errors and warnings that are left to look at."""
+    """Return the numbers of open errors and warnings."""
     counts = report.summary.by_severity
     return counts.get(Severity.ERROR, 0), counts.get(Severity.WARNING, 0)
 
@@ -181,7 +181,7 @@ class PlanGroup(NamedTuple):
     rows: tuple[RewriteRow, ...]
     was: str
     becomes: str
-    costs: tuple[str, str] | None  # MACs and bytes of the weights; None where all are 0
+    costs: tuple[str, str] | None  # MACs and bytes of the weights; None if all are 0
     choices: tuple[tuple[str, ...], ...]  # ``split (chosen): 1.2 M MACs, 4.6 KiB``, ...
 
 
@@ -249,7 +249,7 @@ def batch_row(job: BatchJob) -> tuple[str, ...]:
     if job.by_severity is not None:
         counts = [str(job.by_severity.get(n, 0)) for n in (Severity.ERROR, Severity.WARNING)]
     limits = "-" if job.report is None else str(undocumented(job.report))
-    if job.synthetic:  # an SQNR of synthetic inputs would be taken for a measured one
+    if job.synthetic:  # a reader would take an SQNR of synthetic inputs for a real result
         accuracy = "unproven"
     elif job.report is not None and job.report.accuracy is not None:
         accuracy = words.overall(job.report.accuracy)

@@ -26,11 +26,11 @@ from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Report
 
-_MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
-_MAX_VALUES = 10  # of a limit that are listed
-_FULL_DB = 60.0  # SQNR of a whole bar; an int8 layer rarely exceeds it
-WEAK_DB = 20.0  # layers with a lower SQNR are marked
-_MIN_LENGTH = 0.01  # of a bar, to be visible
+_MAX_NODES = 4_000  # nodes of all reports on one page; with more nodes it has no graphs
+_MAX_VALUES = 10  # values of a limit that are listed
+_FULL_DB = 60.0  # SQNR of a full bar; an int8 layer rarely exceeds it
+WEAK_DB = 20.0  # SQNR below which a layer is marked
+_MIN_LENGTH = 0.01  # least visible length of a bar
 _SCRIPTS = ("page.js", "sections.js", "tables.js")
 
 
@@ -55,7 +55,7 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
     """Render the summary of a batch: one table that links to the report of each job.
 
     Args:
-        batch: what to show.
+        batch: the report of a batch.
         base: path from the folder of the page to the folder of the jobs file; links are
             relative, so that both can be moved or served as a whole.
     """
@@ -175,9 +175,9 @@ class LayerBar(NamedTuple):
     """SQNR of one layer, and the share of the noise that its rounding adds; in per cent."""
 
     layer: LayerQuant
-    share: str  # length for its SQNR, of a whole bar; an exact one fills it
-    noise: str  # its share of the noise; empty if it is not known
-    is_weak: bool  # the SQNR is low
+    share: str  # length of the bar for its SQNR; an exact layer has a full bar
+    noise: str  # share of the noise; empty if it is not known
+    is_weak: bool  # whether the SQNR is low
     text: str  # tooltip
 
 

@@ -16,12 +16,12 @@ from npuconv.report.terminal import elide
 from npuconv.schemas.quality import LayerQuant, TensorQuant
 from npuconv.schemas.report import FindingInfo, NodeInfo, Report
 
-_FUSED = ("Relu", "Clip")  # in one box with the convolution that they follow
+_FUSED = ("Relu", "Clip")  # operators that share the box of the convolution before them
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box
-_SHADES = 5  # of a box, by its share of the MACs or of the noise
-_MAX_FINDINGS = 6  # on a card
-_MAX_TENSORS = 2  # on a card
-_OPEN = ("error", "warning", "unknown")  # kinds left to look at, the most severe first
+_SHADES = 5  # number of shades of a box, for its share of the MACs or of the noise
+_MAX_FINDINGS = 6  # findings on a card
+_MAX_TENSORS = 2  # tensors on a card
+_OPEN = ("error", "warning", "unknown")  # kinds of open findings, the most severe first
 
 Row = tuple[str, str]
 FindingRow = tuple[str, str, str]
@@ -36,12 +36,12 @@ class Box:
     nodes: tuple[NodeInfo, ...]
     title: str
     name: str  # the name in the source model
-    reads: tuple[str, ...]  # the tensors that lead here
-    makes: tuple[str, ...]  # the tensors that lead on
-    # Placement of its nodes; ``end`` for an input or output of the model. A node of the source has
-    # the placement of its replacement, or ``gone``; and ``changed`` if it became something else.
+    reads: tuple[str, ...]  # input tensors
+    makes: tuple[str, ...]  # output tensors
+    # Placement of its nodes; ``end`` for an input or output of the model. A source node has the
+    # placement of its replacement, or ``gone``; and the suffix ``changed`` if it was rewritten.
     placement: str = "end"
-    rows: tuple[Row, ...] = ()  # details of a node of the source
+    rows: tuple[Row, ...] = ()  # details of a source node
 
     @property
     def macs(self) -> int | None:
@@ -69,11 +69,11 @@ def boxes_of(report: Report) -> tuple[Box, ...]:
 
 
 def source_boxes(report: Report) -> tuple[Box, ...]:
-    """Return the boxes of the model as it came; none if the report has no such graph."""
+    """Return the boxes of the source model; none if the report does not have its graph."""
     if not report.source_nodes:
         return ()
     places: dict[str, str] = {}
-    for node in report.nodes:  # what is on the device counts, where a node became several
+    for node in report.nodes:  # a source node with one part on the device counts as device
         if places.get(node.name) != "device":
             places[node.name] = node.placement
     rewritten = {row.node: row for row in report.plan}
@@ -100,7 +100,7 @@ def _with_ends(report: Report, boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 
 def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (from, to) of connected boxes, each once; the first is always lower."""
+    """Return the pairs (from, to) of numbers of connected boxes, each once; from < to."""
     producers: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     for number, box in enumerate(boxes):
@@ -112,7 +112,7 @@ def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
 
 
 def fused_activations(report: Report) -> dict[str, NodeInfo]:
-    """Return the tensors that only an activation of the device reads, and that activation."""
+    """Return the activations on the device by their input, if it has no other consumer."""
     consumers = Counter(tensor for node in report.nodes for tensor in node.inputs)
     outputs = {output.name for output in report.model.outputs}
     return {
@@ -145,7 +145,7 @@ def _fuse(report: Report) -> list[Box]:
 
 
 def _join_alike(boxes: Iterable[Box]) -> list[Box]:
-    """Join the boxes of one source node that do the same in parallel."""
+    """Join boxes of one source node that are parallel and have the same title and placement."""
     depth: dict[str, int] = {}
     parallel: dict[object, list[Box]] = {}
     for box in boxes:
@@ -173,15 +173,15 @@ class Card:
     """A box in its place, with the details that are shown when it is picked."""
 
     box: Box
-    x: int  # of its left end, in pixels at 100 %
-    y: int  # of its top
-    brief: str  # the operator alone, shown where the drawing is small
-    title: str  # cut to the box, as the name
-    name: str
-    worst: str  # kind of the most severe open finding; empty without one
-    count: int  # of open findings
-    macs_shade: int  # 0 for no MACs, up to 5 for the largest number of a box
-    noise_shade: int  # 0 for no noise in the outputs, up to 5 for the largest share of a box
+    x: int  # left edge, in pixels at 100 %
+    y: int  # top edge, in pixels at 100 %
+    brief: str  # the operator alone, for a small drawing
+    title: str  # title, cut to the width of the box
+    name: str  # name, cut to the width of the box
+    worst: str  # kind of the most severe open finding; empty without open findings
+    count: int  # number of open findings
+    macs_shade: int  # 0 for no MACs, up to 5 for the box with the most MACs
+    noise_shade: int  # 0 for no noise in the outputs, up to 5 for the box with the most noise
     rows: tuple[Row, ...]  # label and text of each detail
     findings: tuple[FindingRow, ...]  # kind, text and anchor of each, the most severe first
 
@@ -228,7 +228,7 @@ def picture(report: Report) -> Picture | None:
 
 
 def source_picture(report: Report) -> Picture | None:
-    """Draw the graph of the model as it came; ``None`` if nothing of it was rewritten."""
+    """Draw the graph of the source model; ``None`` if nothing of it was rewritten."""
     return _draw(report, source_boxes(report))
 
 
@@ -328,7 +328,7 @@ def _finding_rows(findings: Iterable[FindingInfo]) -> list[FindingRow]:
 
 
 def _shade(value: float, most: float) -> int:
-    """Return 0 for nothing, up to 5; by the square root, so that small shares differ."""
+    """Return a shade of 0 to 5 by the square root of a share, so that small shares differ."""
     if value <= 0 or most <= 0:
         return 0
     return max(1, min(_SHADES, round(_SHADES * (value / most) ** 0.5)))

@@ -23,7 +23,7 @@ class Histogram:
     """
 
     counts: tuple[int, ...]  # below -128, 32 bins of 8 levels, above 127
-    labels: tuple[str, str, str] = ("-128", "0", "127")  # of the lowest level, 0, the highest
+    labels: tuple[str, str, str] = ("-128", "0", "127")  # texts at the lowest level, 0, the highest
     height: int = _HIGH
 
     @property
@@ -78,12 +78,12 @@ class ChannelBar(NamedTuple):
 class RangeBar(NamedTuple):
     """The observed range and the int8 range of one tensor, on one track."""
 
-    name: str  # of the tensor, or of the layer of the weights
-    observed: str  # CSS of the bar; of weights, of all channels
-    int8: str  # CSS of the bar; of weights, of the narrowest channel
-    zero: float  # position, in per cent
-    span: str  # the range observed
-    clipped: float | None  # share of the values; None if an activation clips them anyway
+    name: str  # name of the tensor, or of the layer of the weights
+    observed: str  # CSS of the bar of the observed range; for weights, of all channels
+    int8: str  # CSS of the bar of the int8 range; for weights, of the narrowest channel
+    zero: float  # position of 0, in per cent
+    span: str  # observed range as text
+    clipped: float | None  # share of clipped values; None if an activation clips them anyway
     note: str
     histogram: Histogram | None
     channels: tuple[ChannelBar, ...] = ()
@@ -99,7 +99,7 @@ def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
         high = tensor.maximum if tensor.highest is None else tensor.highest
         observed = (tensor.minimum, tensor.maximum)
         if not tensor.clip_fraction:
-            # The observed range is that of all tensors with this scale; this one stays inside.
+            # The range was observed on all tensors of this scale; without clipping int8 holds it.
             least = max(tensor.minimum, low)
             observed = (least, max(least, min(tensor.maximum, high)))
         activation = fused.get(tensor.name)

@@ -13,7 +13,7 @@ from npuconv.report.escape import is_hidden
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import SCHEMA_VERSION, Report
 
-# Outside of strings JSON is plain ASCII, so all of these stand inside of one.
+# Outside of strings JSON is plain ASCII, so all these characters are inside of strings.
 _SPECIAL = re.compile(r"[^\n -~]")
 _COMMAND = re.compile(r"##(?=\w*\[)")
 

@@ -18,7 +18,7 @@ from npuconv.report.groups import group_by, verdict
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import FindingInfo, Report
 
-_MAX_CHARS = 2000  # of a name or sentence
+_MAX_CHARS = 2000  # characters of a name or sentence
 
 
 def render(report: Report) -> str:

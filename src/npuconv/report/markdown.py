@@ -20,10 +20,10 @@ from npuconv.schemas.report import Report
 _MAX_LINES = 20  # lines of a list, nodes of a line, rows of a table
 _MAX_OPEN = 3  # entries of a list that is not folded away
 _MAX_FIXES = 3  # fixes or sources of a rule
-_MAX_CHARS = 1000  # of a name or sentence
+_MAX_CHARS = 1000  # characters of a name or sentence
 
 _ICONS = {"refused": "❌", "convertible": "✅", "converted": "✅"}
-# What Markdown could take for markup. An underscore inside of a word is none.
+# Characters that Markdown may take for markup; an underscore inside of a word is plain text.
 _MARKUP = re.compile(r"[&<>\\`*\[\]|~$#@]|(?<![^\W_])_|_(?![^\W_])|(?<=[a-z]):(?=//)")
 _PLAIN_CODE = re.compile(r"[^`\\|]+")
 

@@ -22,7 +22,7 @@ from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_MAX_CHARS = 1000  # of a message; code scanning cuts longer ones
+_MAX_CHARS = 1000  # characters of a message; code scanning cuts longer messages
 _Json = dict[str, Any]
 
 
@@ -110,7 +110,7 @@ def _run(reports: Sequence[Report]) -> _Json:
             for finding in group.findings:
                 rules.setdefault(finding.code, _rule(finding, report))
                 key: object = len(alike)
-                if finding.code == limit_unknown.code:  # one result, whatever models need it
+                if finding.code == limit_unknown.code:  # one result for all models
                     key = (report.target.name, finding.source, finding.accepted)
                 alike.setdefault(key, []).append((report, finding))
     codes = sorted(rules)

@@ -22,12 +22,12 @@ class Table:
     numbers: Sequence[int] = ()
     names: Sequence[int] = (0,)  # columns with names of the model or of passes
     styles: Mapping[str, str] = field(default_factory=dict)  # colours of cells by their first word
-    hints: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of a page, by row, column
+    hints: Mapping[tuple[int, int], str] = field(default_factory=dict)  # tooltips by row, column
 
 
 @dataclass(frozen=True)
 class Item:
-    """Texts on some nodes; without a name they are on the model."""
+    """Texts on some nodes; an empty name means the whole model."""
 
     names: Sequence[str]
     texts: Sequence[str]
@@ -51,17 +51,17 @@ class Section:
 
     title: str
     parts: Sequence[Element] = ()
-    label: str = ""  # of a finding, with which its title begins
+    label: str = ""  # label of a finding, the first word of the title
     style: str = ""  # colour of a verdict
-    folded: bool = False  # whether a page shows it on a click only
+    folded: bool = False  # whether a page shows the section on a click only
 
 
 def sections(report: Report, *, by_node: bool) -> list[Section]:
     """Return the sections behind the verdict that have parts.
 
     Args:
-        report: what to show.
-        by_node: whether nodes that are rewritten alike are listed separately.
+        report: the report.
+        by_node: whether nodes with the same rewrite are listed separately.
     """
     listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),

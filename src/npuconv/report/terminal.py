@@ -26,7 +26,7 @@ _LABEL_STYLE = {
     "error": "red", "warning": "yellow", "note": "blue", "undocumented": "blue",
     "rewritten": "green", "not judged": "yellow",
 }  # fmt: skip
-_RULER = Console(file=io.StringIO(), width=NARROWEST)  # wraps texts, prints nothing
+_RULER = Console(file=io.StringIO(), width=NARROWEST)  # console for wrapping only
 
 
 def render(sections: Iterable[Section], *, color: bool = False, width: int = 80) -> str:

@@ -17,17 +17,17 @@ _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
     "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "agreement", "note",
 )  # fmt: skip
-# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+# First character of a formula in a spreadsheet: owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
 class SideBySide(NamedTuple):
-    """One layer of both models: the values of each on one track, and the error."""
+    """One layer of both models: both ranges on one track, and the error."""
 
     layer: VerifiedLayer
     bar: LayerBar  # the SQNR as the bar of a chart
-    float_bar: str  # CSS of the range; empty where no value is finite
-    int8_bar: str
+    float_bar: str  # CSS of the range in the float model; empty if no value is finite
+    int8_bar: str  # CSS of the range in the int8 model; empty if no value is finite
     zero: float  # position of 0 on the track, in per cent
 
 

@@ -31,7 +31,7 @@ from npuconv.target.facts import FACTS
 Stage = Literal["source", "float", "planned", "form", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
-# What onnxruntime runs on a host's CPU besides the standard domain.
+# Domains of operators that onnxruntime runs on the CPU of a host besides the standard domain.
 HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
 _CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
 _CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv is one, ConvertLayout is not
@@ -42,13 +42,13 @@ class Violation:
     """Fault that a rule found. ``values`` fill the placeholders of the rule's message."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    value: str = ""  # what the model has, for the report's column
-    limit: str = ""  # what is allowed
-    source: str = ""  # place in the target file and document it cites
-    fix: str = ""  # instead of the rule's own advice
-    node: Any = None  # for a model rule: the node it is about
+    value: str = ""  # value in the model, for the report's column
+    limit: str = ""  # allowed values
+    source: str = ""  # place in the target file, and the cited document
+    fix: str = ""  # advice, if not that of the rule
+    node: Any = None  # node of the fault, for a model rule
     status: Status = Status.REMAINING
-    severity: Severity | None = None  # instead of the rule's own
+    severity: Severity | None = None  # severity, if not that of the rule
 
 
 Violations = Iterator[Violation]
@@ -162,7 +162,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         limits: facts of the target file that it enforces.
         stage: stage of the conversion at which it runs.
         malformed: a node with a finding has no defined meaning, so nothing may be rewritten.
-        cacheable: its violations depend on attributes, shapes, types and limits of the node,
+        cacheable: whether violations depend on attributes, shapes, types and limits of the node,
             and on no name, neighbour or weight. Nodes in which these are equal have the
             same violations.
 

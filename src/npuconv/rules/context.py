@@ -31,19 +31,19 @@ class OutputSqnr:
 
     name: str
     sqnr_db: float
-    output: str = ""  # that it is a part of; empty for an output itself
+    output: str = ""  # output that contains the part; empty for an output itself
 
 
 @dataclass(frozen=True)
 class MeasuredError:
     """Measured error of the int8 model against the float model."""
 
-    sqnr_db: float | None  # of all outputs together; None where that is no number
+    sqnr_db: float | None  # SQNR of all outputs together; None if it is no number
     is_exact: bool  # True if nothing differs
-    samples: int  # number of samples it was measured on
-    # Outputs and their parts, where these have an error that is a number.
+    samples: int  # number of measured samples
+    # Outputs and their parts whose error is a number.
     outputs: tuple[OutputSqnr, ...] = ()
-    # Outputs that are finite in the float model, and not in the int8 model.
+    # Names of outputs that are finite in the float model, and not in the int8 model.
     broken: tuple[str, ...] = ()
 
 
@@ -63,23 +63,23 @@ class CalibrationEvidence:
     """Results of one calibration."""
 
     plan: Plan  # where nodes run, and which tensors are int8
-    # Of the float pass: ends of groups, and outputs of convolutions.
+    # Statistics of the float pass: outputs of groups, and of convolutions.
     statistics: Mapping[str, Statistics]
-    encodings: Mapping[str, Encoding]  # how every int8 tensor is stored
+    encodings: Mapping[str, Encoding]  # encodings of all int8 tensors by name
     imported_ranges: frozenset[str] = frozenset()  # tensors with the range of the quantized source
     samples: int = 0
-    # Weights that were rounded on the samples (GPTQ), by node.
+    # Weights that were rounded with samples (GPTQ), by node.
     rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
     mismatch: NormalizationMismatch | None = None
 
 
 @dataclass(frozen=True)
 class FormObstacle:
-    """A part of the model that the form of the output cannot hold."""
+    """A part of the model that the output format cannot hold."""
 
-    node: str  # its name in the graph; empty for the whole model
+    node: str  # name of the node in the graph; empty for the whole model
     problem: str
-    fix: str = ""  # empty: the advice of the rule
+    fix: str = ""  # advice; empty: the advice of the rule
 
 
 # Integer convolutions are held to the limits of the operator they stand for.
@@ -94,7 +94,7 @@ class NodeFacts:
 
     facts: dict[str, Any]
     limits: dict[str, Limit]
-    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)  # by rule code
+    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)  # key: code of rule
 
 
 @dataclass
@@ -104,16 +104,16 @@ class RuleContext:
     model: Model
     target: Target
     options: Options
-    # Facts of nodes, kept from lint to lint of the same target and options. The key is all that
-    # they are measured on, so a changed node has another key.
+    # Facts of nodes, cached from lint to lint of the same target and options. The key holds all
+    # values that facts depend on, so a changed node has another key.
     fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
-    # Labels of source nodes that stay float on the host; no limit is about them.
+    # Labels of source nodes that stay float on the host; no limit applies to them.
     kept_float: frozenset[str] = frozenset()
-    opset_obstacle: str = ""  # node that keeps the model from an opset, once that was tried
+    opset_obstacle: str = ""  # node that cannot be written in the opset, once tried
     plan: Plan | None = None  # where nodes run, once that is known
     evidence: CalibrationEvidence | None = None  # results of calibration; None before
     measured: MeasuredError | None = None  # measured error of the int8 model; None before
-    obstacles: tuple[FormObstacle, ...] = ()  # to the form of the output, once it was tried
+    obstacles: tuple[FormObstacle, ...] = ()  # obstacles to the output format, once tried
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class RuleContext:
 
 
 def _fact_key(node: Node) -> Hashable | None:
-    """Return a key of all that facts are measured on; None if it cannot be hashed.
+    """Return a key of all values that facts depend on; None if it cannot be hashed.
 
     Facts depend on attributes, shapes and types, and numbers such as the amounts of a Pad.
     Nodes with the same key have the same facts, in one lint or in two.
@@ -248,7 +248,7 @@ def _fact_key(node: Node) -> Hashable | None:
     key = (node.op, node.domain, attrs, inputs, outputs)
     try:
         hash(key)
-    except TypeError:  # a tensor or a graph: rare
+    except TypeError:  # the value is a tensor or a graph: rare
         return None
     return key
 
@@ -257,7 +257,7 @@ def _tensor_key(tensor: Tensor) -> Hashable:
     shape = None if tensor.shape is None else tuple(tensor.shape)
     values: Hashable = None
     if query.is_constant(tensor):
-        # One number, or a few integers, may be facts; of others only that they are constant.
+        # A single number, or a few integers, may be facts; other constants count by presence only.
         size = math.prod(tensor.shape)
         keyed = size == 1 or (size <= MAX_KEYED_VALUES and tensor.dtype.kind in "iu")
         values = tensor.values.tobytes() if keyed else True

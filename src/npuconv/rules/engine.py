@@ -11,7 +11,7 @@ from npuconv.model.types import Node
 from npuconv.rules import RULES, Rule, Stage, Violation
 from npuconv.rules.context import RuleContext
 
-Mark = tuple[str, str]  # code of a rule, and a source node that it fires on ('': the model)
+Mark = tuple[str, str]  # code of a rule, and the source node of its finding ('': the model)
 
 
 def all_rules() -> list[Rule]:
@@ -122,7 +122,7 @@ def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Vio
         return
     distinct = ctx.distinct_nodes_of(rule.ops) if rule.cacheable else ()
     if rule.cacheable and not any(_violations_of(rule, node, ctx) for node in distinct):
-        return  # as nearly always: no need to look at every node
+        return  # nearly always: saves a walk over all nodes
     for node in ctx.nodes_of(rule.ops):
         for violation in _violations_of(rule, node, ctx):
             yield node, violation

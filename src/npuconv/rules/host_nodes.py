@@ -11,15 +11,15 @@ from npuconv.model.types import Node
 from npuconv.rules.context import RuleContext
 from npuconv.target import builtin_names, listed_operators
 
-_SHOWN = 4  # operators
+_SHOWN = 4  # largest number of operators in a message
 
 
 def reasons(nodes: Iterable[Node], ctx: RuleContext) -> str:
     """Return the operators of nodes of the host: those the target lacks, and limits they break.
 
     Args:
-        nodes: of the host.
-        ctx: of a rule that runs once it is planned.
+        nodes: nodes of the host.
+        ctx: input of a rule of the stage with a plan.
     """
     assert ctx.plan is not None, "only a planned model has nodes of the host"
     by_operator: dict[str, list[Node]] = {}

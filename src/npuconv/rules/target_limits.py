@@ -23,9 +23,9 @@ from npuconv.target.limit import Limit
 
 EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # extents that a model may leave open
 ANY = "any"  # the value of an extent that the model leaves open
-MAX_LISTED_VALUES = 6  # more numbers become a range
+MAX_LISTED_VALUES = 6  # largest number of listed values; more become a range
 
-# That of com.microsoft can have the channels last; weights have one order in both.
+# QLinearConv of com.microsoft can have the channels last; the order of weights is the same.
 INTEGER_CONVOLUTIONS = {"QLinearConv", "com.microsoft.QLinearConv", "ConvInteger"}
 # QLinearConv: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B
 # ConvInteger: x, w, x_zero_point, w_zero_point; its bias is added behind
@@ -44,7 +44,7 @@ class Need:
     values: tuple[Any, ...]  # sorted, without repeats
     nodes: int
     example: Node  # a node with the largest value
-    label: str  # its name in the source model
+    label: str  # name of the example in the source model
 
     @property
     def text(self) -> str:
@@ -60,10 +60,10 @@ def needs(ctx: RuleContext) -> list[Need]:
     """Return every unknown limit that some node has a value for, by name."""
     nodes: dict[str, dict[Any, list[Node]]] = {}
     limits: dict[str, Limit] = {}
-    shared: dict[int, list[tuple[str, Any]]] = {}  # by identity of the cached facts
+    shared: dict[int, list[tuple[str, Any]]] = {}  # limited facts by id of cached facts
     for node in ctx.model.nodes():
         if ctx.operator(node) is None or ctx.is_kept_float(node):
-            continue  # no limit is about it
+            continue  # no limit applies to the node
         facts = ctx.facts(node)
         if id(facts) not in shared:
             shared[id(facts)] = []

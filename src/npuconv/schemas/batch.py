@@ -18,7 +18,7 @@ JobStatus = Literal[
 class JobFile(ReportPart):
     """A file that a job has written."""
 
-    path: str = Field(description="relative to the folder of the jobs file")
+    path: str = Field(description="path relative to the folder of the jobs file")
     sha256: str
 
 

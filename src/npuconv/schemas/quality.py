@@ -33,13 +33,13 @@ class Budget(ReportPart):
     """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
     min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
-    max_extra_percent: float = Field(description="of the device's MACs before")
+    max_extra_percent: float = Field(description="limit, in percent of the device's MACs before")
     extra_macs: int
-    extra_percent: float = Field(description="of the device's MACs before")
+    extra_percent: float = Field(description="extra MACs in percent of the device's MACs before")
     before_db: float | None = Field(description="SQNR without the extra MACs, simulated")
     simulated_db: float | None = Field(description="SQNR with the extra MACs, simulated")
     unsaturated: bool = Field(
-        False, description="both are of the inputs of a final Softmax or Sigmoid"
+        False, description="whether both SQNR are of the inputs of a final Softmax or Sigmoid"
     )
     repeated: tuple[RepeatedLayer, ...] = ()
     channels: tuple[DuplicatedChannels, ...] = ()
@@ -54,19 +54,19 @@ class HostPadding(ReportPart):
     """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
 
     tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
-    extra_bytes: int | None = Field(description="that cross in one inference; null: not known")
-    extra_percent: float | None = Field(description="of the bytes that cross without it")
-    gain_db: float | None = Field(description="estimated, of all outputs together")
+    extra_bytes: int | None = Field(description="additional bytes per inference; null: not known")
+    extra_percent: float | None = Field(description="extra_bytes in percent of all bytes")
+    gain_db: float | None = Field(description="estimated gain in SQNR of all outputs together")
 
 
 class SummedLayer(ReportPart):
     """A layer in parts, whose sums are rounded to int8 before they are added."""
 
     node: str
-    tensors: int = Field(description="partial sums")
+    tensors: int = Field(description="number of partial sums")
     cost_db: float | None = Field(
-        description="by which rounding them lowers the SQNR of all outputs together, estimated "
-        "on calibration samples; null: not known"
+        description="loss of SQNR of all outputs together from rounding them, estimated on "
+        "calibration samples; null: not known"
     )
 
 
@@ -74,7 +74,7 @@ class PartialSums(ReportPart):
     """Layers in parts, whose sums are rounded to int8 before they are added."""
 
     layers: tuple[SummedLayer, ...]
-    cost_db: float | None = Field(description="of all of them, as that of each layer")
+    cost_db: float | None = Field(description="loss of SQNR from all layers together")
 
 
 class ChannelRange(ReportPart):
@@ -83,8 +83,8 @@ class ChannelRange(ReportPart):
     channel: int
     minimum: float
     maximum: float
-    lowest: float = Field(description="smallest value of int8")
-    highest: float = Field(description="largest value of int8")
+    lowest: float = Field(description="smallest value that int8 represents")
+    highest: float = Field(description="largest value that int8 represents")
 
 
 _HISTOGRAM = (
@@ -102,18 +102,18 @@ class TensorQuant(ReportPart):
     """Quantization of one activation tensor."""
 
     name: str
-    scale: float = Field(description="of the channel with the largest")
-    zero_point: int = Field(description="of the channel with the lowest")
+    scale: float = Field(description="largest scale of all channels")
+    zero_point: int = Field(description="lowest zero point of all channels")
     channels: int = Field(1, description="number of scales; 1: one for all channels")
-    smallest_scale: float | None = Field(None, description="of the channel with the smallest")
-    highest_zero_point: int | None = Field(None, description="of the channel with the highest")
+    smallest_scale: float | None = Field(None, description="smallest scale of all channels")
+    highest_zero_point: int | None = Field(None, description="highest zero point of all channels")
     minimum: float
     maximum: float
     lowest: float | None = Field(
-        None, description="smallest value of int8, of the channel with the lowest"
+        None, description="smallest value that int8 represents in any channel"
     )
     highest: float | None = Field(
-        None, description="largest value of int8, of the channel with the highest"
+        None, description="largest value that int8 represents in any channel"
     )
     clip_fraction: float = Field(
         description="share of the calibration values beyond the range; 0 where a Relu or Clip "
@@ -129,7 +129,7 @@ class WeightQuant(ReportPart):
 
     minimum: float
     maximum: float
-    channels: int = Field(description="of the output")
+    channels: int = Field(description="number of output channels")
     smallest_reach: float = Field(description="smallest of the largest magnitudes of all channels")
     clip_fraction: float = Field(description="share of the weights beyond what int8 holds")
     histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
@@ -144,7 +144,7 @@ class LayerQuant(ReportPart):
     note: str = ""
     rounding: str = Field("", description="method by which the weights were rounded")
     alone_db: float | None = Field(None, description="SQNR of the outputs if only this is rounded")
-    noise_share: float | None = Field(None, description="0..1, of the noise in the outputs")
+    noise_share: float | None = Field(None, description="share of the noise in the outputs, 0..1")
     weights: WeightQuant | None = None
 
 
@@ -153,7 +153,7 @@ class Assumed(ReportPart):
 
     sentence: str = Field(description="complete description for people")
     pictures: Literal["photographs", "made-up", "none"]
-    normalization: str = Field(description="of the pictures; empty where it is not known")
+    normalization: str = Field(description="normalization of the pictures; empty if not known")
     certainty: Literal["given", "inferred", "guessed", "unknown"]
     share: float | None = Field(None, description="probability of the normalization, if inferred")
     runner_up: str = Field("", description="second most probable normalization, if inferred")
@@ -218,7 +218,7 @@ class Agreement(ReportPart):
     agreement: float | None = Field(
         None, description="share of equal values, if it holds indices; null: none was compared"
     )
-    positions: int = Field(0, description="number that either share is of, over all samples")
+    positions: int = Field(0, description="number of compared positions, over all samples")
     uncompared: int = Field(
         0, description="samples on which the models do not put out equally many numbers"
     )
@@ -235,7 +235,7 @@ class OutputAccuracy(Agreement, PartAccuracy):
 class WorstSample(ReportPart):
     """The sample on which the int8 model is furthest from the float model."""
 
-    number: int = Field(description="in the data, from 0")
+    number: int = Field(description="number of the sample in the data, from 0")
     sqnr_db: float
 
 
@@ -245,8 +245,8 @@ class Accuracy(ReportPart):
     samples: int
     uncompared: int = Field(
         0,
-        description="samples that the SQNR is not of: the models put out different numbers of "
-        "values, or indices alone",
+        description="samples without SQNR: the models put out different numbers of values, or "
+        "only indices",
     )
     held_out: bool = Field(
         description="true: only the allocation of extra MACs has used these samples"
@@ -258,9 +258,9 @@ class Accuracy(ReportPart):
     interval_db: tuple[float, float] | None = Field(
         None, description="80 % interval of the SQNR on as many new samples; null without any error"
     )
-    median_db: float | None = Field(None, description="of the SQNR of single samples")
+    median_db: float | None = Field(None, description="median SQNR of single samples")
     worst_sample: WorstSample | None = None
-    worst_output: str | None = Field(None, description="the one with the lowest SQNR of several")
+    worst_output: str | None = Field(None, description="of several, the output with lowest SQNR")
     unsaturated_db: float | None = Field(
         None, description="SQNR before a final Softmax, Sigmoid or ArgMax"
     )

@@ -44,7 +44,7 @@ class ModelInfo(ReportPart):
     path: str
     sha256: str
     ir_version: int
-    opset: dict[str, int] = Field(description="by domain; '' is the ONNX standard domain")
+    opset: dict[str, int] = Field(description="opset by domain; '' is the ONNX standard domain")
     producer: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -72,10 +72,10 @@ class Summary(ReportPart):
     headline: str = Field(description="one sentence for people")
     warnings: tuple[str, ...] = Field((), description="reasons not to trust the result as it is")
     not_judged: tuple[str, ...] = Field(
-        (), description="of a check: options that only a conversion can judge"
+        (), description="options that a check cannot judge, only a conversion can"
     )
     activations: Literal["int8", "float"] = Field(
-        "int8", description="of the written model, or of that which convert would write"
+        "int8", description="element type in the model that convert writes, or would write"
     )
     exit_code: int
     by_severity: dict[Severity, int] = Field(
@@ -125,9 +125,9 @@ class Alternative(ReportPart):
     form: str
     macs: int | None
     weight_bytes: int
-    moved_bytes: int = Field(description="copied between its parts, per inference")
+    moved_bytes: int = Field(description="bytes copied between its parts, per inference")
     crossings: int = Field(0, description="tensors that cross because the host cuts and joins")
-    cost: float | None = Field(description="by the weights of the target file; null: unknown")
+    cost: float | None = Field(description="cost by the weights of the target; null: unknown")
     obstacle: str = Field("", description="reason why it is not possible; empty if it is")
     chosen: bool
 
@@ -153,7 +153,7 @@ class Rewrite(ReportPart):
     note: str = ""
     macs_before: int | None = Field(0, description="null where a dimension is not known")
     macs_after: int | None = 0
-    weight_bytes_before: int = Field(0, description="of int8 weights")
+    weight_bytes_before: int = Field(0, description="bytes of int8 weights")
     weight_bytes_after: int = 0
     alternatives: tuple[Alternative, ...] = ()
 
@@ -162,12 +162,12 @@ class RewriteRow(ReportPart):
     """Result of all rewrites together for one node of the source model."""
 
     node: str
-    passes: tuple[str, ...] = Field(description="in the order in which they ran")
+    passes: tuple[str, ...] = Field(description="passes in the order in which they ran")
     was: str
     becomes: str
     macs_before: int | None = Field(description="null where a dimension is not known")
     macs_after: int | None
-    weight_bytes_before: int = Field(description="of int8 weights")
+    weight_bytes_before: int = Field(description="bytes of int8 weights")
     weight_bytes_after: int
     choices: tuple[FormChoice, ...] = ()
 
@@ -189,20 +189,20 @@ class NodeInfo(ReportPart):
     reason: str
     macs: int | None
     parameters: int
-    subgraph: int | None = Field(None, description="of the device, from 1; null on the host")
+    subgraph: int | None = Field(None, description="number of its subgraph; null on the host")
     form: str = Field("", description="operator with its main attributes: `Conv 3x3, stride 2`")
-    inputs: tuple[str, ...] = Field((), description="tensors it reads, constants left out")
-    outputs: tuple[str, ...] = Field((), description="tensors it makes")
-    shape: Shape = Field(None, description="of its first output")
+    inputs: tuple[str, ...] = Field((), description="input tensors without constants")
+    outputs: tuple[str, ...] = Field((), description="output tensors")
+    shape: Shape = Field(None, description="shape of its first output")
 
 
 class SourceNode(ReportPart):
-    """One node of the model as it came, where something of it was rewritten."""
+    """One node of the source model; only reported if a node of it was rewritten."""
 
     name: str
     form: str = Field(description="operator with its main attributes: `Conv 3x3, stride 2`")
-    inputs: tuple[str, ...] = Field(description="tensors it reads, constants left out")
-    outputs: tuple[str, ...] = Field(description="tensors it makes")
+    inputs: tuple[str, ...] = Field(description="input tensors without constants")
+    outputs: tuple[str, ...] = Field(description="output tensors")
 
 
 class SubgraphTensor(ReportPart):
@@ -242,8 +242,8 @@ class FloatPattern(ReportPart):
     """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
-    nodes: int = Field(description="of the source model")
-    macs: int | None = Field(description="that the device would otherwise run; null: not known")
+    nodes: int = Field(description="number of nodes of the source model")
+    macs: int | None = Field(description="MACs that the device would run else; null: not known")
 
 
 class KeptFloat(ReportPart):
@@ -251,14 +251,14 @@ class KeptFloat(ReportPart):
 
     patterns: tuple[FloatPattern, ...]
     transitions_without: int
-    bytes_without: int | None = Field(description="that would cross; null: not known")
+    bytes_without: int | None = Field(description="bytes that would cross; null: not known")
 
 
 class Device(ReportPart):
     """Work and traffic of the device in one inference."""
 
-    macs_before: MacShare = Field(description="of the source model")
-    macs_after: MacShare = Field(description="of the rewritten model")
+    macs_before: MacShare = Field(description="MACs of the source model")
+    macs_after: MacShare = Field(description="MACs of the rewritten model")
     to_device: Traffic
     to_host: Traffic
     subgraphs: tuple[DeviceSubgraph, ...]
@@ -289,12 +289,12 @@ class VelaEstimate(ReportPart):
     Figures are null where it does not compile the file.
     """
 
-    command: str = Field(description="without the path of the file")
+    command: str = Field(description="the command, without the path of the file")
     error: str = Field("", description="last line of Vela where it fails")
     npu_operators: int | None = None
     cpu_operators: int | None = None
     refused: tuple[str, ...] = Field((), description="outputs of operators that it leaves to CPU")
-    cycles: int | None = Field(None, description="of one inference")
+    cycles: int | None = Field(None, description="cycles of one inference")
     inference_ms: float | None = None
     sram_kib: float | None = None
     flash_kib: float | None = None
@@ -309,7 +309,7 @@ class Report(ReportPart):
     target: TargetInfo
     summary: Summary
     findings: tuple[FindingInfo, ...] = ()
-    rules: tuple[RuleInfo, ...] = Field((), description="those that have findings")
+    rules: tuple[RuleInfo, ...] = Field((), description="rules that have findings")
     plan: tuple[RewriteRow, ...] = Field((), description="source nodes that become something else")
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -319,7 +319,7 @@ class Report(ReportPart):
     )
     device: Device | None = None
     calibration: Assumed | None = Field(
-        None, description="what is taken, or would be, where no calibration data is given"
+        None, description="samples that are assumed if no calibration data is given"
     )
     quantization: QuantizationInfo | None = None
     accuracy: Accuracy | None = None
@@ -329,7 +329,7 @@ class Report(ReportPart):
 
     @property
     def is_doubtful(self) -> bool:
-        """True if it can be converted, but with warnings; undocumented limits are none."""
+        """True if it can be converted, but with warnings other than undocumented limits."""
         warned = (f.severity == "warning" and f.status != "unknown" for f in self.open_findings)
         return self.ok and (bool(self.summary.warnings) or any(warned))
 

@@ -34,16 +34,16 @@ class SplitSource(ManifestRecord):
 
 
 class CrossingTensor(ManifestRecord):
-    """A tensor that the caller, or two parts, hand on."""
+    """A tensor between two parts, or between the caller and a part."""
 
     name: str
-    dtype: str = Field(description="as numpy calls it")
+    dtype: str = Field(description="numpy name of the element type")
     shape: tuple[Count | None, ...] | None = Field(
         description="null: unknown, as a whole or in one extent"
     )
     bytes: Count | None = Field(description="null where an extent is not known")
     scale: float | tuple[float, ...] | None = Field(
-        description="of an 8-bit tensor: one, or one for each channel; null: float, or not known"
+        description="scale, or scales of the channels, of 8 bits; null: float, or not known"
     )
     zero_point: int | tuple[int, ...] | None
 
@@ -105,10 +105,10 @@ class Manifest(ManifestRecord):
     tool: SplitTool
     model: SplitSource
     target: SplitSource
-    requantize: str = Field(description="of the accumulator to an output: float or shift, ...")
+    requantize: str = Field(description="from the accumulator to an output: float or shift, ...")
     padding: str
     preprocess: dict[str, Any] | None = Field(
-        None, description="how images become inputs, as convert did it; null: it read none"
+        None, description="conversion of images to inputs, as in convert; null: it read none"
     )
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

@@ -73,7 +73,7 @@ class Labelled(ReportPart):
 
     output: str
     samples: int
-    float_top1: float = Field(description="share of the samples")
+    float_top1: float = Field(description="share of the samples with the right class")
     int8_top1: float
 
 

@@ -1,6 +1,6 @@
 """The device as data: a target file with operators, limits and their sources.
 
-``limit``        one limit of one fact, or ``?`` where it is undocumented; relations of facts
+``limit``        one limit of one fact, or ``?`` if it is undocumented; relations of facts
 ``description``  the fields of a target file
 ``lint``         checks beyond the structure, and every problem of a file
 """
@@ -29,7 +29,7 @@ from npuconv.yamlio import KeyPath, dotted
 
 __all__ = ["ListedOperator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
 
-_ASSUMED = "assumed for this run: --assume"  # begins the reason of an answered limit
+_ASSUMED = "assumed for this run: --assume"  # beginning of the reason of an answered limit
 _FORM = "LIMIT=VALUE, as kernel_h=5, stride_h=1,2, in_c=1..64 or bias=true"
 
 
@@ -55,7 +55,7 @@ class Target(Description):
         """Return a target from YAML that has been read.
 
         Raises:
-            TargetError: all that is wrong, with lines and columns.
+            TargetError: the file is wrong; the error has all faults, with line and column.
         """
         try:
             target = yamlio.validate(document, cls, error=TargetError)
@@ -113,7 +113,7 @@ class Target(Description):
         return matches
 
     def assumptions(self) -> list[tuple[str, str]]:
-        """Return path and value of all that is assumed, by the file or for this run."""
+        """Return path and value of every assumption, of the file or of this run."""
         reasons = {f"{_ASSUMED} {answer}" for answer in self._answers}
         answered = [
             (dotted(path), f"{limit.text()} (--assume)")
@@ -140,7 +140,7 @@ class Target(Description):
 
 @cache
 def _builtin(name: str) -> Target:
-    """Read a built-in target, once: neither its file nor a target changes."""
+    """Read a built-in target; the result is cached, because targets are immutable."""
     return Target.from_document(read(name))
 
 

@@ -178,7 +178,7 @@ class Costs(Cited):
     def total(
         self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int, crossings: int = 0
     ) -> float:
-        """Return the cost of one form; with crossings, the moved bytes cross, too."""
+        """Return the cost of one form; if there are crossings, all moved bytes cross."""
         return (
             self.mac * macs
             + self.weight_byte * weight_bytes
@@ -193,7 +193,7 @@ _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
 
 
 def canonical_domain(domain: str) -> str:
-    """Return ONNX's own domain as '', which has two names."""
+    """Return a domain; ONNX's own domain, which has two names, as ''."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -282,17 +282,17 @@ class Description(TargetPart):
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
         "undocumented", description="what an operator that is not listed is"
     )
-    _whole: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # with all_operators
+    _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
 
     def operator(self, op_type: str, domain: str = "") -> ListedOperator | None:
         """Return the demands on an operator; None if the target does not list it."""
         operator = self.operators.get(op_type)
         if operator is None or canonical_domain(operator.domain) != canonical_domain(domain):
             return None
-        whole = self._whole  # once: pydantic looks long for what is private
-        if op_type not in whole:
-            whole[op_type] = operator.with_common(self.all_operators)
-        return whole[op_type]
+        merged = self._merged  # read once: pydantic is slow with private attributes
+        if op_type not in merged:
+            merged[op_type] = operator.with_common(self.all_operators)
+        return merged[op_type]
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
         """Return every limit with its path, in the order of the file."""
@@ -303,7 +303,7 @@ class Description(TargetPart):
         return [(dotted(path), limit) for path, limit in self.limits() if not limit.is_documented]
 
     def assumptions(self) -> list[tuple[str, str]]:
-        """Return path and value of all that is assumed, though no document states it."""
+        """Return path and value of every assumption that no document confirms."""
         assumptions = [
             (f"{block}.{key}", value_text(getattr(part, key)))
             for block, part in self.blocks()

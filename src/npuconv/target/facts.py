@@ -28,7 +28,7 @@ class Fact:
     name: str
     help: str
     kind: Kind = "int"
-    choices: tuple[str, ...] = ()  # of a str fact; empty: any text
+    choices: tuple[str, ...] = ()  # allowed values of a str fact; empty: any text
     alias_of: str = ""
 
 
@@ -99,12 +99,12 @@ _ALL = [
 
 FACTS: dict[str, Fact] = {fact.name: fact for fact in _ALL}
 
-# In the float graph these are float; what the device gets is decided by quantization.
+# These facts are float in the float graph; quantization decides their types on the device.
 DECIDED_LATER = frozenset({"bias_dtype", "dtype", "weight_dtype"})
 
 
 def lookup(facts: Facts, name: str) -> FactValue | None:
-    """Return the value of a fact, also under the name it is an alias of; None if not known."""
+    """Return the value of a fact or of the fact that it is an alias of; None if not known."""
     value = facts.get(name)
     alias = FACTS[name].alias_of if name in FACTS else ""
     return facts.get(alias) if value is None and alias else value

@@ -196,14 +196,14 @@ def _value_text(value: FactValue, facts: Facts) -> str:
     return f"{value} (={fact_value})" if is_fact and fact_value is not None else str(value)
 
 
-# what the CEL engine knows besides its operators; `frob(x)` compiles and fails only when run
+# Functions of the CEL engine; an unknown function, as in `frob(x)`, fails only when it is run.
 _FUNCTIONS = {
     "size", "contains", "startsWith", "endsWith", "matches", "int", "double", "string", "bool",
     "type",
 }  # fmt: skip
 _MACRO = r"\.(?:all|exists|exists_one|map|filter)\(\s*{}\s*,"
 
-MAX_CHARACTERS, MAX_LOOPS = 2000, 2  # of one expression
+MAX_CHARACTERS, MAX_LOOPS = 2000, 2  # largest length and number of loops of one expression
 
 
 class Relation(Cited):

@@ -40,12 +40,12 @@ def table() -> dict[str, dict[str, OperatorInfo]]:
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong, and where."""
+    """One fault of a target file, and its place."""
 
     path: KeyPath
     message: str
     hint: str = ""
-    offset: int | None = None  # None: about the key; else characters into its value
+    offset: int | None = None  # characters before the fault in the value; None: the key is wrong
 
 
 def semantic_problems(target: Description, document: yamlio.Document) -> list[LocatedError]:
@@ -156,7 +156,7 @@ def _relation_problems(
             where = (*path, key)
             line, column = document.mark(where, key=False)
             first = document.text.splitlines()[line - 1][column - 1]
-            # A quote takes a column; the lines of a block have columns of their own.
+            # A quote takes a column; a block has no column, because its lines are joined.
             offset = 0 if first in "|>" else fault.offset + (first in "\"'")
             yield Problem(where, fault.message, fault.hint, offset)
 
@@ -194,7 +194,7 @@ def _salvage(document: yamlio.Document) -> Description | None:
         part: Any = data
         for key in path[:-1]:
             part = part[key]
-        # an item of a list keeps its index, so that the places of the others stay right
+        # An invalid item of a list is replaced, not deleted: the other items keep their index.
         if isinstance(part, list):
             part[int(path[-1])] = {"then": "true"}
         else:

@@ -46,10 +46,10 @@ class Draft:
     Attributes:
         graph: the TFLite graph.
         consumers: nodes that read a tensor, by its name.
-        makers: the node that makes a tensor, by its name.
+        makers: producer of a tensor, by its name.
         outputs: names of the outputs of the model.
-        fused: tensors whose node has become part of the one before it, by name.
-        scales: of int8 tensors that operators beside convolutions read or make, by name.
+        fused: names of tensors whose producer was fused into the node before it.
+        scales: scales of int8 inputs and outputs of operators beside convolutions, by name.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -148,7 +148,7 @@ class Draft:
         """Add a tensor; return its number.
 
         Raises:
-            ModelError: of a type that no such file has a number for.
+            ModelError: TFLite has no such element type.
         """
         kind = np.dtype(dtype)
         if kind.name not in DTYPES:
@@ -217,7 +217,7 @@ class Draft:
         )
 
     def step(self, code: str, inputs: Sequence[int], like: int, **options: Any) -> int:
-        """Append an operator whose output is as an existing tensor is; return that output."""
+        """Append an operator whose output has shape and type of a tensor; return the output."""
         result = self._like(like, self.graph.tensors[like].shape)
         table = options.pop("table", "")
         self.emit(code, inputs, [result], table, **options)
@@ -238,11 +238,11 @@ class Draft:
 
         Args:
             name: an ONNX tensor.
-            order: of the result; by default the order of ONNX.
-            rank: number of axes; a tensor with fewer gets axes of extent 1 in front.
+            order: order of the result; by default the order of ONNX.
+            rank: number of axes; a tensor with fewer axes gets axes of extent 1 in front.
 
         Raises:
-            ModelError: the order is of another number of axes.
+            ModelError: the order has another number of axes than the tensor.
         """
         shape = self.shape(name)
         rank = max(len(shape), rank or 0)

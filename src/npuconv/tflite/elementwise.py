@@ -13,7 +13,7 @@ Writer = Callable[[Draft, onnx.NodeProto], None]
 
 
 def binary(code: str, table: str) -> Writer:
-    """Return a writer for tensors that are broadcast; of more than two inputs, a chain."""
+    """Return a writer for tensors that are broadcast; more than two inputs become a chain."""
 
     def write(draft: Draft, node: onnx.NodeProto) -> None:
         rank = len(draft.shape(node.output[0]))

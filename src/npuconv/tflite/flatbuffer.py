@@ -19,8 +19,8 @@ class TensorScales:
     """Scales and zero points of a tensor."""
 
     scales: NDArray[np.float32]  # float32 [1], or [C]
-    zeros: NDArray[np.int64]  # int64, as many
-    axis: int = 0  # that the scales run along
+    zeros: NDArray[np.int64]  # int64 [1], or [C]
+    axis: int = 0  # axis of the channels
 
     @classmethod
     def from_scale(cls, scale: float | np.float32, zero: int) -> TensorScales:
@@ -29,16 +29,16 @@ class TensorScales:
 
     @property
     def scale(self) -> np.float32:
-        """The scale of a tensor that has one."""
+        """The only scale of a tensor without scales per channel."""
         return np.float32(self.scales[0])
 
     @property
     def zero(self) -> int:
-        """The zero point of a tensor that has one."""
+        """The only zero point of a tensor without scales per channel."""
         return int(self.zeros[0])
 
     def equals(self, scales: TensorScales) -> bool:
-        """Return whether tensors of one scale each have the same."""
+        """Return whether two tensors, each with a single scale, have equal scale and zero point."""
         return self.scale == scales.scale and self.zero == scales.zero
 
 
@@ -49,7 +49,7 @@ class Tensor:
     name: str  # unique in the graph
     shape: tuple[int, ...]  # extents, in the order in which they are stored; may be ``OPEN``
     dtype: np.dtype[Any]
-    values: Array | None = None  # of a constant; None for one that an operator makes
+    values: Array | None = None  # values of a constant; None for an input or a result
     quantization: TensorScales | None = None
 
 
@@ -58,9 +58,9 @@ class FileOperator:
     """An operator."""
 
     code: str  # name in ``BuiltinOperator``
-    inputs: tuple[int, ...]  # numbers of tensors; -1 where an optional one is missing
+    inputs: tuple[int, ...]  # numbers of tensors; -1 for a missing optional input
     outputs: tuple[int, ...]  # numbers of tensors
-    table: str = ""  # name of its table of options; empty where it has none
+    table: str = ""  # name of its table of options; empty without options
     options: Mapping[str, Any] = field(default_factory=dict)  # fields of that table
 
 
@@ -76,9 +76,9 @@ class Graph:
 
 OPEN = -1  # extent that is not known before the file runs
 _IDENTIFIER = b"TFL3"
-_VERSION = 3  # of the schema
+_VERSION = 3  # version of the schema
 _MAX_BYTES = 2**31 - 1  # offsets of a flatbuffer are signed 32-bit numbers
-_ALIGNMENT = 16  # of constants, as TFLite's own converter writes them
+_ALIGNMENT = 16  # bytes to which constants are aligned, as in TFLite's own converter
 
 DTYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8",
@@ -94,7 +94,7 @@ _INT8_VERSIONS = {
     "SOFTMAX": 2, "LOGISTIC": 2, "TANH": 2, "LEAKY_RELU": 2, "RESIZE_BILINEAR": 2,
     "BATCH_MATMUL": 2, "QUANTIZE": 2,
 }  # fmt: skip
-_FIRST_VERSIONS = {"BROADCAST_TO": 2}  # the first that kernels have
+_FIRST_VERSIONS = {"BROADCAST_TO": 2}  # first version for which TFLite has a kernel
 
 
 def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> bytes:
@@ -118,7 +118,7 @@ def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> byt
 class _File:
     """A file being written, from its leaves to its root."""
 
-    size: int  # of all constants, in bytes
+    size: int  # bytes of all constants
     buffers: list[bytes] = field(default_factory=lambda: [b""])  # the first is empty by contract
     numbers: dict[bytes, int] = field(default_factory=dict)
 
@@ -237,7 +237,7 @@ class _File:
 
 
 def _code(graph: Graph, op: FileOperator) -> tuple[str, int]:
-    """Return name and version of an operator: a later version where it works on int8."""
+    """Return name and version of an operator: int8 may need a later version."""
     dtype = graph.tensors[op.inputs[0]].dtype
     first = _FIRST_VERSIONS.get(op.code, 1)
     return op.code, _INT8_VERSIONS.get(op.code, first) if dtype == np.int8 else first

@@ -1,6 +1,6 @@
 """YAML to plain data, with the line and column of every key.
 
-A stricter YAML than PyYAML's: what people mistype must be an error with a place, never
+A stricter YAML than PyYAML's: a typing mistake must be an error with a place, never
 another value. So no duplicate keys, aliases, anchors or tags; only ``true`` and ``false``
 are booleans; ``010`` is refused instead of being 8; ``1e-3`` is a number. Keys are always
 text, because ONNX tensors are often named ``0`` or ``on``.
@@ -38,9 +38,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _CONSTANTS: dict[str, Scalar] = {"true": True, "false": False}
 _CONSTANTS |= dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _CONSTANTS |= {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
-_NOT_BOOLEANS = {"yes", "no", "on", "off", "true", "false"}  # in any other case than true, false
+_NOT_BOOLEANS = {"yes", "no", "on", "off", "true", "false"}  # refused words, in lower case
 
-# PyYAML's words, and ours for them.
+# Pattern of a message of PyYAML, and the message that replaces it.
 _REWORDED = (
     (r"found character '\\t'", "a tab: YAML is indented with blanks only"),
     ("unexpected end of stream", "this quote is never closed"),
@@ -56,7 +56,7 @@ _REWORDED = (
 ErrorT = TypeVar("ErrorT", bound=LocatedError)
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]
-Places = dict[KeyPath, tuple[Place, Place]]  # of the key, of the value
+Places = dict[KeyPath, tuple[Place, Place]]  # place of a key, and place of its value
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _TYPES = {
     "list": "a list", "tuple": "a list", "dict": _MAPPING, "model": _MAPPING,
 }  # fmt: skip
 _TYPE_ERROR = re.compile(f"({'|'.join(_TYPES)})_(type|parsing|from_float|attributes_type)")
-_FORMS = {  # by type of pydantic's error
+_FORMS = {  # message by type of pydantic's error
     "extra_forbidden": "unknown key",
     "missing": "this key is required",
     "value_error": "{error}",

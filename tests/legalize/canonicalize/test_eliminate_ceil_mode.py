@@ -82,7 +82,7 @@ def test_calibration_has_the_extents_that_are_computed(place):
 def test_on_a_device_that_computes_averages(tmp_path):
     """The integer kernel divides by the whole window; so does the device."""
     target = tmp_path / "device.yaml"
-    target.write_text(HEAD + "  Conv: {}\n  AveragePool: {}\n  Pad: {}\n")
+    target.write_text(HEAD + "  Conv: {}\n  AveragePool: {}\n  Pad: {}\n  Relu: {}\n")
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1)).op("Relu")
     net.op(
         "AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1,

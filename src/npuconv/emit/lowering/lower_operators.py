@@ -17,8 +17,8 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import OPERATORS
 
-_STANDARD = ("QLinearMatMul",)
-_OLDEST_SOFTMAX = 13  # before, it flattened the axes behind its axis
+_STANDARD = ("QLinearMatMul",)  # integer operators of ONNX's own domain
+_OLDEST_SOFTMAX = 13  # older opsets flatten the axes behind the axis of Softmax
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))

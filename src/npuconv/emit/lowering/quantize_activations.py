@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.statistics import Doubles
 
-    Encodings = Mapping[str, Encoding]  # by tensor
+    Encodings = Mapping[str, Encoding]  # encodings by name of the tensor
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
@@ -141,7 +141,7 @@ def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
 def _quantize_constant(
     model: Model, device: TargetDevice, node: Node, index: int, reach: Doubles
 ) -> int:
-    """Round a constant that is added or multiplied, within its reach."""
+    """Quantize a constant operand, after clipping it to its bounds."""
     import numpy as np
 
     from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
@@ -166,9 +166,9 @@ def _quantize_constant(
 
 
 def _reach(encodings: Encodings, node: Node) -> Doubles:
-    """Return the ends of a summand beyond which every sum saturates; infinite for others.
+    """Return the bounds of a constant summand beyond which every sum saturates, else infinities.
 
-    A mask of -1e9 would take all steps of the constant.
+    Without these bounds, a mask value of -1e9 would use up all steps of the constant.
     """
     import numpy as np
 

@@ -18,13 +18,13 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
-_FLOAT_RESULTS = ("MatMul", "Gemm")  # are fused without a QuantizeLinear
-# Nodes that a runtime takes out, or moves in front of a DequantizeLinear.
+_FLOAT_RESULTS = ("MatMul", "Gemm")  # operators that are fused without a QuantizeLinear
+# Nodes that a runtime removes, or moves in front of a DequantizeLinear.
 _MOVED = frozenset(
     {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice"}
     | {"Identity", "Dropout", "Cast"}
 )
-_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # of constants that change nothing
+_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}  # constants without effect
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
@@ -55,7 +55,7 @@ def _variables(node: Node) -> list[Tensor]:
 
 
 def _dequantizer_behind(tensor: Tensor) -> Node | None:
-    """Return the DequantizeLinear whose values a tensor holds, as a runtime's optimizer sees it."""
+    """Return the DequantizeLinear before a tensor; nodes that a runtime moves are skipped."""
     producer = query.producer(tensor)
     while producer is not None and _is_transparent(producer):
         producer = query.producer(_variables(producer)[0])
@@ -78,7 +78,7 @@ def _axis(node: Node) -> int | None:
 
 
 def _scale_apart(model: Model, node: Node) -> None:
-    """Give a conversion one scale, with a Mul, and an Add for zero points, on its float side."""
+    """Give a conversion one scale; insert a Mul, and an Add for zero points, on its float side."""
     import numpy as np
 
     scales, zeros = query.constant_input(node, 1), query.constant_input(node, 2)

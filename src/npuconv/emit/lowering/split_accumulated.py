@@ -160,5 +160,5 @@ class _Writer:
 
 
 def _column(conv: Node) -> tuple[int, ...]:
-    """Return the shape of one number for each output channel."""
+    """Return the shape in which one number per output channel is broadcast."""
     return (-1, *[1] * len(conv.attrs["kernel_shape"]))

@@ -19,12 +19,12 @@ from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.tflite.draft import Draft
 
 STANDARD = ("", "ai.onnx")
-# Operators on shapes: TFLite need not hold them, because extents are known here.
+# Operators on shapes: computed here, where all extents are known, and not written.
 _ON_SHAPES = ("Shape", "Constant", "ConstantOfShape", "Range", "Mod", "Size", "CastLike")
-# exp(x) of the first is infinite from x = 89 on.
+# The function of ReduceLogSumExp overflows: exp(x) is infinite from x = 89 on.
 _NOT_WRITTEN = ("ReduceLogSumExp", *_ON_SHAPES)
-_DEPTH = 4  # functions inside functions
-_OLDEST = 18  # opset since which reductions read their axes
+_DEPTH = 4  # largest depth of functions inside functions
+_OLDEST = 18  # first opset in which the axes of a reduction are an input
 
 _FUNCTIONS = """
 Softplus (X) => (Y) {
@@ -101,7 +101,7 @@ def fold(draft: Draft, node: onnx.NodeProto, supported: Collection[str]) -> bool
         return False
     try:
         results = ReferenceEvaluator(node).run(None, dict(zip(named, constants, strict=True)))
-    except Exception as error:  # of numpy, for the most part
+    except Exception as error:  # mostly errors of numpy
         raise ModelError(f"cannot be computed: {error}") from None
     for name, value in zip(node.output, results, strict=False):
         draft.fold(name, np.asarray(value))
@@ -109,14 +109,14 @@ def fold(draft: Draft, node: onnx.NodeProto, supported: Collection[str]) -> bool
 
 
 def expand(model: onnx.ModelProto, supported: Collection[str]) -> dict[str, str]:
-    """Replace nodes that TFLite does not hold by their functions, where it holds these.
+    """Replace nodes that TFLite lacks by their functions, if it has all operators of the function.
 
     Args:
-        model: with its shapes; changed.
-        supported: operators that TFLite holds.
+        model: a model with inferred shapes; it is changed.
+        supported: operators that TFLite has.
 
     Returns:
-        The name of the replaced node, by the name of each new one.
+        The name of the replaced node, by the name of each new node.
     """
     nodes, sources, draft = list(model.graph.node), dict[str, str](), None
     opset = next(o.version for o in model.opset_import if o.domain in STANDARD)
@@ -145,12 +145,12 @@ def _is_held(node: onnx.NodeProto, supported: Collection[str]) -> bool:
 def _body(
     draft: Draft, node: onnx.NodeProto, opset: int, supported: Collection[str]
 ) -> onnx.GraphProto | None:
-    """Return nodes and constants that take the place of a node; None where TFLite lacks one."""
+    """Return nodes and constants that replace a node; None if TFLite lacks an operator."""
     inputs = list(dict.fromkeys(name for name in node.input if name))
     if not defs.has(node.op_type, opset) or not all(map(draft.knows, inputs)):
         return None
     copy, explicit = onnx.NodeProto(), {attribute.name for attribute in node.attribute}
-    copy.CopyFrom(node)  # with all attributes: the inliner knows no defaults
+    copy.CopyFrom(node)  # defaults become explicit attributes, because the inliner ignores them
     attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
     defaults = [a.default_value for a in attributes if a.name not in explicit]
     copy.attribute.extend(value for value in defaults if value.name)
@@ -188,9 +188,9 @@ def _body(
 
 
 def _with_constants(model: onnx.ModelProto, supported: Collection[str]) -> onnx.GraphProto:
-    """Return the graph with constants in place of nodes that follow from extents."""
+    """Return the graph with nodes that depend on extents only replaced by constants."""
     while True:
-        del model.graph.value_info[:]  # which would be believed where it is open
+        del model.graph.value_info[:]  # inference would keep its unknown extents
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         draft, nodes = Draft(model), list(model.graph.node)
         del model.graph.node[:]

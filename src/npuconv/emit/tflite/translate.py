@@ -25,20 +25,20 @@ from npuconv.tflite.draft import CHANNELS_LAST, Draft, Order, View, onnx_order
 from npuconv.tflite.flatbuffer import Graph, Tensor, TensorScales, to_bytes
 from npuconv.version import __version__
 
-ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
-LAYERS = "npuconv.layers"  # of the metadata: tensors of the layers, by their names in ONNX
-STORED = "npuconv.stored"  # of the metadata: names, orders and numbers of these tensors
+ENDS = "npuconv.ends"  # key of the metadata: names and orders of axes of inputs, then outputs
+LAYERS = "npuconv.layers"  # key of the metadata: tensors of the layers, by their names in ONNX
+STORED = "npuconv.stored"  # key of the metadata: names, orders and numbers of these tensors
 _LETTERS = "NCHW"
-_PREFIX = "npuconv."  # of the metadata that go into the file
+_PREFIX = "npuconv."  # beginning of the metadata keys that go into the file
 
 
 @dataclass(frozen=True)
 class End:
     """An input or output of the file."""
 
-    name: str  # in both models
-    tensor: Tensor  # as it is stored
-    order: Order  # axis k of it is axis ``order[k]`` of the ONNX tensor
+    name: str  # name in the file and in the ONNX model
+    tensor: Tensor  # the TFLite tensor
+    order: Order  # axis k of the TFLite tensor is axis ``order[k]`` of the ONNX tensor
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Translation:
 def translate(model: onnx.ModelProto) -> Translation:
     """Translate a model of QLinearConv, int8 operators and float operators.
 
-    A first extent that is not known becomes 1, as TFLite's own converter writes it.
+    An unknown batch extent becomes 1, as in TFLite's own converter.
 
     Args:
-        model: as ``--format qoperator`` writes it; not changed.
+        model: a model as ``--format qoperator`` writes it; not changed.
 
     Raises:
-        ModelError: a part that TFLite cannot hold.
+        ModelError: TFLite cannot hold a part of the model.
     """
     translation, obstacles = _attempt(model)
     if translation is None:
@@ -79,7 +79,7 @@ def find_obstacles(model: onnx.ModelProto) -> list[FormObstacle]:
 
 
 def _attempt(model: onnx.ModelProto) -> tuple[Translation | None, list[FormObstacle]]:
-    """Return the translation and its obstacles; None where there are any."""
+    """Return the translation, None if there are obstacles, and the obstacles."""
     if obstacles := _open_extents(model):
         return None, obstacles
     model = _with_shapes(model)
@@ -116,8 +116,8 @@ class _Log:
     """Obstacles so far. Consumers of a node that failed are translated if its shape is known."""
 
     draft: Draft
-    sources: Mapping[str, str]  # user's node, by the name of a part of its function
-    obstacles: list[FormObstacle] = field(default_factory=list)  # one for each node
+    sources: Mapping[str, str]  # name of the source node, by the name of a node of its function
+    obstacles: list[FormObstacle] = field(default_factory=list)  # at most one per node
     failed: set[str] = field(default_factory=set)  # tensors of unknown shape
 
     def attempt(self, step: Callable[..., Any], node: onnx.NodeProto, *arguments: Any) -> Any:
@@ -139,7 +139,7 @@ class _Log:
                 self.obstacles.append(FormObstacle(name, error.message, error.hint))
             self.failed.update(filter(None, outputs))
             for result in [tensor for tensor in self.failed if self.draft.knows(tensor)]:
-                with contextlib.suppress(ModelError):  # of its type
+                with contextlib.suppress(ModelError):  # TFLite has no such element type
                     self.draft.store(result, onnx_order(len(self.draft.shape(result))))
                     self.failed.discard(result)
 
@@ -176,7 +176,7 @@ def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
-    """Return an obstacle for each input with unknown extents beside its first."""
+    """Return an obstacle for each input with unknown extents behind the batch."""
     obstacles = []
     for info in _inputs(model):
         dims = list(enumerate(info.type.tensor_type.shape.dim))[1:]
@@ -188,7 +188,7 @@ def _open_extents(model: onnx.ModelProto) -> list[FormObstacle]:
 
 
 def _add_input(draft: Draft, name: str) -> View:
-    """Add an input: images with their channels last, unless the model has them so already."""
+    """Add an input: images with channels last, unless every consumer is a Transpose."""
     rank = len(draft.shape(name))
     turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
     order = CHANNELS_LAST if rank == 4 and not turned else onnx_order(rank)
@@ -198,7 +198,7 @@ def _add_input(draft: Draft, name: str) -> View:
 
 
 def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
-    """Return an output: as ONNX has it where it is stored so, else with its channels last."""
+    """Return an output: channels last if the tensor is stored so, else in the order of ONNX."""
     rank = len(draft.shape(name))
     view = draft.view(name)
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
@@ -224,20 +224,20 @@ class TfliteFile:
     """A TFLite file."""
 
     data: bytes
-    # One line for each: name, type, shape, order of axes, scale and zero point.
+    # One line per input: name, type, shape, order of axes, scale and zero point.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]  # the same of each output
-    operators: dict[str, int]  # how many there are of each
+    outputs: tuple[str, ...]  # one such line per output
+    operators: dict[str, int]  # number of operators by type
 
 
 def write(model: onnx.ModelProto) -> TfliteFile:
     """Write an integer model as TFLite; the same model gives the same bytes.
 
     Args:
-        model: as ``--format qoperator`` writes it; not changed.
+        model: a model as ``--format qoperator`` writes it; not changed.
 
     Raises:
-        ModelError: a part that TFLite cannot hold, or more than 2 GB.
+        ModelError: TFLite cannot hold a part of the model, or the file would exceed 2 GB.
     """
     translation = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
@@ -245,7 +245,7 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     boundary = [[end.name, list(end.order)] for end in (*translation.inputs, *translation.outputs)]
     metadata[ENDS] = json.dumps(boundary, separators=(",", ":"))
     if LAYERS in metadata:
-        # Name, order and number of the tensor that each layer ends with, where it is stored.
+        # Name, order and number of the output tensor of each layer, if the file has this tensor.
         names = dict.fromkeys(entry["stored"] for entry in json.loads(metadata[LAYERS]))
         views = [(name, translation.tensors.get(name)) for name in names]
         rows = [(name, view.order, view.number) for name, view in views if view is not None]

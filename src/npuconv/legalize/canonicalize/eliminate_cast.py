@@ -36,7 +36,7 @@ def _becomes(node: Node, tensor: Tensor) -> bool:
         is_typed = tensor.dtype is not None
         return is_typed and onnx.helper.np_dtype_to_tensor_dtype(tensor.dtype) == node.attrs["to"]
     except (KeyError, ValueError, TypeError):
-        return False  # a type numpy has no name for
+        return False  # a type that numpy lacks
 
 
 def _is_wider(tensor: Tensor, source: Tensor) -> bool:

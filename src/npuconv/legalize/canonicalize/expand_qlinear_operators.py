@@ -16,7 +16,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point of y are
+Parts = tuple[list[Tensor], int]  # float inputs, index of the scale of the output
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)

@@ -45,7 +45,7 @@ def fold_constants(model: Model, device: TargetDevice, log: Log) -> int:
     extents = [n for n in model.nodes("Shape", "Size", "EyeLike") if not _size_obstacle(n, limit)]
     fired += sum(_fold(model, node, _of_extents(node)) for node in extents)
     if casts := sum(_as_cast(model, node) for node in model.nodes("CastLike")):
-        sweep(model)  # sorts them in
+        sweep(model)  # sorts the new nodes
     nodes = _foldable(model, device, log)
     if nodes:
         counts = sorted(Counter(node.op for node in nodes).items())
@@ -78,7 +78,7 @@ def _constant(node: Node) -> np.ndarray | None:
         for key in (f"value_{name}", f"value_{name}s"):
             if key in node.attrs:
                 return np.asarray(node.attrs[key], dtype)
-    return None  # strings: nothing a convolution reads
+    return None  # no convolution reads strings
 
 
 def _of_extents(node: Node) -> np.ndarray | None:

@@ -20,7 +20,7 @@ def inline_constant_if(model: Model, log: Log, node: Node) -> int:
         return 0
     key = "then_branch" if condition.reshape(-1)[0] else "else_branch"
     with log.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
-        branch = node.attrs.pop(key)  # or its nodes would go with the If
+        branch = node.attrs.pop(key)  # keeps its nodes when the If is removed
         _rename(model, node, branch)
         model.graph.nodes.extend(branch.nodes)
         model.forget_inner()

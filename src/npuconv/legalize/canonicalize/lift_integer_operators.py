@@ -23,7 +23,7 @@ _MOVING = frozenset(
     | {"Identity", "DepthToSpace", "SpaceToDepth", "Concat", "Expand", "Tile", "Split"}
     | {"Relu", "Clip", "Pad", "Resize"}
 )
-_BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # inputs that are integers of the scale, too
+_BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # indices of the inputs with the scale of the data
 
 
 @node_pass(

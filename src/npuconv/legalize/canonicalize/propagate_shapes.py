@@ -96,7 +96,7 @@ def _reshape_target(target: np.ndarray, extents: np.ndarray | None) -> list[int]
 
     Args:
         target: extents that are asked for, shape (rounds, rank).
-        extents: of the input, shape (rounds, rank).
+        extents: extents of the input, shape (rounds, rank).
     """
     shape = []
     for axis, extent in enumerate(target.T):

@@ -64,7 +64,7 @@ def _with_ends(model: Model, scales: SourceScales) -> SourceScales:
 
     for consumer in quantized.conversions(model, "DequantizeLinear"):
         if not consumer.inputs or not quantized.is_dequantize(consumer):
-            continue  # taken out, or of another domain
+            continue  # the pair was removed, or an operator of another domain
         is_computed = quantized.constant(consumer.inputs[0]) is None
         encoding = quantized.parameters(consumer) if is_computed else ""
         if not isinstance(encoding, str):
@@ -135,7 +135,7 @@ def _remove(
                 consumer.op, consumer.domain = "Identity", None
                 consumer.attrs.clear()
     name = source.name
-    if producer is not None and len(producer.outputs) == 1:  # an output may have taken its place
+    if producer is not None and len(producer.outputs) == 1:  # an output may have replaced it
         name = producer.outputs[0].name
     label = None if producer is None else model.label(producer)
     return 1, scales.with_tensor(name, encoding.encoding, label)
@@ -146,7 +146,7 @@ def _saturates_at_zero(source: Tensor, encoding: Parameters) -> bool:
     producer = query.producer(source)
     while (
         producer is not None and producer.op in _MOVING
-    ):  # they give the same behind a Clip as before
+    ):  # these give the same result after a Clip as before it
         producer = query.producer(producer.inputs[0])
     if encoding.axis is not None or producer is None or producer.op not in _FUSING:
         return False

@@ -18,7 +18,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 RANK, SPATIAL = 4, (2, 3)
-AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
+AXES_AS_INPUT = 13  # first opset in which a Squeeze reads its axes
 
 
 @node_pass(Phase.CANONICALIZE, "ReduceMean", after=("raise-opset",), infers=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HEADS_SECOND = (0, 2, 1, 3)
 _KEYS_LAST = (0, 1, 3, 2)
-_MASK, _FURTHER = 3, (4, 5, 6)  # inputs: the mask; the cache, and lengths of keys
+_MASK, _FURTHER = 3, (4, 5, 6)  # indices of inputs: the mask; the cache, and lengths of keys
 
 
 @node_pass(Phase.CANONICALIZE, "Attention", infers=True)

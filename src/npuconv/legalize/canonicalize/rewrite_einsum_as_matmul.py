@@ -26,7 +26,7 @@ Extents = dict[str, int | str | None]
 def rewrite_einsum_as_matmul(model: Model, log: Log, node: Node) -> int:
     terms, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
     operands = terms.split(",")
-    if not arrow:  # then labels that stand once, in the order of the alphabet
+    if not arrow:  # the output has the labels that occur once, sorted
         result = "".join(sorted(label for label in {*terms} - {","} if terms.count(label) == 1))
     extents = _extents(node, operands)
     if extents is None or len(operands) > 2:
@@ -78,7 +78,7 @@ def _extents(node: Node, operands: Sequence[str]) -> Extents | None:
             return None
         for label, dim in zip(term, dims, strict=True):
             if extents.setdefault(label, dim) != dim:
-                return None  # 1 and another: broadcast
+                return None  # extent 1 and a larger extent: broadcast
     return extents if query.dtype_name(node.inputs[0]) == "float32" else None
 
 

@@ -31,7 +31,7 @@ def rewrite_nhwc_as_nchw(model: Model, log: Log) -> int:
     reasons = [(node, _rewrite(model, log, node)) for node in nodes]
     refused = [(node, reason) for node, reason in reasons if reason]
     fired = len(nodes) - len(refused)
-    if not fired:  # what stands behind a node that was rewritten is better known next time
+    if not fired:  # a rewritten node makes more shapes known: try again later
         for node, reason in refused:
             log.refuse(model, node, reason)
     elif not any(nhwc.is_nhwc(node) and len(node.outputs) for node, _ in model.walk()):

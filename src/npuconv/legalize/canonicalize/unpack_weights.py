@@ -22,9 +22,9 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     from npuconv.legalize.tools.quantized import Parameters
 
-_WEIGHT = 1  # the input of a convolution or product that holds its weights
+_WEIGHT = 1  # index of the weights among the inputs of a convolution or product
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
-_NOWHERE = -1  # no axis: a Reshape has joined or split that of the scales
+_NOWHERE = -1  # no axis: a Reshape has joined or split the axis of the scales
 _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 

@@ -15,7 +15,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model, subgraphs
 from npuconv.model.types import Node, Tensor
 
-Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
+Wide = dict[int, Tensor]  # float32 tensor in the place of a tensor, by its id
 
 _HALVES = frozenset({"float16", "bfloat16"})
 _ONNX = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float64": "DOUBLE"}
@@ -25,7 +25,11 @@ _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence"
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def widen_convolutions(model: Model, log: Log) -> int:
-    convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
+    convolutions = [
+        n
+        for n in model.nodes(*query.CONVOLUTIONS)
+        if query.dtype_name(n.inputs[0]) in _ONNX and query.constant_input(n, 1) is not None
+    ]
     halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
     kinds = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
     for node in model.nodes() if halves else ():
@@ -40,10 +44,6 @@ def widen_convolutions(model: Model, log: Log) -> int:
     if "bfloat16" in halves:
         _widen_interface(model)
     return len(convolutions)
-
-
-def _is_narrow(node: Node) -> bool:
-    return query.dtype_name(node.inputs[0]) in _ONNX and query.constant_input(node, 1) is not None
 
 
 def _half(node: Node) -> str:

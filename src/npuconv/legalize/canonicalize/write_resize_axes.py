@@ -20,7 +20,7 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-_SCALES, _SIZES = 2, 3  # inputs
+_SCALES, _SIZES = 2, 3  # indices of inputs
 
 
 @node_pass(Phase.CANONICALIZE, "Resize", after=("fold-constants",), infers=True)
@@ -44,13 +44,13 @@ def write_resize_axes(model: Model, log: Log, node: Node) -> int:
             return 0
     with log.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
         if index == _SIZES and policy == "stretch":
-            whole = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
+            amounts_input = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))
         else:
             index, scales = _SCALES, np.ones(len(dims), np.float32)
             scales[list(axes)] = amounts
-            whole = edit.constant(model, f"{node.name}/all_axes", scales)
+            amounts_input = edit.constant(model, f"{node.name}/all_axes", scales)
         edit.drop_inputs(node, _SCALES)
-        edit.set_input(node, index, whole)
+        edit.set_input(node, index, amounts_input)
         for name in ("axes", "keep_aspect_ratio_policy"):
             node.attrs.pop(name, None)
     return 1
@@ -77,8 +77,8 @@ def _all_sizes(model: Model, node: Node, sizes: dict[int, np.integer]) -> Tensor
     import numpy as np
 
     dims, parts = query.shape(node.inputs[0]) or (), []
-    whole = [sizes.get(i, sizes.get(i - len(dims), dim)) for i, dim in enumerate(dims)]
-    for axis, size in enumerate(whole):
+    all_sizes = [sizes.get(i, sizes.get(i - len(dims), dim)) for i, dim in enumerate(dims)]
+    for axis, size in enumerate(all_sizes):
         if isinstance(size, int | np.integer):
             parts.append(edit.integers(model, f"{node.name}/size", [int(size)]))
             continue

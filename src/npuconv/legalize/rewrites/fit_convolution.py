@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.split.limits import Demand
     from npuconv.legalize.split.planner import Search, SplitPlan
 
-_SHOWN = 4  # forms that the report compares
+_SHOWN = 4  # number of forms that the report compares
 
 
 @model_pass(Phase.SPLIT, infers=True)

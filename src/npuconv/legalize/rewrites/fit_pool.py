@@ -23,7 +23,7 @@ from npuconv.model.facts import settled
 from npuconv.model.types import Node
 
 GLOBAL = "GlobalMaxPool"
-IMAGE = 2  # spatial axes
+IMAGE = 2  # spatial axes of an image
 
 
 @node_pass(
@@ -58,7 +58,7 @@ def fit_pool(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
         return 0
     before, after = plan.layer.text(), " + ".join(plan.texts) or plan.layer.text()
     before = node.op if plan.proposal is None else before
-    # Forms with a Slice or Concat are of these extents.
+    # A form with a Slice or Concat holds for these extents only.
     modulus = 1 if plan.splits and not around else None
     with log.rewrite(model, [node], before, after, modulus=modulus) as record:
         result, builder = write(model, node, plan)

@@ -23,9 +23,9 @@ from npuconv.ops.operator import operator_of
 if TYPE_CHECKING:
     from npuconv.ops.tables import TableStep
 
-_LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
+_LONGEST = 9  # most operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |x|: constants are rounded to a few digits
-_REACH = 12.0  # beyond, every activation here is 0, 1 or a line
+_LARGEST = 12.0  # largest compared input: beyond, every activation is 0, 1 or linear
 
 _KNOWN = (
     SpelledOperator("HardSwish", 14),
@@ -40,17 +40,17 @@ _KNOWN = (
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
-    wholes = [whole for whole in _KNOWN if device.target.operator(whole.op) is not None]
+    listed = [item for item in _KNOWN if device.target.operator(item.op) is not None]
     if device.options.format == "tflite" and model.nodes("Erf"):
-        wholes.append(SpelledOperator("Gelu", 20))
-    if not wholes:
+        listed.append(SpelledOperator("Gelu", 20))
+    if not listed:
         return 0
     place, fired = places(model), 0
     for node in reversed(model.nodes()):
         if not len(node.outputs) or not _is_pointwise(node):
             continue
         for region, source in growing(node, place, _is_pointwise, _LONGEST):
-            match = next((whole for whole in wholes if _is_same(region, source, whole)), None)
+            match = next((item for item in listed if _is_same(region, source, item)), None)
             if match is not None:
                 fired += write(model, device, log, region, [source], match)
                 break
@@ -92,8 +92,8 @@ def _is_same(region: list[Node], source: Tensor, activation: SpelledOperator) ->
 
     from npuconv.ops.tables import TableStep, evaluate
 
-    far = np.geomspace(_REACH, 1e4, 16)
-    x = np.concatenate([-far, np.linspace(-_REACH, _REACH, 1601), far])
+    far = np.geomspace(_LARGEST, 1e4, 16)
+    x = np.concatenate([-far, np.linspace(-_LARGEST, _LARGEST, 1601), far])
     ours = evaluate(_steps(region, source), x)
     theirs = evaluate([TableStep(activation.op, attributes=activation.attributes)], x)
     return bool((np.abs(ours - theirs) <= _DIFFERENCE * (1 + np.abs(x))).all())

@@ -30,9 +30,9 @@ OP, OPSET = "LayerNormalization", 17
 _POINTWISE = (
     "Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Reciprocal", "Relu", "Clip", "Max", "Min",
 )  # fmt: skip
-_LONGEST = 14  # operators; TensorFlow's has 12
+_LONGEST = 14  # most operators; the spelling of TensorFlow has 12
 _DIFFERENCE = 1e-5  # tolerance relative to 1 + |y|: constants are float32
-_LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
+_LARGE, _SMALL = 1e6, 1e-8  # inputs far above epsilon, and far below it
 
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
@@ -54,9 +54,9 @@ def fuse_layer_normalization(model: Model, device: TargetDevice, log: Log) -> in
                 edit.constant(model, f"{stem}/{name}", array.reshape(extents))
                 for name, array in (("scale", scale), ("bias", bias))
             ]
-            whole = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
+            operator = SpelledOperator(OP, OPSET, {"axis": axis, "epsilon": epsilon})
             fused.update(map(id, region))
-            fired += write(model, device, log, region, [source, *constants], whole)
+            fired += write(model, device, log, region, [source, *constants], operator)
             break
     return fired
 
@@ -96,7 +96,7 @@ def _parameters(
     Args:
         region: nodes in order.
         source: their common input.
-        shape: of an input, 1 along axes that are not normalized.
+        shape: shape of an input, 1 along axes that are not normalized.
     """
     import numpy as np
 

@@ -15,7 +15,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-# They only move numbers; the value is the number of data inputs, None: all.
+# Operators that only move numbers, with the number of their data inputs; None: all inputs.
 MOVING: dict[str, int | None] = {
     "DepthToSpace": 1,
     "SpaceToDepth": 1,
@@ -44,7 +44,7 @@ def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) 
         current = waiting.pop()
         producer = query.producer(current.inputs[0]) if len(current.inputs) else None
         if producer is None or producer.op == "Conv":
-            continue  # it is there already
+            continue  # already behind the convolution
         if not _is_behind_convolutions(model, current.inputs[0]):
             continue
         before, after = f"{producer.op}, then {current.op}", f"{current.op}, then {producer.op}"

@@ -156,7 +156,7 @@ class _Piece:
         if not undoing or not self.before:
             return False
         if any(id(n) in undoing for n in self.before.values()):
-            return False  # one that is its own inverse, between two nodes of the piece
+            return False  # a node that is its own inverse, between two nodes of the piece
         removed = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
         return len(removed) + len(undoing) > self._new_nodes
 

@@ -35,7 +35,7 @@ from npuconv.model.types import Node, Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-MOST_MEASURED = 2**25  # values that slices move in a rewrite that is run to be compared: 128 MiB
+MOST_MEASURED = 2**25  # most values that the slices of a measured rewrite move: 128 MiB
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
@@ -101,7 +101,7 @@ def _to_channels(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     elif all(dims[a] for a in spatial):
         source = transpose(model, node, source, [0, 1, axis, *spatial])
         source = reshape(model, node, source, [0, channels, *(dims[a] for a in spatial)])
-    else:  # a Reshape keeps extents that are not known where they come first
+    else:  # a Reshape keeps leading extents, known or not
         source = transpose(model, node, source, [0, *spatial, 1, axis])
         source = reshape(model, node, source, [0] * (1 + len(spatial)) + [channels])
         last = len(spatial) + 1
@@ -129,7 +129,7 @@ def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Merge the axis with the one before it: every cell is multiplied alike."""
     _pad_before(model, node, (way.axis - 1, way.axis))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
-    leading = [0] * (axis - 1)  # as they are
+    leading = [0] * (axis - 1)  # 0: a Reshape keeps the extent
     source = reshape(model, node, node.inputs[0], [*leading, -1, *dims[axis + 1 :]])
     result = _convolve(model, node, source, way.axis, _weight(node).squeeze(axis))
     return reshape(model, node, result, [*leading, out[axis - 1], -1, *out[axis + 1 :]])

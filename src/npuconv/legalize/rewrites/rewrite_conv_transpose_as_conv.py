@@ -46,8 +46,8 @@ class Axis:
     taps: tuple[tuple[int | None, ...], ...]
     dilation: int
     pads: tuple[int, int]
-    crop: tuple[int, int]  # cells cut off the result, the phases side by side
-    stretch: int = 1  # number of cells for each one, with zeros put between them
+    crop: tuple[int, int]  # cells removed at each end of the result, after DepthToSpace
+    stretch: int = 1  # distance of input cells, with zeros between them
 
     @property
     def phases(self) -> int:
@@ -71,7 +71,7 @@ class Candidate:
 
     form: str
     axes: tuple[Axis, Axis]
-    win: Window  # the convolution it needs
+    win: Window  # window of the convolution
 
     @property
     def phases(self) -> tuple[int, int]:
@@ -129,7 +129,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     costed = []
     for name, candidate in candidates.items():
         conv = candidate.win
-        moved = conv.output if max(candidate.phases) > 1 else conv.input  # phases, or the zeros
+        moved = conv.output if max(candidate.phases) > 1 else conv.input  # in phases, or with zeros
         count = elements(moved) if max(win.strides) > 1 else 0
         plan, obstacles = device.fitted(conv), objections(device, conv)
         costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
@@ -217,7 +217,7 @@ def _weights(array: np.ndarray, group: int, axes: tuple[Axis, Axis]) -> np.ndarr
     """Return the weights of the convolution.
 
     Args:
-        array: of the ConvTranspose, float32, C x M/group x kH x kW.
+        array: weights of the ConvTranspose, float32, C x M/group x kH x kW.
         group: number of groups.
         axes: height and width.
 
@@ -254,8 +254,8 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
     if len(extents) == AXES:
         result = reshape(model, node, result, [0, channels, rows, columns, *extents])
         result = transpose(model, node, result, [0, 1, 4, 2, 5, 3])
-        whole = [extents[0] * rows, extents[1] * columns]
-        return reshape(model, node, result, [0, channels, *whole])
+        spatial = [extents[0] * rows, extents[1] * columns]
+        return reshape(model, node, result, [0, channels, *spatial])
     # With unknown H and W one axis after the other: a Reshape can keep leading extents and
     # find one.
     result = transpose(model, node, result, [0, 2, 3, 1])
@@ -299,7 +299,7 @@ def zero_insertion(win: Window, axis: int) -> Axis:
 
 
 def _in_place(win: Window, axis: int, stretch: int) -> Axis:
-    """Return a convolution with the kernel turned around, dilation and all."""
+    """Return the axis with the reversed kernel and the same dilation."""
     assert win.kernel is not None
     kernel, dilation = win.kernel[axis], win.dilations[axis]
     begin, end = win.pads[axis]
@@ -325,15 +325,15 @@ def _phase_axis(win: Window, axis: int, crop: int) -> Axis:
         tuple(tap(m * stride + phase + shift) for m in range(last, first - 1, -1))
         for phase in range(stride)
     )
-    # The output has stride * (in - 1) + beyond cells; so many cells of phases hold them.
-    beyond = reach + win.output_padding[axis] - begin - end + crop
-    cells = -(-beyond // stride)
+    # The output has stride * (in - 1) + tail cells; ``cells`` cells of phases hold the tail.
+    tail = reach + win.output_padding[axis] - begin - end + crop
+    cells = -(-tail // stride)
     pads = (last, cells - 1 - first)
-    return _clamp_pads(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
+    return _clamp_pads(Axis(taps, 1, pads, (crop, cells * stride - tail)))
 
 
 def _clamp_pads(plan: Axis) -> Axis:
-    """Raise negative pads to none, and crop the cells that are then too many."""
+    """Raise negative pads to 0, and crop the surplus cells."""
     begin, end = plan.pads
     more = [max(-pad, 0) * plan.phases for pad in plan.pads]
     crop = (plan.crop[0] + more[0], plan.crop[1] + more[1])

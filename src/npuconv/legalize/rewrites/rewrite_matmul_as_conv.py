@@ -42,7 +42,7 @@ class Product:
     weight: np.ndarray  # float32, M x K
     channels: int  # the axis of the result that has M elements, counted from the end
     layouts: tuple[Layout, ...]  # the ways to see it as a convolution, the best first
-    factor: float = 1.0  # of the addend
+    factor: float = 1.0  # factor of the addend
     addend: Tensor | None = None
 
 

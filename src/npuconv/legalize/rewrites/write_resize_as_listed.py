@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MODES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
 _ROUNDINGS = ("round_prefer_floor", "floor", "round_prefer_ceil", "ceil")
-_MOST_WEIGHTS = 2**22  # of one axis, that are compared
+_MOST_WEIGHTS = 2**22  # largest number of weights along an axis that are compared
 
 
 @node_pass(Phase.LEGALIZE, "Resize", least_opset=11)

@@ -79,7 +79,7 @@ def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
     # A bias grows as the sums that it is added to, with the square root of their length. One
     # channel of the largest integer holds 127 times 127 steps of them.
     least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
-    counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # a multiple, fewer
+    counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # more first
     wider = (inner.with_channels(inner.in_channels + n, inner.out_channels, 1) for n in counts)
     forms = (replace(form, bias=False, uniform=False) for form in wider)
     form = next((f for f in forms if not demand.breaks(f, limits.INPUTS, limits.BIAS)), None)

@@ -20,7 +20,7 @@ from npuconv.model.conv import flat_pads
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
+FOREVER = 2**63 - 1  # end of a Slice up to the end of any extent
 Mode = Literal["float", "rounding", "exact", "int8"]
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
 
@@ -29,9 +29,9 @@ Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), 
 class SumTerm:
     """A convolution of a layer whose result the device adds to others in int32."""
 
-    # Axis, start, stop and step of the slices that it reads of the input; empty for all of it.
+    # Slices of the input that the convolution reads; empty for the whole input.
     bounds: tuple[Bound, ...]
-    index: tuple[slice, ...]  # of its weights among those of the layer
+    index: tuple[slice, ...]  # slices of the layer's weights that the convolution has
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
 
@@ -41,8 +41,8 @@ class BiasChannels:
     """Constant input channels whose weights make up the bias of a convolution."""
 
     count: int
-    tap: int  # of the kernel, counted through all axes: the one that has these weights
-    padded: bool  # whether a Pad makes these channels, and not a Concat
+    tap: int  # flat index of the kernel tap that has these weights
+    padded: bool  # whether a Pad adds these channels; else a Concat
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class WrittenConv:
     """A convolution that a plan has written.
 
     Attributes:
-        node: its name.
+        node: name of the convolution.
         places: flat index of each weight in the weights of the layer; -1 for a zero.
         summed: whether its result is added to the results of other convolutions.
-        terms: in which the device runs it, adding in int32.
-        bias_channels: with which the device runs it; None where it adds the bias.
+        terms: convolutions whose sum the device computes in int32 instead.
+        bias_channels: input channels in the place of the bias; None if the device adds the bias.
     """
 
     node: str
@@ -71,7 +71,7 @@ class TensorPart:
     Attributes:
         of_input: whether they are channels of the input.
         channels: number of each, -1 for zeros.
-        axis: of the channels.
+        axis: axis of the channels.
     """
 
     of_input: bool
@@ -85,9 +85,9 @@ class Piece:
 
     layer: Layer
     source: Tensor
-    weight: Tensor  # of a pool, which has none, its source
+    weight: Tensor  # weights; for a pool, which has no weights, its source
     bias: Tensor | None
-    summed: bool = False  # whether its result is added to those of others
+    summed: bool = False  # whether the result is added to other results
 
     def array(self) -> np.ndarray:
         """The weights, O x I/group x kernel."""
@@ -96,7 +96,7 @@ class Piece:
         return array
 
     def with_layer(self, layer: Layer, source: Tensor | None = None) -> Piece:
-        """Return the same weights and bias in another layer."""
+        """Return the piece with another layer."""
         return replace(self, layer=layer, source=self.source if source is None else source)
 
 
@@ -105,15 +105,15 @@ class Builder:
     """Adds nodes that replace one source node.
 
     Attributes:
-        model: to which they are added.
+        model: model that gets the nodes.
         node: the source node.
-        whole: its layer.
+        whole: layer of the source node.
         mode: ``float`` and ``exact`` write everything; ``rounding`` the sums and averages that
             int8 rounds once more, and leaves layers between them whole; ``int8`` leaves sums in
             int32 and a bias as input channels to the lowering.
         count: convolutions and pools written.
-        convs: the convolutions.
-        tensors: parts of the input and of the output, by name; of the mode ``int8`` alone.
+        convs: convolutions written.
+        tensors: parts of the input and of the output, by name; only in the mode ``int8``.
     """
 
     model: Model
@@ -123,7 +123,7 @@ class Builder:
     count: int = 0
     convs: list[WrittenConv] = field(default_factory=list)
     tensors: dict[str, TensorPart] = field(default_factory=dict)
-    _places: dict[int, np.ndarray] = field(default_factory=dict)  # from 1; 0: a zero
+    _places: dict[int, np.ndarray] = field(default_factory=dict)  # flat indices + 1; 0: zero
     _constants: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
         default_factory=dict
@@ -135,7 +135,7 @@ class Builder:
         if not amounts:
             return tensor
         inner, before, _ = self._padded.get(id(tensor)) or self._pad_in_front(tensor)
-        if min(before, default=2) < 2 or min(amounts) < 2:  # channels get a Pad of their own
+        if min(before, default=2) < 2 or min(amounts) < 2:  # a separate Pad for channels
             inner, before = tensor, {}
         total = dict(before)
         for axis, (begin, end) in amounts.items():
@@ -163,7 +163,7 @@ class Builder:
         return (pad.inputs[0], amounts, tensor) if plain else whole
 
     def slice(self, tensor: Tensor, bounds: Sequence[Bound]) -> Tensor:
-        """Part of a tensor; bounds that take all of an axis are left out."""
+        """Return a Slice of a tensor; bounds of a complete axis are dropped."""
         dims = self.dims(tensor)
         bounds = [b for b in bounds if not is_whole(b, dims[b[0]])]
         if not bounds:
@@ -172,7 +172,7 @@ class Builder:
         return self._once(key, tensor, lambda: self._slice(tensor, bounds))
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """Tensors side by side."""
+        """Return the Concat of tensors."""
         if len(tensors) == 1:
             return tensors[0]
         shape = list(self.dims(tensors[0]))
@@ -192,7 +192,7 @@ class Builder:
         return self._insert("Sum" if len(tensors) > 2 else "Add", tensors, self.dims(tensors[0]))
 
     def to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
-        """Cells of every ``factors`` block as channels, phase by phase; extents must divide."""
+        """Turn each ``factors`` block of cells into channels, by phase; extents must divide."""
         return self._once(
             ("channels", id(tensor), tuple(factors)),
             tensor,
@@ -200,7 +200,7 @@ class Builder:
         )
 
     def from_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
-        """Put channels back side by side: the inverse of ``to_channels``."""
+        """Turn phases in channels back into cells: the inverse of ``to_channels``."""
         n, channels, *cells = self.dims(tensor)
         depth = (channels or 0) // int(np.prod(factors))
         whole = [None if c is None else c * f for c, f in zip(cells, factors, strict=True)]
@@ -223,7 +223,7 @@ class Builder:
     def weights(
         self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
     ) -> Tensor:
-        """The weights of a layer cut, moved, or with zeros between, once for each key."""
+        """Return the changed weights of a layer, created once for each key."""
         tensor = self.constant(piece, key, lambda: move(piece.array()))
         if self.mode == "int8" and id(tensor) not in self._places:
             self._places[id(tensor)] = move(self._places_of(piece.weight))
@@ -244,7 +244,7 @@ class Builder:
         )
 
     def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """A piece of the bias, or a new bias, created once for each key."""
+        """Return a part of the bias, or a new bias, created once for each key."""
         return self.constant(piece, key, make, is_bias=True)
 
     def bias_values(self, piece: Piece) -> np.ndarray:
@@ -315,7 +315,7 @@ class Builder:
         return self._places[id(weight)]
 
     def _part(self, tensor: Tensor) -> TensorPart | None:
-        """Return the channels of a tensor; None where nobody asks for them."""
+        """Return the channels of a tensor; None if they are not recorded."""
         if self.mode != "int8":
             return None
         if tensor.name in self.tensors:
@@ -331,12 +331,12 @@ class Builder:
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
         """Return the shape, with None for extents that are not known."""
         shape = query.shape(tensor)
-        if shape is None:  # nothing has inferred it, so it is no result of this class
+        if shape is None:  # no result of this class: inference has not run
             return self.whole.source
         return tuple(d if isinstance(d, int) else None for d in shape)
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:
-        """Return the result for a key; its owner is held, so that no other gets its id."""
+        """Return the result for a key; the reference to its owner keeps the id unique."""
         if key not in self._constants:
             self._constants[key] = (make(), owner)
         return self._constants[key][0]
@@ -410,6 +410,6 @@ class Builder:
 
 
 def is_whole(bound: Bound, extent: int | None) -> bool:
-    """Return whether a bound takes all of an axis."""
+    """Return whether a bound covers a complete axis."""
     _, start, stop, step = bound
     return start == 0 and step == 1 and (stop >= FOREVER or (extent is not None and stop == extent))

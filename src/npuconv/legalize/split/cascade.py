@@ -17,7 +17,7 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import Emit, FitSettings, LayerSplit, Part, Proposal, Rounding
 from npuconv.model.types import Tensor
 
-_Steps = tuple[tuple[int, int], ...]  # per axis: cells of the first average, and of the second
+_Factors = tuple[tuple[int, int], ...]  # per axis: kernel of the first average, and of the second
 
 
 @LayerSplit(
@@ -33,42 +33,42 @@ def cascade_average(layer: Layer, demand: Demand, settings: FitSettings) -> Iter
         return
     if layer.weight[1] != 1 or not layer.sized:
         return
-    options = [_steps(layer, axis) for axis in layer.axes]
+    options = [_factors(layer, axis) for axis in layer.axes]
     ways = [s for s in product(*options) if any(first > 1 for first, _ in s)]
-    pairs = {steps: _layers(layer, steps) for steps in ways}
-    fitting = [steps for steps in ways if not demand.breaks(pairs[steps][0], limits.KERNEL)]
+    pairs = {factors: _layers(layer, factors) for factors in ways}
+    fitting = [factors for factors in ways if not demand.breaks(pairs[factors][0], limits.KERNEL)]
     fitting.sort(key=lambda s: (demand.breaks(pairs[s][1], limits.KERNEL), _rank(s)))
-    for steps in fitting[: settings.choices]:
-        first, second = pairs[steps]
-        text = f"average of {times([a for a, _ in steps])}, then of {times(second.kernel)}"
+    for factors in fitting[: settings.choices]:
+        first, second = pairs[factors]
+        text = f"average of {times([a for a, _ in factors])}, then of {times(second.kernel)}"
         parts = (Part(first), Part(second))
-        build = partial(_build, steps=steps)
+        build = partial(_build, factors=factors)
         yield Proposal(text, parts, build, elements(first.source))
 
 
-def _steps(layer: Layer, axis: int) -> list[tuple[int, int]]:
+def _factors(layer: Layer, axis: int) -> list[tuple[int, int]]:
     kernel, stride = layer.kernel[axis], layer.strides[axis]
     if layer.dilations[axis] != 1:
         return [(1, kernel)]
     if layer.cells(axis) == 1 and kernel == layer.extents[axis]:
-        # Of each number of blocks those with the fewest cells.
+        # For each number of blocks, the factors with the fewest cells.
         seconds = dict.fromkeys(-(-kernel // first) for first in range(1, kernel + 1))
         return [(-(-kernel // second), second) for second in seconds]
     common = math.gcd(kernel, stride)
     return [(first, kernel // first) for first in range(1, common + 1) if common % first == 0]
 
 
-def _rank(steps: _Steps) -> tuple[int, int]:
-    """Averages of alike sizes first, then those with little added."""
-    return sum(first * second for first, second in steps), sum(abs(a - b) for a, b in steps)
+def _rank(factors: _Factors) -> tuple[int, int]:
+    """Return the sort key: few added zeros first, then averages of similar sizes."""
+    return sum(first * second for first, second in factors), sum(abs(a - b) for a, b in factors)
 
 
-def _layers(layer: Layer, steps: _Steps) -> tuple[Layer, Layer]:
-    """The average of blocks that do not overlap, and the average of its cells."""
-    firsts, seconds = [a for a, _ in steps], [b for _, b in steps]
+def _layers(layer: Layer, factors: _Factors) -> tuple[Layer, Layer]:
+    """The average of blocks without overlap, and the average of the block averages."""
+    firsts, seconds = [a for a, _ in factors], [b for _, b in factors]
     extents = [
         max(e or 1, a * b) if layer.cells(axis) == 1 else e
-        for axis, (e, (a, b)) in enumerate(zip(layer.extents, steps, strict=True))
+        for axis, (e, (a, b)) in enumerate(zip(layer.extents, factors, strict=True))
     ]
     blocks = replace(
         layer.with_kernel(firsts).with_extents(extents), strides=tuple(firsts), bias=False,
@@ -82,13 +82,13 @@ def _layers(layer: Layer, steps: _Steps) -> tuple[Layer, Layer]:
     return blocks, replace(layer.with_kernel(seconds).with_extents(cells), strides=strides)
 
 
-def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tensor:
+def _build(builder: Builder, piece: Piece, emit: Emit, *, factors: _Factors) -> Tensor:
     layer = piece.layer
-    first, second = _layers(layer, steps)
-    share = int(np.prod([a for a, _ in steps]))
+    first, second = _layers(layer, factors)
+    count = int(np.prod([a for a, _ in factors]))
     array = piece.array()
     mean = builder.constant(
-        piece, ("blocks", steps), lambda: np.full(first.weight, 1 / share, array.dtype)
+        piece, ("blocks", factors), lambda: np.full(first.weight, 1 / count, array.dtype)
     )
     amounts = {
         axis + 2: (0, max((w or 0) - (e or 0), 0))
@@ -97,8 +97,8 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tens
     blocks = emit(replace(
         piece, layer=first, source=builder.pad(piece.source, amounts), weight=mean, bias=None
     ))  # fmt: skip
-    factor = array.reshape(-1)[0] * share
+    factor = array.reshape(-1)[0] * count
     weight = builder.constant(
-        piece, ("rest", steps), lambda: np.full(second.weight, factor, array.dtype)
+        piece, ("rest", factors), lambda: np.full(second.weight, factor, array.dtype)
     )
     return emit(replace(piece, layer=second, source=blocks, weight=weight))

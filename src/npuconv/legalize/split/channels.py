@@ -160,8 +160,8 @@ def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator
 
 
 def _densified(layer: Layer) -> Layer:
-    whole = layer.with_channels(layer.in_channels, layer.out_channels, 1)
-    return replace(whole, uniform=layer.uniform and layer.group == 1)
+    dense = layer.with_channels(layer.in_channels, layer.out_channels, 1)
+    return replace(dense, uniform=layer.uniform and layer.group == 1)
 
 
 def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
@@ -174,7 +174,7 @@ def _zeros_between(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
 def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Add channels of zeros to the input, and to the output, where a Slice cuts them off.
 
-    Of a depthwise convolution whole groups are added.
+    In a depthwise convolution complete groups are added.
     """
     if layer.group not in (1, layer.in_channels):
         return

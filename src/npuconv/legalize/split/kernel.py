@@ -30,10 +30,10 @@ from npuconv.legalize.split.proposal import (
 from npuconv.legalize.split.stride import fit_extents
 from npuconv.model.types import Tensor
 
-Taps = tuple[int, int, int]  # taps along an axis: first, count and distance
-Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
+Taps = tuple[int, int, int]  # first, count and distance of taps along an axis
+Cuts = tuple[tuple[Taps, ...], ...]  # parts of the kernel along each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
-_LONGEST = 32  # taps along an axis that a kernel is enlarged to
+_LONGEST = 32  # largest number of taps along an axis of an enlarged kernel
 
 
 @LayerSplit("kernel", (*_ABOUT, limits.EXTENT), after=("undo-dilation",), rounding=Rounding.SUMS)
@@ -83,7 +83,7 @@ def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> 
 
 
 def _is_too_tall(layer: Layer, demand: Demand) -> bool:
-    """Return whether even a tile that makes one cell is more than the device takes."""
+    """Return whether even the tile of one output cell breaks a limit on extents."""
     if not demand.breaks(layer, limits.EXTENT) or not layer.sized:
         return False
     smallest = layer.with_extents([layer.reach(axis) for axis in layer.axes])
@@ -98,7 +98,7 @@ def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
 
 
 def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
-    """Ways to cut one axis: into runs, of each length the fewest, and into phases of the stride."""
+    """Ways to cut an axis: into the fewest runs of each length, and into phases of the stride."""
     cuts: dict[tuple[Taps, ...], None] = {}
     for size in sizes(kernel):
         runs = ((start, stop - start, 1) for start, stop in even(kernel, -(-kernel // size)))
@@ -148,7 +148,7 @@ def _terms(layer: Layer, *, plan: Cuts, sliced: tuple[bool, ...]) -> list[Term]:
 def _bound(
     layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
 ) -> tuple[int, int, int, int]:
-    """The cells that some taps meet."""
+    """Return the slice of the input that some taps read."""
     first, count, distance = taps
     start = first * layer.dilations[axis]
     step = layer.strides[axis] if sliced else 1
@@ -233,7 +233,7 @@ def undo_dilation(layer: Layer, _demand: Demand, _settings: FitSettings) -> Iter
 
 def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
     def spread(array: np.ndarray) -> np.ndarray:
-        """Place the taps a dilation apart."""
+        """Place the taps at the distance of the dilation."""
         result = np.zeros(form.weight, array.dtype)
         positions = tuple(slice(None, None, d) for d in piece.layer.dilations)
         result[(slice(None), slice(None), *positions)] = array
@@ -244,7 +244,7 @@ def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
 
 
 def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
-    """The convolution of one phase, all of them of one shape."""
+    """Return the convolution of a phase; all phases have one shape."""
     dilations = tuple(d // f for d, f in zip(layer.dilations, factors, strict=True))
     inner = replace(layer, dilations=dilations)
     cells = [-(-(layer.cells(a) or 1) // f) for a, f in enumerate(factors)]

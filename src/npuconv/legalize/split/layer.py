@@ -68,7 +68,7 @@ class Layer:
 
     @property
     def padded(self) -> bool:
-        """Return whether it pads at all."""
+        """Return whether any pad is not 0."""
         return any(map(any, self.pads))
 
     def reach(self, axis: int) -> int:
@@ -99,26 +99,24 @@ class Layer:
         return any(c is not None and c < 1 for c in map(self.cells, self.axes))
 
     def with_kernel(self, kernel: Sequence[int]) -> Layer:
-        """Return the same with another kernel."""
+        """Return the layer with another kernel."""
         return replace(self, weight=(*self.weight[:2], *kernel))
 
     def with_extents(self, extents: Sequence[int | None]) -> Layer:
-        """Return the same for an input of other extents."""
+        """Return the layer for an input of other extents."""
         return replace(self, source=(*self.source[:2], *extents))
 
     def with_channels(self, inputs: int, outputs: int, group: int) -> Layer:
-        """Return the same with other channels."""
+        """Return the layer with other channels."""
         weight = (outputs, inputs // group, *self.kernel)
         source = (self.source[0], inputs, *self.extents)
         return replace(self, source=source, weight=weight, group=group)
 
     def without_pads(self) -> Layer:
-        """Return the same on an input that has been padded."""
-        extents = [None if n is None else n + sum(p) for n, p in self._padding()]
+        """Return the layer without pads, for a padded input."""
+        pairs = zip(self.extents, self.pads, strict=True)
+        extents = [None if n is None else n + sum(p) for n, p in pairs]
         return replace(self.with_extents(extents), pads=((0, 0),) * len(self.pads))
-
-    def _padding(self) -> list[tuple[int | None, tuple[int, int]]]:
-        return list(zip(self.extents, self.pads, strict=True))
 
     def parameters(self) -> int:
         """Weights; a pool has none."""

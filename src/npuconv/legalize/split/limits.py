@@ -77,7 +77,7 @@ class Demand:
     """Demands of a target on an operator, for layers outside a graph.
 
     Attributes:
-        operator: its entry in the target file.
+        operator: entry of the operator in the target file.
         layout: order of the dimensions.
         adds: whether the device or a host adds tensors.
         joins_constants: whether the device puts constants beside a tensor: by Concat.

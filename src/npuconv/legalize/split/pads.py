@@ -13,7 +13,7 @@ from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerSplit, Part, Proposal
 from npuconv.model.types import Tensor
 
-# What is rewritten on an input that has been padded.
+# Topics of the ways that need an input without pads.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)
 
 
@@ -52,7 +52,7 @@ def even_pads(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[
 
 
 def _can_cut(layer: Layer, even: Layer) -> bool:
-    """Return whether cells at the begin are whole outputs, and those at the end are known."""
+    """Return whether a Slice of the output can remove the added pads."""
     added = [b[0] - a[0] for a, b in zip(layer.pads, even.pads, strict=True)]
     if any(more % stride for more, stride in zip(added, layer.strides, strict=True)):
         return False

@@ -40,7 +40,7 @@ class Price:
     weight_bytes: int = 0
     convolutions: int = 0
     moved: int = 0
-    penalty: float = 0.0  # of partial sums, in MACs
+    penalty: float = 0.0  # cost of partial sums, in MACs
 
     def plus(self, part: Price, count: int = 1, weights: int = 1) -> Price:
         """Add so many parts of one kind, with so many different weights."""
@@ -60,7 +60,7 @@ class Price:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """A layer and the form it takes: itself, or a proposal whose parts have plans."""
+    """A layer that fits, or its split with a plan for each part."""
 
     layer: Layer
     price: Price
@@ -68,20 +68,20 @@ class SplitPlan:
     split: LayerSplit | None = None
     proposal: Proposal | None = None
     parts: tuple[SplitPlan, ...] = ()
-    summed: int = 0  # elements of sums that int8 rounds, without those within the parts
-    is_accumulated: bool = False  # whether it is a sum that the device adds in int32
+    summed_elements: int = 0  # elements of sums that int8 rounds, without the sums of the parts
+    is_accumulated: bool = False  # whether the proposal is a sum that the device adds in int32
 
     @property
-    def steps(self) -> tuple[SplitPlan, ...]:
-        """The plans of the part that is split most often, from the whole layer on."""
+    def path(self) -> tuple[SplitPlan, ...]:
+        """The plans from the layer down to the part that is split most often."""
         if self.proposal is None:
             return ()
-        return (self, *max((part.steps for part in self.parts), key=len, default=()))
+        return (self, *max((part.path for part in self.parts), key=len, default=()))
 
     @property
     def splits(self) -> tuple[LayerSplit, ...]:
         """Ways in which this part is split, in order."""
-        return tuple(step.split for step in self.steps if step.split is not None)
+        return tuple(plan.split for plan in self.path if plan.split is not None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,23 +91,24 @@ class SplitPlan:
     @property
     def texts(self) -> tuple[str, ...]:
         """Descriptions of these forms."""
-        return tuple(step.proposal.text for step in self.steps if step.proposal is not None)
+        return tuple(plan.proposal.text for plan in self.path if plan.proposal is not None)
 
     @property
     def sums(self) -> int:
         """Elements of partial sums."""
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
-        return self.summed + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+        pairs = zip(counts, self.parts, strict=True)
+        return self.summed_elements + sum(count * part.sums for count, part in pairs)
 
     @cached_property
     def rounds(self) -> bool:
-        """Return whether int8 rounds something that it does not round in the layer itself."""
+        """Return whether int8 rounds values that it does not round in the unsplit layer."""
         if self.split is None:
             return False
         rounding = self.split.rounding
-        # Channels of a constant are exact in int8 beside the whole input.
+        # Constant channels are exact in int8 unless the input is split, too.
         is_cut = rounding is Rounding.BIAS_CHANNELS and self.parts[0].split is not None
-        rounds = self.summed > 0 or rounding is Rounding.RESULTS or is_cut
+        rounds = self.summed_elements > 0 or rounding is Rounding.RESULTS or is_cut
         return rounds or any(part.rounds for part in self.parts)
 
     def walk(self) -> Iterator[SplitPlan]:
@@ -132,7 +133,7 @@ class SplitPlan:
 
     @property
     def accumulates(self) -> bool:
-        """Return whether the device adds sums within it in int32."""
+        """Return whether the device adds partial sums of the plan in int32."""
         return any(plan.is_accumulated for plan in self.walk())
 
     @property
@@ -141,7 +142,7 @@ class SplitPlan:
         return (plan.layer for plan in self.walk() if plan.split is None)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
-        """Write it into the graph; the result."""
+        """Write the plan into the graph; return the output tensor."""
         if self.proposal is None or (builder.mode == "rounding" and not self.rounds):
             return builder.layer(piece)
         if builder.mode == "int8" and self.is_accumulated:
@@ -152,7 +153,7 @@ class SplitPlan:
         )
 
     def terms(self) -> Iterator[SumTerm]:
-        """Yield the convolutions of a sum, of sums of sums as well."""
+        """Yield the convolutions of a sum; a term that is a sum yields its own terms."""
         assert self.proposal is not None
         assert self.proposal.terms is not None
         layer, by_layer = self.layer, {part.layer: part for part in self.parts}
@@ -164,7 +165,7 @@ class SplitPlan:
                 yield SumTerm(bounds, term.index, term.layer.strides, term.layer.dilations)
                 continue
             for part in inner.terms():
-                # The part's slices of the term's slices, as slices of the whole weights.
+                # The part's slices of the term's slices, as slices of the layer's weights.
                 indices = zip(layer.weight, term.index, part.index, strict=True)
                 cells = [range(extent)[outer][inner] for extent, outer, inner in indices]
                 index = tuple(slice(r.start, r.stop, r.step) for r in cells)
@@ -177,8 +178,8 @@ class Search:
 
     alternatives: list[SplitPlan] = field(default_factory=list)
     nearest: Layer | None = None
-    looked: int = 0
-    too_many: int = 0  # fewest convolutions of a plan with too many of them; 0 if there is none
+    visited: int = 0  # number of layers searched
+    too_many: int = 0  # fewest convolutions of a plan over the limit; 0 if there is no such plan
 
 
 @dataclass
@@ -204,13 +205,13 @@ class Planner:
     def demand_on(self, op: str) -> Demand | None:
         """Demands of the target on an operator; None where it does not list it."""
         if op not in self._demands:
-            lists, operator = self.target.operator, self.target.operator(op)
+            lookup, operator = self.target.operator, self.target.operator(op)
             has_host = self.target.unlisted_operators != "error"
             self._demands[op] = None if operator is None else Demand(
                 operator,
                 self.layout,
-                adds=has_host or self.exact_sums or lists("Add") is not None,
-                joins_constants=self.joins_constants and lists("Concat") is not None,
+                adds=has_host or self.exact_sums or lookup("Add") is not None,
+                joins_constants=self.joins_constants and lookup("Concat") is not None,
                 joins_slices=self._takes("Slice", step_max=1) and self._takes("Concat", axis=1),
                 pads_channels=self.joins_constants and self._takes("Pad", **_CHANNELS_PADDED),
             )  # fmt: skip
@@ -228,7 +229,7 @@ class Planner:
         return self._searches[layer]
 
     def exact_plan(self, layer: Layer) -> SplitPlan | None:
-        """Return the cheapest plan that has the integers of the layer, or None."""
+        """Return the cheapest plan that gives the integers of the layer, or None."""
         if layer not in self._exact:
             plan = self.plan(layer)[0]
             if plan is not None and plan.rounds:
@@ -237,7 +238,7 @@ class Planner:
         return self._exact[layer]
 
     def objections(self, layer: Layer) -> list[str]:
-        """Return the faults of a layer that no rewrite removes; none if a plan exists."""
+        """Return the faults of a layer without a plan; an empty list if a plan exists."""
         if self.demand is None:
             return [f"target {self.target.name} does not list Conv"]
         faults = self.demand.faults(layer)
@@ -261,7 +262,7 @@ class Planner:
         return SplitPlan(layer, price, self.total(price))
 
     def total(self, price: Price) -> float:
-        """The cost that is compared."""
+        """The cost by which plans are compared."""
         costs, settings = self.target.costs, self.settings
         stated = costs.total(price.macs, price.weight_bytes, price.convolutions, price.moved)
         overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
@@ -280,7 +281,7 @@ def _sums_last(splits: Sequence[LayerSplit]) -> tuple[LayerSplit, ...]:
 
 @dataclass
 class _Descent:
-    """Depth first through the ways to split, each after those before it."""
+    """Depth-first search through the ways to split, in their order."""
 
     planner: Planner
     demand: Demand
@@ -291,10 +292,10 @@ class _Descent:
     plans: dict[tuple[Layer, int], SplitPlan | None] = field(default_factory=dict)
 
     def best(self, layer: Layer, start: int = 0) -> SplitPlan | None:
-        """Return the cheapest plan that uses the ways from number ``start`` on."""
+        """Return the cheapest plan with the ways from number ``start`` on."""
         key = (layer, start)
         if key not in self.plans:
-            self.plans[key] = None  # for a search of this layer within its own search
+            self.plans[key] = None  # no plan of a layer may need a plan of the same layer
             self.plans[key] = self._best(layer, start)
         return self.plans[key]
 
@@ -303,9 +304,9 @@ class _Descent:
             return None
         if self.demand.fits(layer):
             return self.planner.leaf(layer)
-        self.search.looked += 1
+        self.search.visited += 1
         settings, is_root = self.planner.settings, start == 0
-        if self.search.looked > 4 * settings.most_layers:
+        if self.search.visited > 4 * settings.most_layers:
             return None
         plans: list[SplitPlan] = []
         for number, split, proposal in self._proposals(layer, start):
@@ -315,7 +316,7 @@ class _Descent:
             plan = self._follow(layer, split, proposal, number if split.repeats else number + 1)
             if plan is not None and self._is_bounded(plan.price.convolutions, is_final=is_root):
                 plans.append(plan)
-            if plans and self.search.looked > settings.most_layers:
+            if plans and self.search.visited > settings.most_layers:
                 break
         if not plans:  # the nearest layer has the fewest faults, or the fewest MACs
             layers = filter(None, (self.search.nearest, layer))
@@ -358,13 +359,13 @@ class _Descent:
             split,
             proposal,
             tuple(parts),
-            summed=0 if is_accumulated else sums,
+            summed_elements=0 if is_accumulated else sums,
             is_accumulated=is_accumulated,
         )
         return None if self.exact and plan.rounds else plan
 
     def _is_bounded(self, convolutions: int, *, is_final: bool) -> bool:
-        """Return whether these are not too many; note how many a whole layer would become."""
+        """Return whether so many convolutions are allowed; note the number for the root layer."""
         if convolutions <= self.planner.settings.most_convolutions:
             return True
         if is_final:
@@ -385,7 +386,7 @@ def write(
 
 
 def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
-    """Replace layers by the parts that have their integers."""
+    """Replace layers by their exact splits."""
     builders = []
     for node in layers:
         layer = layer_of(node)

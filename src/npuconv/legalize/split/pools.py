@@ -30,7 +30,7 @@ from npuconv.legalize.split.proposal import (
 )
 from npuconv.model.types import Tensor
 
-_MOST_IN_TURN = 32  # pools that one becomes
+_MOST_IN_TURN = 32  # largest number of pools in the place of a pool
 _WINDOW = (limits.KERNEL, limits.PADS, limits.DILATION)
 _Tile = tuple[int, int, tuple[int, int]]  # start, stop and pads along an axis
 
@@ -56,12 +56,12 @@ def pools_in_turn(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
 
 
 def _in_turn(layer: Layer, count: int) -> list[Layer]:
-    """Return so many pools, which together reach as far as the window."""
-    # Each has one cell, and its share of the others.
-    shares = [divmod(kernel - 1, count) for kernel in layer.kernel]
-    kernels = [[1 + cells + (i < more) for cells, more in shares] for i in range(count)]
+    """Return so many pools, which together read as many cells as the window."""
+    # Each pool reads one cell and a part of the other cells of the window.
+    quotients = [divmod(kernel - 1, count) for kernel in layer.kernel]
+    kernels = [[1 + cells + (i < more) for cells, more in quotients] for i in range(count)]
     begins, stops = (
-        [_shares(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
+        [_divided_pads(layer.pads[a][side], [k[a] for k in kernels]) for a in layer.axes]
         for side in (0, 1)
     )
     extents, pools = layer.extents, list[Layer]()
@@ -74,13 +74,13 @@ def _in_turn(layer: Layer, count: int) -> list[Layer]:
     return pools
 
 
-def _shares(pad: int, kernels: Sequence[int]) -> list[int]:
+def _divided_pads(pad: int, kernels: Sequence[int]) -> list[int]:
     """Divide the pads of one end in proportion to the kernels minus one."""
-    shares, room = [], sum(kernels) - len(kernels)
+    pads, room = list[int](), sum(kernels) - len(kernels)
     for kernel in kernels:
-        shares.append(-(-pad * (kernel - 1) // max(room, 1)))
-        pad, room = pad - shares[-1], room - (kernel - 1)
-    return shares
+        pads.append(-(-pad * (kernel - 1) // max(room, 1)))
+        pad, room = pad - pads[-1], room - (kernel - 1)
+    return pads
 
 
 def _one_after_another(_: Builder, piece: Piece, emit: Emit, *, pools: list[Layer]) -> Tensor:
@@ -151,7 +151,7 @@ def split_pool_image(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
 
 
 def _counts(layer: Layer, demand: Demand, axis: int) -> list[int]:
-    """Return numbers of tiles along an axis that the largest extent of the device leaves."""
+    """Return numbers of tiles along an axis whose tiles keep the limit on the extent."""
     side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
     cells, counts = layer.cells(axis) or 1, list[int]()
     for count in dict.fromkeys(-(-cells // size) for size in sizes(cells)):
@@ -180,7 +180,7 @@ def _tile(layer: Layer, tiles: Sequence[_Tile]) -> Layer:
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, rows: list[list[_Tile]]) -> Tensor:
     def row(axis: int, where: list[_Tile]) -> Tensor:
-        """Put the tiles together from an axis on."""
+        """Return the tiles joined along an axis and all later axes."""
         if axis == len(rows):
             bounds = [(a + 2, start, stop, 1) for a, (start, stop, _) in enumerate(where)]
             form = _tile(piece.layer, where)

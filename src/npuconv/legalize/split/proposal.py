@@ -18,7 +18,7 @@ POOLS = ("MaxPool", "AveragePool")
 OPERATORS = ("Conv", *POOLS)
 Emit = Callable[[Piece], Tensor]
 Build = Callable[[Builder, Piece, Emit], Tensor]
-MOST_ADDED = 64  # channels beyond those that are wanted, to reach what a device takes
+MOST_ADDED = 64  # largest number of channels added to reach a number that a device takes
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Part:
 
     layer: Layer
     count: int = 1
-    weights: int = 1  # different weights among them: tiles share theirs
+    weights: int = 1  # number of different weights: tiles share their weights
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Proposal:
     """A layer as other layers, with the nodes around them.
 
     Attributes:
-        text: for people, as ``2x2 tiles of 16x16``.
+        text: description, as ``2x2 tiles of 16x16``.
         parts: the new layers.
         build: function that writes the nodes; gets the original layer and a builder of parts.
         moved: elements that are sliced, padded, reordered or concatenated.
@@ -84,17 +84,17 @@ class FitSettings:
     """Bounds of the search, and default costs for targets that state none.
 
     Attributes:
-        most_layers: different layers that are looked at for one convolution.
-        most_convolutions: that one convolution may become.
-        choices: sizes that one rewrite proposes for one layer.
+        most_layers: largest number of different layers in the search for a convolution.
+        most_convolutions: largest number of convolutions in the place of a convolution.
+        choices: largest number of sizes that a rewrite proposes for a layer.
         convolution: cost to start a convolution, in multiply-accumulates; more than 0, so that
             fewer convolutions are preferred at the same MACs.
-        moved_element: of an element that is sliced, padded or concatenated, in MACs.
-        sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
-            int8, which costs up to 1 dB: an exact form may take twice the MACs.
-        sum_part: the same, for every part beyond the first.
-        added_bias: of an Add of a bias behind, as a share of the MACs of the layer. It costs 2 to
-            7 dB (``benchmarks/targets.py splits --only "no bias"``).
+        moved_element: cost of an element that is sliced, padded or concatenated, in MACs.
+        sum_share: penalty of partial sums, as a share of the MACs of the layer. Each sum is
+            rounded to int8, which costs up to 1 dB: an exact form may take twice the MACs.
+        sum_part: further penalty for every part after the first, as such a share.
+        added_bias: penalty of an Add for the bias, as a share of the MACs of the layer. It costs
+            2 to 7 dB (``benchmarks/targets.py splits --only "no bias"``).
         bias_channels: input channels of a constant that replace a bias, per square root of the
             number of weights of an output; one more channel holds the remainder.
     """
@@ -169,7 +169,7 @@ class LayerSplit:
             yield from self.function(layer, demand, settings)
 
     def sums(self, layer: Layer, proposal: Proposal) -> int:
-        """Return the number of elements that a form adds, of all of its parts."""
+        """Return the number of elements of all partial sums of a form."""
         if self.rounding is Rounding.SUMS and proposal.count > 1:
             return elements(layer.output) * proposal.count
         return elements(layer.output) if self.rounding is Rounding.BIAS else 0
@@ -191,7 +191,7 @@ def chunks(total: int, size: int) -> list[tuple[int, int]]:
 
 
 def even(total: int, parts: int) -> list[tuple[int, int]]:
-    """Start and stop of so many parts, none more than one larger than another."""
+    """Start and stop of so many parts, whose sizes differ by at most 1."""
     edges = [total * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(edges))
 
@@ -216,13 +216,13 @@ def cut(
     """The parts of a proposal that cuts channels, groups or images.
 
     Args:
-        total: how many there are.
-        size: how many of them a part takes; the last may have fewer.
-        form: makes the layer of so many.
+        total: number of rows, channels or images to divide.
+        size: number for each part; the last part may have fewer.
+        form: function that returns the layer for a number.
         shared: whether all parts of one size read the same weights.
     """
-    whole, remainder = divmod(total, size)
-    parts = [Part(form(size), whole, 1 if shared else whole)] if whole else []
+    quotient, remainder = divmod(total, size)
+    parts = [Part(form(size), quotient, 1 if shared else quotient)] if quotient else []
     return (*parts, *([Part(form(remainder))] if remainder else []))
 
 
@@ -241,7 +241,7 @@ def _add_terms(builder: Builder, piece: Piece, emit: Emit, terms: Sequence[Term]
 
 
 def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:
-    """The parts of a sum: a bias, if there is one, is added by the first alone."""
+    """The parts of a sum: only the first convolution has the bias of the layer."""
     first, *later = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
     if not bias:
         return (first, *later)

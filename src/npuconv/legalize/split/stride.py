@@ -69,71 +69,71 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL) else 1
     options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
     proposals = 0
-    for shares in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
-        form = _form(layer, shares)
+    for phases in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
+        form = _form(layer, phases)
         if form.source[1] == layer.in_channels or demand.breaks(form, *_ABOUT):
             continue
-        moved = elements(layer.source) + elements(layer.output) * (max(shares) > 1)
-        text = f"{times(_factors(layer, shares))} phases of the input as channels"
-        yield Proposal(text, (Part(form),), partial(_build_phases, shares=shares), moved)
+        moved = elements(layer.source) + elements(layer.output) * (max(phases) > 1)
+        text = f"{times(_factors(layer, phases))} phases of the input as channels"
+        yield Proposal(text, (Part(form),), partial(_build_phases, phases=phases), moved)
         proposals += 1
         if proposals == settings.choices:
             return
 
 
-def _factors(layer: Layer, shares: _Factors) -> _Factors:
-    return tuple(s * q for s, q in zip(layer.strides, shares, strict=True))
+def _factors(layer: Layer, phases: _Factors) -> _Factors:
+    return tuple(s * q for s, q in zip(layer.strides, phases, strict=True))
 
 
-def _form(layer: Layer, shares: _Factors) -> Layer:
+def _form(layer: Layer, phases: _Factors) -> Layer:
     kernel, cells = [], []
-    for axis, q in enumerate(shares):
+    for axis, q in enumerate(phases):
         last = (q - 1) * layer.strides[axis] + layer.reach(axis) - 1
         kernel.append(last // (layer.strides[axis] * q) + 1)
         cells.append(-(-(layer.cells(axis) or 1) // q) + kernel[-1] - 1)
-    inputs = layer.in_channels * int(np.prod(_factors(layer, shares)))
-    outputs = layer.out_channels * int(np.prod(shares))
-    ones = (1,) * len(shares)
+    inputs = layer.in_channels * int(np.prod(_factors(layer, phases)))
+    outputs = layer.out_channels * int(np.prod(phases))
+    ones = (1,) * len(phases)
     return replace(
         layer, source=(layer.source[0], inputs, *cells), weight=(outputs, inputs, *kernel),
         strides=ones, dilations=ones, uniform=False,
     )  # fmt: skip
 
 
-def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, shares: _Factors) -> Tensor:
-    layer, factors = piece.layer, _factors(piece.layer, shares)
-    form = _form(layer, shares)
+def _build_phases(builder: Builder, piece: Piece, emit: Emit, *, phases: _Factors) -> Tensor:
+    layer, factors = piece.layer, _factors(piece.layer, phases)
+    form = _form(layer, phases)
     extents = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
     source = fit_extents(builder, piece.source, extents)
-    weight = builder.weights(piece, ("phases", shares), partial(_weights, layer, form, shares))
+    weight = builder.weights(piece, ("phases", phases), partial(_weights, layer, form, phases))
     bias = piece.bias
     if bias is not None:
-        repeat = int(np.prod(shares))
+        repeat = int(np.prod(phases))
         values = builder.bias_values(piece)
         bias = builder.biases(piece, ("phases", repeat), lambda: np.tile(values, repeat))
     inner = replace(
         piece, layer=form, source=builder.to_channels(source, factors), weight=weight, bias=bias
     )
-    result = builder.from_channels(emit(inner), shares)
+    result = builder.from_channels(emit(inner), phases)
     return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
 def fit_extents(builder: Builder, source: Tensor, targets: list[int]) -> Tensor:
-    """The source with zeros behind it, or cut off, to these extents."""
+    """The source with zeros appended, or cropped, to these extents."""
     extents = builder.dims(source)[2:]
     pairs = list(enumerate(zip(extents, targets, strict=True), 2))
     source = builder.pad(source, {axis: (0, max(w - (e or 0), 0)) for axis, (e, w) in pairs})
     return builder.slice(source, [(axis, 0, w, 1) for axis, (_, w) in pairs])
 
 
-def _weights(layer: Layer, form: Layer, shares: _Factors, array: np.ndarray) -> np.ndarray:
-    """The taps where they lie in phases; (phases, O) x (phases, I) x kernel."""
-    factors = _factors(layer, shares)
+def _weights(layer: Layer, form: Layer, phases: _Factors, array: np.ndarray) -> np.ndarray:
+    """The weights by phases: (phases, O) x (phases, I) x kernel."""
+    factors = _factors(layer, phases)
     outputs, inputs = layer.out_channels, layer.in_channels
-    result = np.zeros((*shares, outputs, *factors, inputs, *form.kernel), array.dtype)
-    axes = len(shares)
+    result = np.zeros((*phases, outputs, *factors, inputs, *form.kernel), array.dtype)
+    axes = len(phases)
     for tap in np.ndindex(*layer.kernel):
-        for phase in np.ndindex(*shares):
+        for phase in np.ndindex(*phases):
             where = [phase[a] * layer.strides[a] + tap[a] * layer.dilations[a] for a in range(axes)]
             inner = tuple(w % f for w, f in zip(where, factors, strict=True))
             cell = tuple(w // f for w, f in zip(where, factors, strict=True))

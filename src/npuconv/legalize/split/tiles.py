@@ -26,8 +26,8 @@ from npuconv.legalize.split.stride import fit_extents
 from npuconv.model.types import Tensor
 
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
-_MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
-_FEW_EXTRA = 8  # cells that a tile is enlarged by
+_MOST_EXTRA = 64  # largest number of cells added to an image, to reach a multiple or a minimum
+_FEW_EXTRA = 8  # largest number of cells added to a tile
 
 
 @LayerSplit("tiles", (limits.EXTENT,), after=("add-channels",))
@@ -71,21 +71,21 @@ def _best(layer: Layer, demand: Demand) -> Layer | None:
 
 
 def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
-    """Cells of a tile along an axis that no limit of that axis alone is against."""
-    whole = [layer.cells(a) or 1 for a in layer.axes]
+    """Yield cells of a tile along an axis that break no limit on that axis alone."""
+    outputs = [layer.cells(a) or 1 for a in layer.axes]
     side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
     facts = frozenset({f"in_{side}", f"out_{side}"})
     most, reach, fewest = demand.most(f"in_{side}"), layer.reach(axis), 1
-    if most is not None and most >= reach:  # the largest tile has so many cells
-        fewest = -(-whole[axis] // ((most - reach) // layer.strides[axis] + 1))
+    if most is not None and most >= reach:  # the largest tile fixes the fewest tiles
+        fewest = -(-outputs[axis] // ((most - reach) // layer.strides[axis] + 1))
     last = 0
-    for count in range(fewest, whole[axis] + 1):
-        least = -(-whole[axis] // count)
+    for count in range(fewest, outputs[axis] + 1):
+        least = -(-outputs[axis] // count)
         if least == last:
             continue
         last = least
         for cells in range(least, least + (_MOST_EXTRA if count == 1 else _FEW_EXTRA)):
-            tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(whole)])
+            tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(outputs)])
             faults = demand.broken_facts(tile)
             if not any(fault & facts and not (fault & _EXTENTS) - facts for fault in faults):
                 yield cells
@@ -94,24 +94,24 @@ def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
 
 def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
     layer = piece.layer
-    steps = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
+    strides = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
     extents = [
-        (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
+        (n - 1) * s + (e or 1) for n, s, e in zip(counts, strides, tile.extents, strict=True)
     ]
     source = fit_extents(builder, piece.source, extents)
 
     def row(axis: int, where: list[int]) -> Tensor:
-        """The tiles from an axis on, put together."""
+        """Return the tiles joined along an axis and all later axes."""
         if axis == len(counts):
             bounds = [
-                (a + 2, i * steps[a], i * steps[a] + (tile.extents[a] or 1), 1)
+                (a + 2, i * strides[a], i * strides[a] + (tile.extents[a] or 1), 1)
                 for a, i in enumerate(where)
             ]
             return emit(piece.with_layer(tile, builder.slice(source, bounds)))
         return builder.concat([row(axis + 1, [*where, i]) for i in range(counts[axis])], axis + 2)
 
-    whole = row(0, [])
-    return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+    result = row(0, [])
+    return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
 
 
 @LayerSplit("batch", (limits.BATCH,), ops=OPERATORS, inserts=("Slice", "Concat"))

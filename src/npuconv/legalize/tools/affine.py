@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64: one or one per channel
 
 TWO_SIDED = ("Mul", "Div", "Add", "Sub")
-INFERENCE_ONLY = 9  # the opset since which a BatchNormalization keeps one statistic per channel
+INFERENCE_ONLY = 9  # first opset of BatchNormalization with one statistic per channel
 
 
 def batchnorm(model: Model, node: Node) -> Affine | str:
@@ -87,7 +87,7 @@ def feeding_convolution(model: Model, log: Log, node: Node, source: Tensor) -> N
     elif query.input_of(conv, 2) is not None and query.constant_input(conv, 2) is None:
         reason = f"the bias of {model.label(conv)!r} is not constant"
     elif len({query.dtype_name(t) for t in conv.inputs[:2] if t.dtype is not None}) > 1:
-        reason = f"input and weights of {model.label(conv)!r} differ in type"  # no runtime has that
+        reason = f"input and weights of {model.label(conv)!r} differ in type"  # refused everywhere
     if reason:
         log.refuse(model, node, reason)
         return None
@@ -189,7 +189,7 @@ def absorb(
 
 
 def _scale_weight(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
-    """Scale the output channels of a weight; in double, so that only one rounding is left."""
+    """Scale the output channels of a weight in float64, so that it is rounded only once."""
     if op == "Conv":
         axes = (-1, *(1,) * (weight.ndim - 1))
         return (weight * factor.reshape(axes)).astype(weight.dtype)
@@ -215,7 +215,7 @@ class Link:
 
 
 def link_of(model: Model, node: Node) -> Link | str | None:
-    """Return the node as a link; why it nearly is one; None for any other node."""
+    """Return the node as a link, the reason why it is no link, or None for other operators."""
     if node.op == "BatchNormalization":
         return _batchnorm_link(model, node)
     return _two_sided_link(node) if node.op in TWO_SIDED else None
@@ -294,7 +294,7 @@ def _chain(model: Model, device: TargetDevice, link: Link) -> list[Link]:
 
 
 def _adjacent_link(model: Model, device: TargetDevice, node: Node | None) -> Link | None:
-    # A node of a subgraph reads tensors of this graph, but is none of it.
+    # A node of a subgraph reads tensors of this graph, but does not belong to it.
     if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
     joined = link_of(model, node) if device.offloads(node) else None

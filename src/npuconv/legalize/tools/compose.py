@@ -16,8 +16,8 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 OPS = ("Transpose", *sorted(RESHAPES))
-_MOVING = frozenset({*OPS, "Gather"})  # a Gather of one place
-MAX_NODES = 16  # through which one tensor is followed: bounds time
+_MOVING = frozenset({*OPS, "Gather"})  # a Gather with a single index
+MAX_NODES = 16  # largest number of nodes through which a tensor is followed: bounds time
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _changes(
     if movement is None:
         return
     waiting, paths = [([start], movement)], list[tuple[list[Node], Movement]]()
-    leaves: list[tuple[Node, Movement]] = []  # read otherwise, too
+    leaves: list[tuple[Node, Movement]] = []  # nodes whose result other operators read, too
     while waiting and len(paths) < MAX_NODES:
         path, movement = waiting.pop()
         paths.append((path, movement))

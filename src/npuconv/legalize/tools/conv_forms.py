@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Dims = tuple[int | str | None, ...]
-MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
+MAX_PARTS = 256  # most parts of a split convolution: more cost more than they save
 
 
 def refuses_rank(device: TargetDevice, win: Window) -> bool:
@@ -50,7 +50,7 @@ def refuses_group(device: TargetDevice, win: Window) -> bool:
 
 
 def divides_channels(device: TargetDevice, win: Window) -> bool:
-    """Return whether the device splits the channels that a convolution reads, and joins others."""
+    """Return whether the device splits input channels and joins output channels."""
     split, concat = (device.target.operator(op) for op in ("Split", "Concat"))
     facts = {"rank": (win.axes or 0) + 2, "axis": 1}
     return all(op is not None and not op.objections(facts) for op in (split, concat))
@@ -66,7 +66,7 @@ def constants_obstacle(node: Node) -> str:
 
 
 def objections(device: TargetDevice, win: Window) -> list[str]:
-    """Return the objections to a convolution that rewriting its groups does not remove."""
+    """Return the objections to a convolution that remain after any rewrite of its groups."""
     if win.group < 2 or not refuses_group(device, win):
         return device.lasting_objections(win)
     forms = group_forms(device, win)
@@ -87,16 +87,16 @@ def group_forms(device: TargetDevice, win: Window) -> list[Form]:
         input=with_channels(win.input, inputs),
         output=with_channels(win.output, outputs),
     )
-    whole, on_host = _dense(win), not divides_channels(device, win)
+    ungrouped, on_host = _dense(win), not divides_channels(device, win)
     against, split, dense = (
         device.lasting_objections(part),
         device.fitted(part),
-        device.fitted(whole),
+        device.fitted(ungrouped),
     )
     if win.group > MAX_PARTS:
         against.append(f"it would take {win.group} convolutions")
-    too_large = device.lasting_objections(whole)
-    mib = 4 * math.prod(whole.weight or ()) / 2**20
+    too_large = device.lasting_objections(ungrouped)
+    mib = 4 * math.prod(ungrouped.weight or ()) / 2**20
     if mib > device.options.max_folded_mib:
         too_large.append(f"its weights have {mib:,.0f} MiB, over max_folded_mib")
     moved = elements(win.input) + elements(win.output) + split.moved_bytes * win.group
@@ -135,7 +135,7 @@ def elements(dims: Dims | None) -> int:
     return math.prod(numbers) if dims is not None and len(numbers) == len(dims) - 1 else 0
 
 
-AXES_AS_INPUT = 13  # the opset since which Squeeze and Unsqueeze read their axes
+AXES_AS_INPUT = 13  # first opset in which Squeeze and Unsqueeze read their axes
 NO_PADS: Pairs = ((0, 0), (0, 0))
 
 
@@ -146,9 +146,9 @@ class Layout:
     It only moves values, so it is exact on int8 tensors too.
     """
 
-    before: tuple[int, ...]  # of a Transpose, which comes first
-    axes: tuple[int, ...]  # then put in, and taken out of the result
-    after: tuple[int, ...]  # of a Transpose, which comes last
+    before: tuple[int, ...]  # perm of the first Transpose
+    axes: tuple[int, ...]  # axes of the Unsqueeze behind it, and of the Squeeze of the result
+    after: tuple[int, ...]  # perm of the last Transpose
 
     @property
     def transposes(self) -> int:
@@ -215,7 +215,7 @@ def considered(
     dilations: tuple[int, ...] = (1, 1),
     pads: Pairs = NO_PADS,
 ) -> Window:
-    """Return a two-dimensional convolution that does not stand in the graph yet."""
+    """Return a two-dimensional convolution that is not in the graph."""
     kernel = weight[2:]
     axes = zip(source[2:], kernel, strides, dilations, pads, strict=True)
     output = (source[0], weight[0], *(_extent(*axis) for axis in axes))
@@ -271,7 +271,7 @@ def convolve(model: Model, node: Node, form: ConvForm) -> Tensor:
 
 
 def attributes(win: Window) -> dict[str, object]:
-    """Return the attributes of a Conv, all written out."""
+    """Return all attributes of a Conv."""
     return {
         "auto_pad": win.auto_pad,
         "dilations": list(win.dilations),

@@ -13,7 +13,7 @@ from npuconv.model.types import Node, Tensor
 
 Dims = Sequence[int | str | None]
 
-# Elementwise with one data input; other inputs are one number, or independent of positions.
+# Elementwise operators with one data input; other inputs do not depend on positions.
 UNARY = frozenset(
     {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu"}
     | {"Celu", "Softplus", "Softsign", "ThresholdedRelu", "Gelu", "Mish", "Erf", "Swish"}
@@ -80,7 +80,7 @@ class AxisMap:
 
     Attributes:
         axes: source axis of every axis of the result; NEW for an axis of extent 1.
-        rank: of the source.
+        rank: rank of the source.
     """
 
     axes: Axes
@@ -197,7 +197,7 @@ def squeezed_axes(node: Node) -> Axes | None:
 
 
 def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: Axes = HEIGHT) -> Tensor:
-    """Return the tensor with these axes put in: a constant at once, else by an Unsqueeze.
+    """Return the tensor with these axes inserted: as a constant, else by an Unsqueeze.
 
     An Unsqueeze that is there already is shared.
     """
@@ -234,7 +234,7 @@ def _shared(model: Model, axes: Axes) -> Tensor:
 
 
 def widened(dims: Sequence[T], axes: Axes, unit: Any = 1) -> list[T]:
-    """Return a shape with extents of 1 put in at these axes of the result."""
+    """Return a shape with extents of 1 inserted at these axes of the result."""
     result = list(dims)
     for axis in axes:
         result.insert(axis, unit)
@@ -248,7 +248,7 @@ def data_inputs(node: Node) -> list[Tensor]:
 
 
 def variables(node: Node) -> list[Tensor]:
-    """Return its data inputs that are not constant."""
+    """Return the data inputs of a node that are not constant."""
     return [t for t in data_inputs(node) if not query.is_constant(t)]
 
 
@@ -269,7 +269,7 @@ def is_movable(node: Node, order: AxisMap) -> bool:
         for t in (*read, *node.outputs)
         for a in order.removed
     ):
-        return False  # broadcast along an axis that would go
+        return False  # broadcast along an axis that would be removed
     parameters = list(node.inputs)[len(data_inputs(node)) :]
     if node.op == "BatchNormalization":
         return order.axes[1:2] == (1,) and all(map(query.is_constant, parameters))

@@ -18,12 +18,12 @@ from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 
 CHANNELS, MIN_RANK = 1, 3
-USUAL_RANK = 4  # the one that devices with a Transpose take
+USUAL_RANK = 4  # largest rank that devices with a Transpose take
 _UNNAMED = "axis "
 
 
 class Size(NamedTuple):
-    """A positive number times extents that have a name only."""
+    """Product of a positive number and named extents."""
 
     number: int
     names: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Size(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Places at equal distances, or the part of a Transpose that is one axis."""
+    """Elements at equal distances: an axis, or a part of an axis."""
 
     extent: Size
     stride: Size
@@ -63,7 +63,7 @@ class Run(NamedTuple):
         return self.extent.times(self.stride)
 
     def covers(self, axis: Run) -> bool:
-        """Return whether the places of an axis lie in this run."""
+        """Return whether the elements of an axis lie in this run."""
         return axis.stride.over(self.stride) is not None and self.end.over(axis.end) is not None
 
 
@@ -184,7 +184,7 @@ class Movement:
         return groups
 
     def forms(self) -> Iterator[list[Step]]:
-        """Yield sequences of operators that make the tensor of the source."""
+        """Yield sequences of operators that turn the source into the tensor."""
         if self.offset == 0 and self.runs == _contiguous(self.source):
             yield from _sequences(_reshapes(self.source, self.dims))
             if self.dims == self.source:  # a node that copies, between an input and an output
@@ -220,7 +220,7 @@ class Movement:
             yield _widened(before, after, units), _widened(after, before, units)
 
     def _channels(self) -> tuple[int, ...]:
-        """Return the channels of the source that the tensor consists of; none if of others."""
+        """Return the channels of the source in the tensor; empty if it has no complete channels."""
         groups, last = self._groups(), CHANNELS + 1
         if groups is None or len(self.dims) < MIN_RANK or len(self.dims) != len(self.source):
             return ()

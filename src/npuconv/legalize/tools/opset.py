@@ -28,7 +28,7 @@ DECIDED = 28  # newest opset whose changes are known here: no node crosses a lat
 class _ObstacleError(Exception):
     """A node cannot cross a version of its operator."""
 
-    last = 0  # opset that it reaches
+    last = 0  # newest opset that the node reaches
 
 
 def _require(condition: object, otherwise: str) -> None:
@@ -65,7 +65,7 @@ def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> 
         return 0, obstacle
     for draft in drafts:
         operators = " + ".join(step.op for step in draft.steps)
-        legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it to compare
+        legacy = source < 7 and draft.node.op in _BROADCASTING  # no runtime runs it: no comparison
         with log.rewrite(
             model, [draft.node], f"{draft.node.op} of opset {source}", f"{operators} of {reached}",
             modulus=None, measure=draft.graph is model.graph and not legacy,
@@ -225,7 +225,7 @@ class _Draft(_Step):
         return result
 
     def reshape(self, op: str, *inputs: Tensor, **attrs: Any) -> None:
-        """Compute on the reshaped first input, and give the result the shape that this had."""
+        """Compute on the reshaped first input; reshape the result to the original shape."""
         result = edit.variable(self.model, f"{self.node.name}/reshaped")
         dims = self.dims(self.inputs[0])
         self.inputs[0] = self.put_before(op, self.inputs[0], *inputs, **attrs)
@@ -255,12 +255,12 @@ class _Draft(_Step):
 
 
 class _Schema(NamedTuple):
-    """A version of an operator; onnx's own object makes all of its parts on every access."""
+    """A version of an operator, cached: onnx's own object computes its fields on every access."""
 
     deprecated: bool
-    most: tuple[int, int]  # inputs and outputs
-    inputs: dict[str, tuple[bool, frozenset[str]]]  # whether it is required, and its types
-    attributes: dict[str, tuple[Any, bool, Any]]  # type, whether it is required, default
+    most: tuple[int, int]  # largest number of inputs and outputs
+    inputs: dict[str, tuple[bool, frozenset[str]]]  # whether an input is required, and its types
+    attributes: dict[str, tuple[Any, bool, Any]]  # type, whether an attribute is required, default
 
 
 @cache
@@ -296,8 +296,8 @@ def _schema(op: str, opset: int) -> _Schema:
 _RENAMED = {"mean": "input_mean", "var": "input_var"}  # inputs of BatchNormalization-14
 # Inputs and attributes with another name than the attribute that they follow.
 _SUCCESSORS = {"value": "constant_value", "k": "K", "paddings": "pads"}
-# Attributes that went. Whether a Dropout or BatchNormalization trains is for its outputs to say:
-# old exporters left is_test out.
+# Removed attributes. The number of outputs shows whether a Dropout or BatchNormalization trains:
+# old exporters omit is_test.
 _OBSOLETE = frozenset({"consumed_inputs", "is_test", "output_sequence", "broadcast", "spatial"})
 
 
@@ -311,7 +311,7 @@ def _type_name(dtype: Any) -> str:
 
 
 def _flatten_softmax(draft: _Draft) -> None:
-    """Compute in two dimensions, unless only the axis has more than one cell from there on."""
+    """Compute in two dimensions, unless all later axes have extent 1."""
     axis, dims = int(draft.attrs.get("axis", 1)), query.shape(draft.inputs[0])
     draft.attrs["axis"] = axis
     if not dims or any(dim != 1 for dim in dims[axis % len(dims) + 1 :]):
@@ -336,10 +336,10 @@ def _write_training_mode(draft: _Draft) -> None:
 
 
 def _write_mask(draft: _Draft) -> None:
-    """Write a mask that is read as zeros, which onnxruntime makes it of before opset 12."""
+    """Write zeros for a mask that is read: onnxruntime returns these before opset 12."""
     from npuconv.model.surgeon import Constant
 
-    draft.attrs.pop("ratio", None)  # means nothing without training
+    draft.attrs.pop("ratio", None)  # has no effect without training
     if draft.is_read(1):
         kind = draft.inputs[0].dtype if draft.model.opset < 10 else np.bool_
         value = Constant("mask", np.zeros(1, kind or np.float32))
@@ -380,7 +380,7 @@ def _write_asymmetric(draft: _Draft) -> None:
 
 
 def _update_resize(draft: _Draft) -> None:
-    """Leave empty inputs of a Resize out; write coordinates that went with opset 13 otherwise."""
+    """Remove empty inputs of a Resize; rename coordinate modes that opset 13 lacks."""
     from npuconv.model.surgeon import Variable
 
     for index, tensor in enumerate(draft.inputs):
@@ -407,7 +407,7 @@ def _rename_modes(draft: _Draft) -> None:
 
 
 def _count_parts(draft: _Draft) -> None:
-    """Write the number of equal parts where there are no sizes."""
+    """Write the number of equal parts if there are no sizes."""
     if query.input_of(draft.node, 1) is None and "split" not in draft.node.attrs:
         draft.attrs.setdefault("num_outputs", len(draft.outputs))
 

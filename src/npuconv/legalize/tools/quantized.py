@@ -88,7 +88,7 @@ class Parameters:
     scale: NDArray[np.float32]  # float32 [] or [C]
     zero: NDArray[np.int64]  # int64 [] or [C]
     dtype: np.dtype[Any]
-    axis: int | None  # that the scales run along; None where there is one
+    axis: int | None  # axis of the scales; None for a single scale
 
     def equals(self, parameters: Parameters) -> bool:
         """Return whether both conversions are inverse to each other."""
@@ -250,7 +250,7 @@ def dequantized(
 def quantize_as(
     model: Model, node: Node, values: Tensor, scale: Tensor, zero: Tensor | None
 ) -> None:
-    """Let a QuantizeLinear of ``values`` produce the first output of ``node``, which goes."""
+    """Replace ``node`` by a QuantizeLinear of ``values``, which produces its first output."""
     result = node.outputs[0]
     edit.disconnect(node)
     inputs: Sequence[Tensor] = [values, scale, *([zero] if zero is not None else [])]

@@ -19,12 +19,12 @@ class SpelledOperator:
     """The operator that a region spells out."""
 
     op: str
-    opset: int  # that has it
+    opset: int  # opset of the operator
     attributes: Mapping[str, float | str] = field(default_factory=dict)
 
 
 def places(model: Model) -> Places:
-    """Return the place of every node."""
+    """Return the position of every node."""
     return {id(node): number for number, node in enumerate(model.nodes())}
 
 
@@ -35,7 +35,7 @@ def growing(
 
     Args:
         node: the last of the region, a member.
-        place: of every node.
+        place: position of every node in the order of the model.
         is_member: whether a node may be in a region.
         longest: nodes of a region, at most.
     """
@@ -64,30 +64,30 @@ def write(
     log: Log,
     region: Sequence[Node],
     inputs: Sequence[Tensor],
-    whole: SpelledOperator,
+    spelled: SpelledOperator,
 ) -> int:
     """Write a region as the operator that it spells out.
 
     Args:
         model: the model of the region.
-        device: its target lists the operator, or its format has it.
+        device: device whose target lists the operator, or whose format has it.
         log: gets the rewrite, or the reason against it.
         region: nodes in order, of which the last makes the result.
-        inputs: of the operator.
-        whole: the operator.
+        inputs: inputs of the operator.
+        spelled: operator that the region spells out.
 
     Returns:
         1, or 0 if there is an obstacle, which the report shows.
     """
-    if reason := _obstacle(model, device, region, inputs[0], whole):
-        log.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
+    if reason := _obstacle(model, device, region, inputs[0], spelled):
+        log.refuse(model, region[-1], f"it is {spelled.op} spelled out{reason}")
         return 0
     before, dims = " + ".join(member.op for member in region), query.shape(inputs[0])
-    axis = whole.attributes.get("axis")  # behind it a constant has the extents of the input
+    axis = spelled.attributes.get("axis")  # behind it a constant has the extents of the input
     exact = range(int(axis), len(dims or ())) if axis is not None else ()
-    with log.rewrite(model, region, before, whole.op, exact=exact):
-        attrs = dict(whole.attributes)
-        fused = edit.insert(model, whole.op, inputs, origin=region, shape=dims, attrs=attrs)
+    with log.rewrite(model, region, before, spelled.op, exact=exact):
+        attrs = dict(spelled.attributes)
+        fused = edit.insert(model, spelled.op, inputs, origin=region, shape=dims, attrs=attrs)
         edit.hand_over(fused, region[-1].outputs[0])
         for node in region:
             edit.disconnect(node)
@@ -99,7 +99,7 @@ def _obstacle(
     device: TargetDevice,
     region: Sequence[Node],
     source: Tensor,
-    whole: SpelledOperator,
+    spelled: SpelledOperator,
 ) -> str:
     """Return why a region cannot become the operator, or ''."""
     inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]
@@ -108,9 +108,9 @@ def _obstacle(
         id(consumer) not in inside for consumer in consumers
     ):
         return ", but a value in between is read elsewhere, too"
-    if model.opset < whole.opset:
+    if model.opset < spelled.opset:
         return f", which opset {model.opset} does not have"
-    operator = device.target.operator(whole.op)
-    measured = facts.considered(source, whole.attributes)
+    operator = device.target.operator(spelled.op)
+    measured = facts.considered(source, spelled.attributes)
     objections = [] if operator is None else operator.objections(measured)
     return f": {objections[0]}" if objections else ""

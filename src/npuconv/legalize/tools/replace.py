@@ -10,7 +10,7 @@ from npuconv.model import edit, nhwc, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
-_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
+_CLIP_WITH_INPUTS = 11  # first opset in which the bounds of a Clip are inputs
 
 
 def eliminate(

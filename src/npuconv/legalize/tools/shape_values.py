@@ -26,13 +26,13 @@ from npuconv.model.inference import MAX_SHAPE_VALUES
 from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")
-# First guess and step from extent to extent, for each round: small and large ones, one, none.
-# The products of four of the largest stay below 2**63.
+# First guess and step from extent to extent, for each round: small and large extents, 1, 0.
+# The products of the four largest extents stay below 2**63.
 _EXTENTS = ((12, 7), (40, 11), (1009, 89), (30011, 101), (1, 0), (0, 0))
-# The same for integers that are computed at run time, which may also be negative.
+# First guess and step for integers that are computed at run time, which may also be negative.
 _INTEGERS = ((12, 7), (-40, -11), (0, 0), (1_000_003, 17), (1, 0), (-1, 0))
-_COMPARED = 16  # constants of the arithmetic at which, and beside which, it is run as well
-_ROUNDS = 3  # least number of rounds that have to run: others divide by 0, or index beyond an end
+_COMPARED = 16  # number of constants c for which extents c - 1, c, c + 1 are tried, too
+_ROUNDS = 3  # least number of rounds that must run; others divide by 0 or exceed an index
 # Exporters write these for "any extent": two tensors with one of them need not be equal.
 _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"})
 _SIZED_BY_VALUE = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
@@ -71,7 +71,7 @@ class ShapeValues:
     Attributes:
         rounds: first guess and step, for extents and for integers, of each round.
         ambiguous: names of dimensions that may have different extents.
-        guesses: by id of the tensor, in the order of the graph.
+        guesses: shape of every round by id of the tensor, in the order of the graph.
         symbols: position of each unknown extent, by tensor and axis or by its name.
     """
 
@@ -155,7 +155,7 @@ def _rounds(model: Model) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def _ambiguous_names(model: Model) -> frozenset[str]:
-    """Return names that an input has twice: rather a habit of the exporter than a square."""
+    """Return names that an input has twice: exporters reuse names for different extents."""
     counts = [
         Counter(dim for dim in query.shape(tensor) or () if isinstance(dim, str))
         for tensor in model.graph.inputs
@@ -164,7 +164,7 @@ def _ambiguous_names(model: Model) -> frozenset[str]:
 
 
 def _operands(node: Node, inside: set[int], values: ShapeValues) -> dict[str, np.ndarray] | None:
-    """Return guesses for the integers that a node reads and that no shape decides.
+    """Return guesses for the integers that a node reads and that depend on no shape.
 
     None if the node reads or makes more than a few numbers.
     """
@@ -233,7 +233,7 @@ def _run_rounds(
 
 
 def _chains(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Return, for each node that no other of these nodes reads, the nodes that it depends on."""
+    """Return the dependencies of each node whose results no other of these nodes reads."""
     members = {id(node) for node in nodes}
     last_nodes = [
         n for n in nodes if not any(id(c) in members for t in n.outputs for c in t.outputs)

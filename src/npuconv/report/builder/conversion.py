@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import onnx
 
 from npuconv.data import preparation
-from npuconv.emit.emit import EmittedModel
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.tflite.translate import write as write_tflite
+from npuconv.emit.write_model import EmittedModel
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import (
     ONLY_INDICES,
@@ -35,19 +35,19 @@ from npuconv.schemas import quality
 
 
 @dataclass(frozen=True)
-class Written:
-    """A model in its form, with values for the report."""
+class WrittenModel:
+    """A model in its output format, with values for the report."""
 
-    legal: LegalModel  # the float graph that it was made of, with all findings
+    legal: LegalModel  # float graph of the model, with all findings
     proto: onnx.ModelProto
     results: RunResults
-    tflite: TfliteFile | None = None  # the file, if that is the form
+    tflite: TfliteFile | None = None  # the file, if the format is tflite
 
 
 def describe_integers(
     quantization: Quantization, emitted: EmittedModel, comparison: MeasuredConversion
-) -> Written:
-    """Describe a model with integer activations; its layers become part of its metadata.
+) -> WrittenModel:
+    """Describe a model with integer activations; its metadata get a list of its layers.
 
     Raises:
         InternalError: a bug in a rule.
@@ -87,11 +87,11 @@ def describe_integers(
     )
     tflite = write_tflite(emitted.proto) if options.format == "tflite" else None
     results = RunResults(data.row, rows, accuracy, warnings=warnings)
-    return Written(legal, emitted.proto, results, tflite)
+    return WrittenModel(legal, emitted.proto, results, tflite)
 
 
-def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> Written:
-    """Describe a model with float activations; ``refusal`` is the reason not to run it so."""
+def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) -> WrittenModel:
+    """Describe a model with float activations; ``refusal`` is a warning about its sessions."""
     legal, options = emitted.legal, emitted.legal.options
     rows = quality.QuantizationInfo(
         format=options.format, method="none", samples=0, source="none", synthetic=False
@@ -105,4 +105,4 @@ def describe_float(emitted: EmittedModel, refusal: str, *, has_samples: bool) ->
     )
     quantization = None if options.format == "float" else rows
     results = RunResults(quantization=quantization, warnings=warnings)
-    return Written(legal, emitted.proto, results)
+    return WrittenModel(legal, emitted.proto, results)

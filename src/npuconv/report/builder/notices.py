@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from npuconv import emit
 from npuconv.config import Options
 from npuconv.data import Feed, Samples
 from npuconv.data.calibration_data import CalibrationData
 from npuconv.data.samples import HELD_OUT_LEAST
+from npuconv.emit.formats import format_named
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.findings import Finding, Severity
 from npuconv.legalize.legal import LegalModel
@@ -27,7 +27,7 @@ from npuconv.rules.checks.normalization_implausible import normalization_implaus
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
 
-SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
+SAME_SHARE = 1e-3  # mean squared difference over variance up to which samples are the same
 _SUMS = "weight_abs_sum_max"
 LATER = "all samples but the first"
 TOO_FEW = (
@@ -40,7 +40,7 @@ NOTHING_LEFT = "the device runs none of it: no convolution is left for the devic
 def about_samples(
     data: CalibrationData, accuracy: quality.Accuracy, similarity: str
 ) -> tuple[str, ...]:
-    """Return warnings about all that makes the measured numbers less reliable."""
+    """Return the reasons why the measured numbers are less reliable."""
     warnings = []
     if data.builtin is not None and data.builtin.warning:
         text = f"{data.builtin.warning}; give --calibration with a handful of real inputs"
@@ -66,7 +66,7 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 
 
 def doubt_db(data: CalibrationData, similarity: str, findings: Iterable[Finding] = ()) -> float:
-    """Return by how much new samples may be worse for reasons that these do not show."""
+    """Return the dB by which new samples may be worse, for reasons that these do not show."""
     if any(finding.code == normalization_implausible.code for finding in findings):
         return INTERVAL.made_up_db
     if data.builtin is not None:
@@ -77,9 +77,9 @@ def doubt_db(data: CalibrationData, similarity: str, findings: Iterable[Finding]
 
 
 def sameness(samples: Samples) -> str:
-    """Return a warning if samples show no more than one does, or nothing; else an empty text.
+    """Return a warning if all samples are the same or constant, else an empty text.
 
-    Samples are read up to the first that varies and the first that differs, most often the second.
+    Samples are read up to the first that varies and differs from the first, mostly the second.
     """
     if samples.builtin:
         return ""
@@ -141,7 +141,7 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
     if not names:
         return ()
     advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
-    if Phase.LOWER not in emit.get(options.format).phases:
+    if Phase.LOWER not in format_named(options.format).phases:
         advice = f"as with any --format {options.format}; --format qoperator makes them int8"
     return (f"some inputs or outputs stay float: {', '.join(names)}, {advice}",)
 
@@ -149,10 +149,10 @@ def still_float(model: Model, options: Options) -> tuple[str, ...]:
 def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
     """Name options, limits and samples that check cannot judge: it runs one sample, not in int8.
 
-    Of built-in samples there is no notice: convert leaves some of them out.
+    Built-in samples get no notice: convert leaves some of them out.
     """
     options, goal = legal.options, legal.options.min_sqnr
-    codes = []  # of rules about samples whose findings would stop a conversion
+    codes = []  # codes of rules about samples whose findings would stop a conversion
     for rule in all_rules():
         is_goal = rule is accuracy_too_low and goal is not None
         severity = Severity.ERROR if is_goal else rule.severity
@@ -187,7 +187,7 @@ def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
 
 
 def _open_limit_of_sums(legal: LegalModel) -> str:
-    """Return the limit on sums of integer weights, unless all convolutions keep it for sure."""
+    """Return the limit on sums of integer weights; empty if no weights could break it."""
     target = legal.target
     operator, largest = target.operator("Conv"), max(map(abs, target.weights.range))
     for win in filter(None, map(window, legal.plan.convolutions)):

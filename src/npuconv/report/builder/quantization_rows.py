@@ -18,18 +18,18 @@ from npuconv.partition.crossings import traffic
 from npuconv.partition.placement import Plan
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
-from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.fake_quant import SquaredErrors
 from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import QuantState
 from npuconv.schemas import quality
 
-MAX_VALUES = 2**16  # values of a tensor that are counted; a picture of 32 bins needs no more
+MAX_VALUES = 2**16  # values of a tensor that are counted; a histogram of 32 bins needs no more
 MAX_CHANNELS = 16  # channels of a tensor whose ranges are listed
 _DIGITS = 4  # significant digits of a range that is only drawn
 _LARGEST = float(np.finfo(np.float32).max)
-_CHANGES = {  # reasons for another scale than that of the source
+_CHANGES = {  # reason why a scale differs from the source, by method of the range
     imported_scales.CENTRED: "the device pads it with the integer 0",
     imported_scales.MOVED: "the lowest integer must represent 0 where a Relu or a Pad is left out",
     imported_scales.NARROWED: "a Clip ends where int8 does",
@@ -86,14 +86,14 @@ def layer_rows(
 ) -> tuple[quality.LayerQuant, ...]:
     """Return the compared layers with their weights, and the noise of their rounding."""
     graph, state = quantization.padded.graph, quantization.padded.state
-    weights = dict[str, quality.WeightQuant]()  # as all that follows by node name
+    weights = dict[str, quality.WeightQuant]()  # rows by node name
     for conv in graph.plan.convolutions:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
-    powers = quantization.shares  # errors in the outputs, relative to the power of the outputs
+    powers = quantization.error_powers  # relative to the power of the outputs
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
     total, rows = sum(powers.values()), []
     for row in comparison.rows:
@@ -116,9 +116,9 @@ def weight_row(
 
     Args:
         weight: float32 [M, C/group, kernel].
-        source: of the input of the layer.
-        group: of the convolution.
-        rounded: the weights of a layer with tuned scales; None: its widest weights are 127.
+        source: encoding of the input of the layer.
+        group: number of groups of the convolution.
+        rounded: weights with tuned scales; None: the largest weight of each channel is +-127.
     """
     reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
     clipped, histogram = 0.0, tuple[int, ...]()
@@ -149,8 +149,8 @@ def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
         levels: values in steps of int8, zero point added, before rounding; any shape.
 
     Returns:
-        34 counts: values below -128, then of 8 levels each from -128 to 127, then above 127.
-        At most ``MAX_VALUES`` evenly spaced values are counted; those not finite are not.
+        34 counts: values below -128, then 32 bins of 8 levels from -128 to 127, then above 127.
+        At most ``MAX_VALUES`` evenly spaced values are counted, without infinities and NaN.
     """
     flat = levels.reshape(-1)
     some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
@@ -174,9 +174,9 @@ def channel_ranges(
     """List the ranges of channels, the widest first.
 
     Args:
-        lows: float32 [C], smallest value observed.
-        highs: float32 [C], largest value observed.
-        encoding: of the tensor, with one scale or C.
+        lows: float32 [C], smallest observed value.
+        highs: float32 [C], largest observed value.
+        encoding: encoding of the tensor, with one scale or C scales.
 
     Returns:
         At most ``MAX_CHANNELS`` channels, evenly spaced in the order of their width; the
@@ -205,7 +205,7 @@ def _rounded(value: np.float32) -> float:
 
 
 def source_scales(graph: LegalModel, state: QuantState) -> quality.KeptScales | None:
-    """Return the scales of a quantized source that are kept, and reasons; None for a float model.
+    """Return the kept scales of a quantized source, and reasons for changes; None if it is float.
 
     A later reason on the same tensor or layer replaces an earlier one.
     """
@@ -316,7 +316,7 @@ def partial_sums(graph: LegalModel, errors: Sensitivity | None) -> quality.Parti
 
 
 def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None:
-    """Return by how much the outputs of these layers, rounded, lower the SQNR; in dB."""
+    """Return the loss of SQNR from the rounding of the outputs of these layers, in dB."""
     if errors is None:
         return None
     noise = sum(
@@ -328,5 +328,5 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     return round(10 * math.log10(1 + noise / others), 2) if others > 0 else None
 
 
-def _db(error: Error) -> float | None:
+def _db(error: SquaredErrors) -> float | None:
     return None if error.sqnr_db is None else round(error.sqnr_db, 2)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from npuconv import emit
 from npuconv.config import Options
+from npuconv.emit.formats import format_named
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
@@ -30,7 +30,7 @@ from npuconv.version import __version__
 class RunResults:
     """Results of a run on samples."""
 
-    calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
+    calibration: quality.Assumed | None = None  # inputs that are assumed without calibration data
     quantization: quality.QuantizationInfo | None = None  # how the model was quantized
     accuracy: quality.Accuracy | None = None  # how far it is from the float model
     not_judged: tuple[str, ...] = ()  # options of a check that only a conversion can judge
@@ -53,8 +53,8 @@ def build_report(
     Args:
         legal: the graph, with all findings.
         rewritten: rows of the source nodes that become something else.
-        results: of the run on samples.
-        is_check: an accepted error fails a conversion, but no check.
+        results: results of the run on samples.
+        is_check: True for a check; an accepted error fails a conversion, but no check.
         timings: seconds of each stage; without them the report has no timings.
     """
     model, source, target = legal.model, legal.source, legal.target
@@ -105,7 +105,7 @@ def build_report(
         summary=schema.Summary(
             verdict=verdict,
             headline=headline(legal.options, nodes, verdict, remaining, warnings),
-            activations="int8" if emit.get(legal.options.format).calibrates else "float",
+            activations="int8" if format_named(legal.options.format).calibrates else "float",
             warnings=warnings,
             not_judged=results.not_judged,
             exit_code=int(fails(findings, legal.options) if is_check else is_refused),

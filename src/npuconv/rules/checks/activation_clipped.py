@@ -91,7 +91,7 @@ def stored_range(encoding: Encoding) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def clipped_share(stats: Statistics, encoding: Encoding) -> float:
-    """Return the share of the kept values beyond the range of int8, by more than half a step."""
+    """Return the share of observed values beyond the range of int8 by more than half a step."""
     if encoding.scales.size not in (1, stats.channels) or not stats.values.size:
         return 0.0
     low, high = stored_range(encoding)

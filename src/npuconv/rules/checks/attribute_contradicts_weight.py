@@ -62,7 +62,7 @@ def _kernel_faults(node: Node) -> Iterator[str]:
 
 
 def _crop_faults(node: Node) -> Iterator[str]:
-    """Yield the axes of a transposed convolution of which the pads leave nothing."""
+    """Yield the axes of a transposed convolution whose pads leave no output."""
     win = window(node)
     if win is None or win.op != "ConvTranspose" or win.kernel is None:
         return

@@ -67,7 +67,8 @@ class Range(NamedTuple):
 def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     if (evidence := ctx.evidence) is None or not evidence.plan.is_passthrough(node):
         return
-    ranges = {name: item for name, item in _ranges(node, evidence).items() if item.magnitude > 0}
+    observed = [(tensor.name, range_of(tensor, evidence)) for tensor in node.inputs]
+    ranges = {name: item for name, item in observed if item is not None and item.magnitude > 0}
     if len(ranges) < 2:
         return
     wide, narrow = (pick(ranges, key=lambda n: ranges[n].magnitude) for pick in (max, min))
@@ -77,7 +78,7 @@ def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     levels = _levels(evidence, narrow, ranges[narrow])
     enough = levels >= ENOUGH_LEVELS
     consequence = f"its scale leaves {levels} of 256 levels to it"
-    if enough:  # as channels have scales of their own
+    if enough:  # scales per channel keep the resolution
         consequence = f"with {levels} of 256 levels it is kept apart all the same"
     values = {
         "wide": wide, "narrow": narrow, "reach": f"{ranges[wide].magnitude:.4g}",
@@ -87,17 +88,12 @@ def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     yield Violation(values, f"x {ratio:.3g}", f"x {MAX_RATIO:g}", severity=severity)
 
 
-def _ranges(node: Node, evidence: CalibrationEvidence) -> dict[str, Range]:
-    ranges = {tensor.name: range_of(tensor, evidence) for tensor in node.inputs}
-    return {name: item for name, item in ranges.items() if item is not None}
-
-
 def range_of(tensor: Tensor, evidence: CalibrationEvidence) -> Range | None:
     """Return the observed range of a tensor, its own or derived from its source.
 
     None where the source was not observed either, or a node on the way may give any range.
     """
-    path: list[Tensor] = []  # a loop, as the path may be longer than calls can be nested
+    path: list[Tensor] = []  # no recursion: a path may exceed Python's limit
     while (stats := evidence.statistics.get(tensor.name)) is None:
         node = query.producer(tensor)
         if node is None or not len(node.inputs):

@@ -54,11 +54,11 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     trips, edges = detours(model, ctx.plan), crossings(model, ctx.plan)
     ports = (*edges.to_device, *edges.to_host)
     sizes = [port.bytes for port in ports if port.bytes is not None]
-    whole = len(sizes) == len(ports) and trips.bytes is not None
-    share = (trips.bytes or 0) / max(sum(sizes), 1) if whole else trips.tensors / max(len(ports), 1)
+    sized = len(sizes) == len(ports) and trips.bytes is not None
+    share = (trips.bytes or 0) / max(sum(sizes), 1) if sized else trips.tensors / max(len(ports), 1)
     if trips.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
-    size_text = f"; {size(trips.bytes or 0)} per inference" if whole else ""
+    size_text = f"; {size(trips.bytes or 0)} per inference" if sized else ""
     amount = f"{trips.tensors} of {len(ports)} crossings"
     values = {"amount": amount, "reasons": reasons(trips.causes, ctx), "size": size_text}
     yield Violation(values, value=amount)

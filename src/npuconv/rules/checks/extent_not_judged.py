@@ -41,7 +41,7 @@ from npuconv.target.limit import Limit
     ),
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
-    open_limits: dict[str, tuple[Limit, list[Node]]] = {}  # by fact, with the nodes
+    open_limits: dict[str, tuple[Limit, list[Node]]] = {}  # limit and nodes by fact
     for node in model.nodes(*query.CONVOLUTIONS):
         facts, limits = ctx.facts(node), ctx.limits(node)
         for name in EXTENTS if facts else ():

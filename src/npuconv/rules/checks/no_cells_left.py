@@ -25,7 +25,7 @@ from npuconv.model.types import Node
 from npuconv.rules import Violation, Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
-Fault = tuple[int, int, str]  # axis of the tensor, its extent, and what leaves nothing of it
+Fault = tuple[int, int, str]  # axis of the tensor, its extent, and the cause
 
 
 @rule(
@@ -71,7 +71,7 @@ def _resize_faults(node: Node) -> Iterator[Fault]:
     scales, sizes = query.constant_input(node, 2), query.constant_input(node, 3)
     factor = scales if scales is not None and scales.size else sizes
     if dims is None or factor is None or factor.size != len(dims):
-        return  # scales that are not known, or only of some axes
+        return  # unknown scales, or scales of some axes only
     name = "size" if factor is sizes else "scale"
     for axis, (extent, amount) in enumerate(zip(dims, factor.reshape(-1).tolist(), strict=True)):
         if (

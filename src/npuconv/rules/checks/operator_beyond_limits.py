@@ -44,5 +44,5 @@ LIMITS = (
     ),
 )
 def operator_beyond_limits(node: Node, ctx: RuleContext) -> Violations:
-    if ctx.target.unlisted_operators != "error":  # else no-host-for-operator
+    if ctx.target.unlisted_operators != "error":  # else no-host-for-operator reports it
         yield from ctx.beyond_listed(node)

@@ -41,8 +41,8 @@ class Outliers:
     """Outliers in the weights of one layer."""
 
     rows: int  # output channels with outliers
-    ratio: float  # largest magnitude over rms, in the worst of them
-    sqnr_db: float  # of the weights after rounding, in the worst of them
+    ratio: float  # largest magnitude over rms, in the worst of these channels
+    sqnr_db: float  # SQNR of the rounded weights, in the worst of these channels
 
 
 @rule(
@@ -121,5 +121,5 @@ def _sqnr_db(scaled: NDArray[np.float32]) -> float:
 
 
 def _is_coarse(row: NDArray[np.float32], bound: float) -> bool:
-    """Return whether nearly all weights but the zeros, which lose nothing, are within the bound."""
+    """Return whether nearly all weights are within the bound; zeros, which are exact, count not."""
     return bool((row > bound).sum() <= MAX_OUTLIER_SHARE * (row != 0).sum())

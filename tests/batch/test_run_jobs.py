@@ -16,8 +16,8 @@ import pytest
 
 import npuconv
 from batch.conftest import PATIENCE, has_ended, small, tree, volume, wait_for
-from npuconv.batch.entry import LOCK_NAME, Batch, Watcher, directory_lock
 from npuconv.batch.job import make_settings
+from npuconv.batch.run_jobs import LOCK_NAME, Batch, Watcher, directory_lock
 from npuconv.errors import OutputError, UsageError
 from support.jobs import run_in_process
 
@@ -252,7 +252,7 @@ def test_the_report_is_the_same_whenever_it_ran(models, write):
 HOLD = """
 import sys, time
 from pathlib import Path
-from npuconv.batch.entry import directory_lock
+from npuconv.batch.run_jobs import directory_lock
 with directory_lock(Path("build"), "build"):
     print("held", flush=True)
     sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Emission of a model in its form: lowering passes, metadata, a last look."""
+"""A legal float model in its output format: lowering passes, limits of the target, metadata."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
-from npuconv import emit
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.emit import Format, int8_operators, int32_sums
+from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
+from npuconv.emit.formats import Format, format_named
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
@@ -29,9 +29,9 @@ from npuconv.version import __version__
 
 
 def form_findings(legal: LegalModel) -> list[Finding]:
-    """Return findings of the rules that look at the form of the output, before any calibration.
+    """Return findings on nodes that TFLite cannot hold, before any calibration.
 
-    Convolutions that the device refuses have findings of their own.
+    Convolutions that the device refuses already have findings.
 
     Raises:
         InternalError: a bug in a rule.
@@ -40,7 +40,7 @@ def form_findings(legal: LegalModel) -> list[Finding]:
         return []
     candidates = find_obstacles(save.to_proto(legal.model))
     obstacles = tuple(o for o in candidates if o.node not in legal.blocked)
-    # A form holds no node better because it stays float.
+    # TFLite cannot hold these nodes as float either: --keep-float changes no finding here.
     rules = replace(legal.rule_context(obstacles=obstacles), kept_float=frozenset())
     return engine.lint(rules, stage="form")
 
@@ -51,16 +51,15 @@ NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
 
 @dataclass(frozen=True)
 class EmittedModel:
-    """A model in its form.
+    """A model in its output format.
 
     Attributes:
-        legal: the float model, with the rewrites of emission and the limits that rounded weights
-            break.
-        model: the graph in its form.
-        proto: the same as ONNX.
+        legal: the float model, with the rewrites of emission and the findings on rounded weights.
+        model: the graph of the written model.
+        proto: the written model as ONNX.
         stored: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
-        scales: of inputs and outputs that are int8, by name.
+        scales: scales of int8 inputs and outputs, by name.
     """
 
     legal: LegalModel
@@ -77,12 +76,12 @@ def emit_model(
     weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
     convs: Sequence[WrittenConv] = (),
 ) -> EmittedModel:
-    """Write the legal float model in the form of its options.
+    """Write the legal float model in the format of its options.
 
     Args:
         legal: the model.
-        encodings: scale and zero point by tensor; none where activations stay float.
-        weights: integer weights and biases by node; the others are rounded to nearest.
+        encodings: scale and zero point by tensor; empty if activations stay float.
+        weights: integer weights and biases by node; other weights are rounded to nearest.
         convs: convolutions of layers that were split, and how the device runs them.
 
     Returns:
@@ -91,15 +90,15 @@ def emit_model(
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
-    form, copy = emit.get(legal.options.format), legal.copied()
-    log = Log(measures=False)  # int8 is compared as a whole: it is not meant to be equal
+    form, copy = format_named(legal.options.format), legal.copied()
+    log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
     for phase in form.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
     for finding in broken:
-        # Only quantization knows the sums of integer weights; all else was made to fit.
+        # Legalization keeps every other limit; it does not know the integer weights.
         if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from npuconv import files
 from npuconv.batch import cluster, local
+from npuconv.batch.fingerprint import Locks, portable
 from npuconv.batch.job import (
     EXIT_CODES,
     Job,
@@ -23,7 +24,6 @@ from npuconv.batch.job import (
     make_settings,
 )
 from npuconv.batch.jobs_file import Expanded, expand, locate
-from npuconv.batch.lock import Locks, portable
 from npuconv.errors import OutputError, UsageError
 from npuconv.evaluate import vela
 from npuconv.keywords import BatchKeywords
@@ -34,7 +34,7 @@ from npuconv.target import Target
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
-CACHE = ".npuconv-cache"  # in the folder of the results
+CACHE = ".npuconv-cache"  # folder of decoded samples in the folder of the results
 
 
 class Watcher:
@@ -227,9 +227,9 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     Args:
         path: the jobs file.
         jobs: number of jobs at once; None: as many as there are cores for.
-        threads: of each job.
-        timeout: of a job: seconds, or text as in ``10m``.
-        memory: of a job: bytes, or text as in ``4GiB``.
+        threads: number of threads of each job.
+        timeout: time limit of a job: seconds, or text as in ``10m``.
+        memory: memory limit of a job: bytes, or text as in ``4GiB``.
         resume: skip jobs that are done and unchanged.
         cache: folder of decoded samples, which jobs share; None: in the folder of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.

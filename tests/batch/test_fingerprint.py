@@ -12,8 +12,8 @@ import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 from batch.conftest import job, small
+from npuconv.batch.fingerprint import Locks, data_files, digest, external_files
 from npuconv.batch.job import Outcome
-from npuconv.batch.lock import Locks, data_files, digest, external_files
 
 DONE = "converted"
 NOT_WRITTEN = "m.npu.onnx is not what was written"
@@ -98,7 +98,7 @@ def test_the_job_has_changed(folder, done):
 def test_another_version(folder, done, monkeypatch):
     """Versions of packages that compute the numbers count."""
     one, _ = done
-    monkeypatch.setattr("npuconv.batch.lock.tools", lambda: {"npuconv": "9"})
+    monkeypatch.setattr("npuconv.batch.fingerprint.tools", lambda: {"npuconv": "9"})
     (said,) = differences(folder, one)
     assert said.startswith("tools changed: npuconv")
 

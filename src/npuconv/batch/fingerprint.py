@@ -1,7 +1,7 @@
-"""Locks of outputs: digests of the inputs of each job, to decide whether its output is up to date.
+"""Digests of the inputs of each job, which decide whether its output is up to date.
 
-A lock is a file beside the output. It holds digests, no time and no absolute path: the same job
-gives the same lock on any machine with the same versions.
+They are in a lock file beside the output, as in ``uv.lock``; nothing is locked. The file has no
+time and no absolute path: the same job gives the same file on any machine with the same versions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from npuconv.version import __version__
 
 FORMAT = 1  # version of the lock file
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
-# Options that name files, whose content is locked.
+# Options that name files; the lock file has digests of these files.
 NAMES_A_FILE = ("calibration", "baseline")
-# Options that do not change what is written.
+# Options that do not change the output.
 _WITHOUT_EFFECT = ("cache",)
 
 
 class Locks:
-    """Reader and writer of the locks of all jobs; an input that several jobs share is read once.
+    """Reader and writer of lock files; an input that several jobs share is read once.
 
     The last digits of measured numbers depend on ``threads``, the number of every job.
     """
@@ -44,7 +44,7 @@ class Locks:
         self._set, self._target = cache(self._set_digest), cache(self._target_digest)
 
     def read(self, job: Job) -> dict[str, Any] | None:
-        """Return the lock of a job; None if there is none that can be read."""
+        """Return the content of a lock file; None if it is missing, unreadable or not a lock."""
         try:
             lock = json.loads((self._root / job.lock).read_text("utf-8"))
         except (OSError, ValueError):
@@ -91,7 +91,7 @@ class Locks:
                 yield f"{name} is {'not what was written' if now else 'gone'}"
 
     def write(self, job: Job, outcome: Outcome) -> None:
-        """Write the lock of a finished job, the last of its files.
+        """Write the lock file of a finished job, after all its other files.
 
         Raises:
             OutputError: it cannot be written.
