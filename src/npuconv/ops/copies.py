@@ -36,10 +36,7 @@ def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 register(
     Operator(
-        name="Identity",
-        adjoint=pass_reshaped,
-        to_tflite=_identity_to_tflite,
-        takes_open=True,
+        name="Identity", adjoint=pass_reshaped, to_tflite=_identity_to_tflite, takes_open=True
     ),
     Operator(name="Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite),
     Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite, takes_open=True),
