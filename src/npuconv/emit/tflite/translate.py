@@ -150,6 +150,8 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
     description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
     if description is None or description.to_tflite is None:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
+    if not description.takes_open and any(map(draft.is_open, (*node.input, *node.output))):
+        raise ModelError(f"TFLite has no {node.op_type} behind a NonMaxSuppression")
     description.to_tflite(draft, written)
     if int8 is not None and written.output[0] != int8.result:
         draft.requantize(written.output[0], int8.result)
@@ -207,7 +209,7 @@ def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
 def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
     """Return the operator between int8 tensors; the output has TFLite's scale."""
     result, operator = int8.result, int8.operator
-    encoding = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
+    encoding = int8.scales[-1] if operator is None else operator.tflite_result_scale(int8.scales)
     if encoding != int8.scales[-1]:
         result = draft.sibling(
             result, "own", TensorScales.from_scale(encoding.scale, encoding.zero)
