@@ -461,7 +461,7 @@ def compare_conversion(
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
     float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
     pairs = layer_pairs(
-        emitted.model, layers, quantization.oversampled, emitted.stored, emitted.notes
+        emitted.model, layers, quantization.oversampled, emitted.int8_names, emitted.notes
     )
     try:
         comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs)
