@@ -293,7 +293,7 @@ def test_a_blocked_node_is_known_by_its_name():
 
 
 def test_legalizing_does_not_touch_the_source():
-    """Findings and rewrites are those of a copy."""
+    """Passes and rules work on a copy of the source."""
     model = padded()
     before = model.SerializeToString()
     legalize(model, Options())
@@ -311,7 +311,7 @@ def test_the_same_findings_with_samples():
 
 
 def test_the_first_of_several_contradictions_is_named():
-    """Later ones follow from it, as a type that is missing."""
+    """Later contradictions, such as a missing type, follow from the first."""
     model = Net(x=(1, 3, 8, 8)).batchnorm(4).op("Relu").conv().model()
     with pytest.raises(ModelError, match=r"cannot be run: .*node name: batchnormalization0"):
         legalize(model, Options())

@@ -197,7 +197,7 @@ def test_passes_that_never_rest(table):
 
 
 def test_a_phase_repeats_until_nothing_fires(table):
-    """Every pass runs again after one has fired; those that fired are told."""
+    """Every pass runs again after a pass has fired; the callback gets each pass that fired."""
     left, seen, fired_names = [2], [], []
 
     def shrink(_model):

@@ -144,7 +144,7 @@ def test_wrong_pads_are_found_at_a_small_output_shape(monkeypatch):
 
 
 def test_an_output_shape_that_crops_nearly_everything():
-    """Less of the input would leave nothing of it, so it is measured as it is."""
+    """A shorter output would be empty, so the rewrite is measured at its own extents."""
     model, ctx = stretched(60, 4, 5)
     assert _region.shorter_output(window(model.nodes()[0])) is None
     assert run_pass("resolve-auto-pad", model, ctx) == 1

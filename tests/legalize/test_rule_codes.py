@@ -35,7 +35,7 @@ def test_codes_that_there_are():
 
 
 def test_all_unknown_codes_at_once():
-    """Each with the code or name that is near it, whatever its case."""
+    """The error suggests a similar code or name for each, ignoring case."""
     options = Options(select=("XYZ999", "SHAP"), ignore=("shp010", "Group-Unsuported"))
     with pytest.raises(UsageError) as caught:
         check_codes(options)

@@ -120,7 +120,7 @@ def test_accepted():
 
 @pytest.mark.parametrize(("number", "passes"), [(1, True), (2, True), (3, False)])
 def test_more_of_the_same_than_were_accepted(number, passes):
-    """All are shown, as nothing tells which one is new."""
+    """All are shown, as no finding can be identified as the new one."""
     found = left(*[finding()] * number, accepted={("SHP010", "n"): 2})
     assert {f.accepted for f in found} == {passes}
 

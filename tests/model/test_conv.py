@@ -87,7 +87,7 @@ def test_pools():
     ],
 )
 def test_macs(op, weight, shape, attrs, macs):
-    """One for each weight and place it is laid on; a symbolic batch counts once."""
+    """A MAC for each weight and output cell; a symbolic batch counts once."""
     assert win(op, weight, shape, **attrs).macs == macs
 
 

@@ -87,7 +87,7 @@ def test_keep_name():
 
 
 def test_set_input():
-    """An input beyond those given leaves empty ones between."""
+    """An input beyond the last input leaves empty inputs between."""
     model = read(chain("Relu"))
     (relu,) = model.nodes()
     extra = edit.constant(model, "extra", np.zeros(1))

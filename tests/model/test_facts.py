@@ -186,7 +186,7 @@ def test_blocksize():
 
 
 def test_layout():
-    """The NHWC form of Conv is told by its domain."""
+    """The domain of a Conv gives its layout."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
     model.nodes()[0].domain = "com.ms.internal.nhwc"
     assert measure(model.nodes()[0])["layout"] == "nhwc"

@@ -15,7 +15,7 @@ from support.builders import Net, digits
 
 
 def test_weights_stay_out():
-    """Long constants become inputs of the skeleton; short ones, which may be shapes, stay."""
+    """Long constants become inputs of the skeleton; short constants, which may be shapes, stay."""
     model = read(Net(x=(1, 64, 8, 8)).conv("x", (4, 64, 3, 3)).reshape([1, -1]).model())
     proto = inference.skeleton(model, model.nodes())
     assert [i.name for i in proto.graph.input] == ["x", "c0"]

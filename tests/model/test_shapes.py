@@ -305,7 +305,7 @@ def test_nothing_is_said_of_what_is_not_known():
 
 
 def test_pools_side_by_side_are_inferred_once(monkeypatch):
-    """Inference runs once, whatever it would get wrong."""
+    """Pools that need a correction share a single inference."""
     calls = []
     infer_types = shapes.infer_types
     monkeypatch.setattr(shapes, "infer_types", lambda *args: calls.append(1) or infer_types(*args))

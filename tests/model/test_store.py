@@ -47,7 +47,7 @@ def path(request, tmp_path):
 
 
 def test_large_tensors_stay_where_they_are(path):
-    """Their values are those of the file; what is made of the model refers to it."""
+    """Values come from the file, and written models refer to it."""
     model = load.load(path)
     there = {t.name: numpy_helper.to_array(t) for t in digits().graph.initializer}
     found = {
@@ -140,7 +140,7 @@ def test_many_arrays_share_a_file(monkeypatch):
 
 
 def test_views_are_found():
-    """A reshaped view is where it was; a transposed one is written anew."""
+    """A reshaped view refers to the stored array; a transposed view is written again."""
     owner = store.Store()
     kept = owner.keep(np.arange(400, dtype=np.float32).reshape(20, 20))
     for view in (kept.reshape(-1), kept[10:]):

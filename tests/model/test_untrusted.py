@@ -95,7 +95,7 @@ def test_attributes():
 
 
 def test_a_tensor():
-    """Too large for the limit, whatever it holds."""
+    """A tensor over the limit is refused for its size alone."""
     assert "raise --max-tensor-mib" in refused(_with(np.zeros(2**18 + 1, np.float32)), tensor_mib=1)
     with limits.applied(limits.Limits(tensor_mib=1)):
         check(_with(np.zeros(2**18, np.float32)))

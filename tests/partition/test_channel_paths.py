@@ -82,7 +82,7 @@ def test_what_keeps_channels_apart(between):
     ],
 )
 def test_what_does_not(between):
-    """The host sees them, or they are laid out anew, or mixed in part."""
+    """No path if the host reads the channels, or an operator rearranges or mixes them."""
     net = made()
     between(net)
     net.conv("", (2, 4, 1, 1), name="mixed").op("Sigmoid", to="end").output("end")
@@ -139,7 +139,7 @@ def test_an_end_is_where_the_host_reads():
 
 
 def test_what_mixes_channels_otherwise_is_no_path():
-    """Neither what the device makes, nor what reads it one by one in groups."""
+    """Other operators of the device, and grouped readers, are no path."""
     own = every(made().op("Concat", "made", "made", axis=2).op("Tanh"))
     assert set(own) == {"x"}
     grouped = Net(x=X).op("Tanh", "x", to="t").conv("t", (3, 1, 1, 1), group=3, name="a", to="a")

@@ -140,7 +140,7 @@ SLICES = [
 
 @pytest.mark.parametrize(("starts", "ends", "axes", "steps", "kept"), SLICES)
 def test_slice(starts, ends, axes, steps, kept):
-    """The channels that stay, in their order; those of another axis are all there."""
+    """The output has the sliced channels in order; a Slice of another axis keeps all channels."""
     net = image()
     net.op("Slice", "c", *(ints(net, *part) for part in (starts, ends, axes, steps)))
     assert after(net) == (1, kept)
@@ -219,7 +219,7 @@ def test_flatten_mixes():
 
 
 def test_cells_as_channels():
-    """Each cell of a block has all channels; brought back they are the same."""
+    """Each cell of a block has all slots; DepthToSpace restores the slots."""
     net = image().op("SpaceToDepth", "c", blocksize=2, to="y")
     found, _, _ = traced(net.op("DepthToSpace", "y", blocksize=2, to="z").model())
     assert found.slots("y") == found.slots("c") * 4
@@ -245,7 +245,7 @@ def test_a_symbolic_batch():
 
 
 def test_a_convolution_reads_passthrough_outputs():
-    """Its input channels are those of the tensor, and share what that shares."""
+    """The input of the convolution has the slots of the passthrough output."""
     net = two().op("Concat", "a", "b", axis=1, to="y").conv("y", (2, 6, 1, 1), to="z")
     found, _, _ = traced(net.model())
     assert found.slots("y") == (*found.slots("a"), *found.slots("b"))

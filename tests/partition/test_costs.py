@@ -268,7 +268,7 @@ def test_nothing_is_taken_where_nothing_is_legal():
 
 
 def test_unknown_costs_leave_the_order():
-    """A dynamic extent: nothing can be told, so the first is taken."""
+    """With a dynamic extent no cost is known, so the first form is chosen."""
     unknown = Cost(None, 1)
     assert pick(Form("split", unknown), Form("dense", unknown)) == "split"
     assert Form("split", unknown).total(chip()) is None

@@ -34,7 +34,7 @@ def crossings(built):
 
 
 def test_what_follows_each_other_runs_in_one_go():
-    """Convolutions and what is fused with them, whatever branches on the device."""
+    """Convolutions, fused activations and branches on the device are one subgraph."""
     built = net().op("Relu", name="r").conv("", (4, 4, 1, 1), name="b")
     built.conv("t1", (4, 4, 1, 1), name="c").output("t2", "t3")
     assert subgraphs(built) == [["a", "r", "b", "c"]]

@@ -69,7 +69,7 @@ def test_no_other_set_of_operators_costs_less(seed, costs):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_a_device_that_lists_more_never_costs_more(seed):
-    """Of random networks, each with two targets of which one lists what the other does."""
+    """Random networks, each with a target and a target that lists more operators."""
     dice = Dice("monotone", seed)
     model = read(random_net(dice).model())
     ops = ("Sigmoid", "GlobalAveragePool", "Relu", "MaxPool", "Transpose", *TWO)

@@ -19,7 +19,7 @@ from npuconv.quantize.budget import (
     layer_macs,
     spend_budget,
 )
-from npuconv.quantize.fake_quant import Error, FakeQuantError, quant_points
+from npuconv.quantize.fake_quant import FakeQuantComparison, SquaredErrors, quant_points
 from npuconv.quantize.oversampling import Repeats
 from npuconv.quantize.settings import BUDGET
 from npuconv.target import Target
@@ -127,7 +127,7 @@ def test_few_multiplications_buy_the_loud_channel(between: str):
     # What was simulated is what the changed graph does.
     made = found.oversampled
     points = quant_points(made.graph, made.state)
-    assert FakeQuantError(proto, own.feeds).measure(points, made.graph.proto()) == found.after
+    assert FakeQuantComparison(proto, own.feeds).measure(points, made.graph.proto()) == found.after
 
 
 @pytest.mark.parametrize(("goal", "checks"), [(None, 1), (60.0, BUDGET.tries)])
@@ -186,8 +186,8 @@ def test_a_goal_costs_what_it_takes():
 def test_more_is_bought_where_an_estimate_was_too_good(monkeypatch):
     """A goal that is missed is aimed at again, from further away."""
     tried, repeatss = [1.0, 0.9, 0.5], []
-    found = iter([Error((power,), (10.0,)) for power in tried])
-    monkeypatch.setattr(FakeQuantError, "measure", lambda *_: next(found))
+    found = iter([SquaredErrors((power,), (10.0,)) for power in tried])
+    monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_: next(found))
     buy = Allocator.allocate
     monkeypatch.setattr(
         Allocator, "allocate", lambda *given: repeatss.append(buy(*given)) or repeatss[-1]
@@ -217,8 +217,8 @@ def test_what_does_harm_is_not_bought(monkeypatch):
     """A simulation has the last word: in most samples, and in all of them together."""
     kept = []
     for noise in ((2.0, 2.0, 2.0), (0.1, 0.1, 10.0), (0.9, 1.4, 0.9), (0.9, 0.9, 0.9)):
-        found = iter([Error((1.0, 1.0, 1.0), (9.0,) * 3), Error(noise, (9.0,) * 3)])
-        monkeypatch.setattr(FakeQuantError, "measure", lambda *_, found=found: next(found))
+        found = iter([SquaredErrors((1.0, 1.0, 1.0), (9.0,) * 3), SquaredErrors(noise, (9.0,) * 3)])
+        monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_, found=found: next(found))
         kept.append(bool(spend(of_loud("Relu", max_extra_macs=20)).repeats))
     assert kept == [False, False, False, True]
 
@@ -227,7 +227,7 @@ def test_a_simulation_leaves_the_model_as_it_is(monkeypatch):
     """A simulation works on a copy."""
     own = of_loud("Relu", max_extra_macs=20)
     before = own.graph.proto().SerializeToString(deterministic=True)
-    monkeypatch.setattr(Error, "ratio", lambda *_: 2.0)
+    monkeypatch.setattr(SquaredErrors, "ratio", lambda *_: 2.0)
     found = spend(own)
     assert not found.repeats
     assert own.graph.proto().SerializeToString(deterministic=True) == before

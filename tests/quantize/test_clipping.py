@@ -90,7 +90,7 @@ def test_a_graph_that_has_no_gradient(monkeypatch):
 
 def test_what_all_together_make_worse(monkeypatch):
     """The choice is dropped where the outputs err more than the estimate says."""
-    monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", lambda *_: 0.95)
+    monkeypatch.setattr("npuconv.quantize.fake_quant.SquaredErrors.ratio", lambda *_: 0.95)
     before, after = states(graph(0.0))
     assert after is before
 
@@ -101,7 +101,7 @@ def test_a_model_that_the_runtime_refuses(monkeypatch):
     def refuse(*_: object) -> None:
         raise RuntimeRefusedError("too many axes")
 
-    monkeypatch.setattr("npuconv.quantize.clipping.FakeQuantError", refuse)
+    monkeypatch.setattr("npuconv.quantize.clipping.FakeQuantComparison", refuse)
     before, after = states(graph(0.0))
     assert after is before
 
@@ -114,7 +114,7 @@ def test_the_first_choice_that_leaves_little_is_taken(monkeypatch, ratios, taken
     left = iter(ratios)
     choices = [{"made": 0.5}, {"made": 0.35}]
     monkeypatch.setattr("npuconv.quantize.clipping._choices", lambda *_: choices)
-    monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", lambda *_: next(left))
+    monkeypatch.setattr("npuconv.quantize.fake_quant.SquaredErrors.ratio", lambda *_: next(left))
     _, after = states(graph(0.0))
     assert after.shares == ({} if taken is None else choices[taken])
     assert len(list(left)) == (1 if taken == 0 else 0)

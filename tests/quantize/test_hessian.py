@@ -8,7 +8,7 @@ import pytest
 
 from npuconv import executor
 from npuconv.errors import CalibrationError
-from npuconv.quantize.hessian import Hessian, Windows, gather, windows_of
+from npuconv.quantize.hessian import Hessian, WindowedConv, gather, windows_of
 from npuconv.quantize.settings import HESSIAN
 from support.asserts import read
 from support.builders import Net
@@ -70,7 +70,7 @@ def test_what_is_kept_apart_is_spread_and_bounded() -> None:
     hessian.add(np.zeros((1, 1, 3), np.float32))
     hessian.add(np.arange(10_000, dtype=np.float32).reshape(1, 1, -1), held_out=True)
     kept = hessian.held_out.reshape(-1)
-    assert len(kept) == HESSIAN.held_out_windows // 4
+    assert len(kept) == HESSIAN.held_out_windows
     assert kept[-1] > 9000
 
 
@@ -111,7 +111,7 @@ def test_groups_that_are_taken_are_those_that_were_seen() -> None:
 
 def gathered(
     proto: onnx.ModelProto, count: int = 3
-) -> tuple[dict[str, Hessian], list[Windows], Feeds]:
+) -> tuple[dict[str, Hessian], list[WindowedConv], Feeds]:
     """Hessians by layer name, the layers, and the samples."""
     graph = planned(read(proto))
     layers = [layer for conv in graph.plan.convolutions if (layer := windows_of(conv))]
@@ -189,7 +189,7 @@ def test_the_layer_as_it_stands():
     """Attributes that are left out have their defaults; without constant weights there is none."""
     model = read(Net(x=(1, 3, 6, 6)).conv("x", name="conv").model())
     (conv,) = model.nodes("Conv")
-    assert windows_of(conv) == Windows(
+    assert windows_of(conv) == WindowedConv(
         "conv", "x", 3, 1, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), (4, 4)
     )
     model = read(Net(x=(1, 3, 6, 6), w=(4, 3, 3, 3)).op("Conv", "x", "w").model())

@@ -11,7 +11,7 @@ import pytest
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
-from npuconv.quantize.fake_quant import FakeQuantError, quant_points
+from npuconv.quantize.fake_quant import FakeQuantComparison, quant_points
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, offsets, oversample, real_weights
 from npuconv.quantize.rounding import nearest, round_weights
@@ -43,7 +43,7 @@ class Case:
     def noise(self, made: Oversampled | None = None) -> float:
         """Return the noise of all roundings."""
         graph, state = (made.graph, made.state) if made else (self.graph, self.state)
-        error = FakeQuantError(self.proto, self.feeds)
+        error = FakeQuantComparison(self.proto, self.feeds)
         return sum(error.measure(quant_points(graph, state), graph.proto()).noise)
 
 

@@ -12,7 +12,7 @@ from npuconv.ops.tables import TableStep, chain
 from npuconv.partition.placement import make_plan
 from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (
-    ConstraintsOf,
+    ConstraintBuilder,
     Functions,
     ScaleConstraints,
     functions_of,
@@ -30,7 +30,7 @@ def of(proto: onnx.ModelProto, **options: object) -> dict[str, ScaleConstraints]
     """Constraints by the name of their group."""
     model = read(proto)
     graph, feeds = planned(model, context(**options)), random_feeds(model, 40)
-    constraints = ConstraintsOf(graph, watch(graph, feeds), {})
+    constraints = ConstraintBuilder(graph, watch(graph, feeds), {})
     return {group.name: constraints(group) for group in graph.plan.groups}
 
 
@@ -137,7 +137,7 @@ def test_what_the_host_makes_has_no_tail():
     model = read(image().model())
     graph, feeds = planned(model), random_feeds(model, 40)
     stats = watch(graph, feeds)
-    constraints = ConstraintsOf(graph, stats, {})
+    constraints = ConstraintBuilder(graph, stats, {})
     found = {group.name: constraints(group) for group in graph.plan.groups}
     for name, tails in (("x", False), ("a", True)):
         lows, highs = with_margin(stats[name], [0] * stats[name].channels, tails=tails)
@@ -159,7 +159,7 @@ def on_grid(grid: Grid | None, x=X, **attrs) -> ScaleConstraints:
     stats = watch(graph, [{"x": one} for one in x])
     grids = {} if grid is None else {"x": grid}
     (group,) = (group for group in graph.plan.groups if group.name == "x")
-    return ConstraintsOf(graph, stats, grids)(group)
+    return ConstraintBuilder(graph, stats, grids)(group)
 
 
 def grid(*steps: float) -> Grid:

@@ -10,7 +10,7 @@ import pytest
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, logits, quant_points
+from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points, with_logit_outputs
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
@@ -65,7 +65,7 @@ def rounded(proto: onnx.ModelProto) -> tuple[onnx.ModelProto, list[QuantPoint], 
     model, ctx = read(proto), context()
     graph = prepare(model, ctx)
     state = QuantState(ctx.emission.encodings)
-    return logits(graph.proto()), quant_points(graph, state), state, random_feeds(model)
+    return with_logit_outputs(graph.proto()), quant_points(graph, state), state, random_feeds(model)
 
 
 def outputs(model: onnx.ModelProto, feeds: Feeds) -> list[list[np.ndarray]]:

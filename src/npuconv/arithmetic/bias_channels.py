@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST = 127  # of a weight, and of a constant whose zero point is 0
+from npuconv.arithmetic.whole import ceil_div
+
+_LARGEST = 127  # largest weight, and largest constant whose zero point is 0
 
 
 def largest_bias(count: int) -> int:
@@ -29,7 +31,8 @@ def columns(bias: NDArray[np.int32], count: int) -> tuple[NDArray[np.int8], NDAr
         int8 constants [count] and int8 weights [M, count].
     """
     constants = np.full(count, _LARGEST)
-    constants[-1] = 1 if count > 1 else max(-(-int(np.abs(bias).max(initial=1)) // _LARGEST), 1)
+    largest = int(np.abs(bias).max(initial=1))
+    constants[-1] = 1 if count > 1 else max(ceil_div(largest, _LARGEST), 1)
     remainder, weights = bias.astype(np.int64), np.zeros((len(bias), count), np.int64)
     for place, constant in enumerate(constants):
         steps = np.rint(remainder / float(constant))

@@ -28,8 +28,8 @@ def float_factors(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -
 
     Args:
         x_scale: scale of the layer's input.
-        w_scales: of its weights, scalar or [M].
-        y_scale: of its output.
+        w_scales: scales of its weights, scalar or [M].
+        y_scale: scale of its output.
     """
     x, w, y = (np.asarray(value, np.float32) for value in (x_scale, w_scales, y_scale))
     with np.errstate(over="ignore", divide="ignore"):
@@ -90,8 +90,8 @@ def shiftable_scales(
 
     Args:
         x_scale: scale of the layer's input.
-        w_scales: of its weights, scalar or [M].
-        y_scale: of its output.
+        w_scales: scales of its weights, scalar or [M].
+        y_scale: scale of its output.
         bits: a multiplier is below ``2**bits``.
         max_shift: the largest shift of the device.
 

@@ -122,7 +122,7 @@ class Encoding:
     scales: Floats  # float32 [C], above 0; C is 1 where all channels are alike
     zeros: NDArray[np.int32]  # int32 [C], -128..127
     nominal: np.float32  # the scale the device is told
-    axis: int | None = None  # of the channels; None where C is 1
+    axis: int | None = None  # axis of the channels; None where C is 1
     nominal_zero: int = 0  # the zero point the device is told: 0, unless it has one for the tensor
 
     @classmethod
@@ -203,7 +203,7 @@ def scales_for(
 
 
 _WIDER = np.linspace(1.0, 1.1, 401)  # a value 255 steps from 0 moves by 0.06 of a step
-_VALUES = 4096  # that steps are compared on
+_VALUES = 4096  # number of values on which steps are compared
 
 
 def scale_of_constant(values: ArrayLike, *, centred: bool) -> tuple[np.float32, np.int32]:
@@ -213,7 +213,7 @@ def scale_of_constant(values: ArrayLike, *, centred: bool) -> tuple[np.float32, 
     error: positions of anchors and the like are on a grid, and then have none.
 
     Args:
-        values: of any shape.
+        values: array of any shape.
         centred: whether the zero point must be 0.
     """
     flat = np.sort(np.asarray(values, np.float32), axis=None)

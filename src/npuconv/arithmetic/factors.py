@@ -51,9 +51,9 @@ def shiftable_layer(  # noqa: PLR0913 - parameters of encode_layer
         layer: result of ``encode_layer`` for the other arguments.
         weight: float [M,C/g,kH,kW].
         bias: float [M] or None; the bias of ``RoundedWeights``, if the layer has them.
-        source: of the input.
-        result: of the output.
-        group: of the convolution.
+        source: encoding of the input.
+        result: encoding of the output.
+        group: number of groups of the convolution.
         bits: a multiplier is below ``2**bits``.
         max_shift: the largest shift of the device.
 

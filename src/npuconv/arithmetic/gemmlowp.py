@@ -43,8 +43,8 @@ def multipliers(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -> 
 
     Args:
         x_scale: scale of the layer's input.
-        w_scales: of its weights, scalar or [M].
-        y_scale: of its output.
+        w_scales: scales of its weights, scalar or [M].
+        y_scale: scale of its output.
 
     Raises:
         ModelError: a factor that is not finite, or 2**30 or more.

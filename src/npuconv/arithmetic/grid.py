@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 Doubles = NDArray[np.float64]
 
 _STEPS = 255  # between 256 levels
-_FEWEST_VALUES = 8  # different ones; fewer may be whole steps apart by chance
-_TOLERANCE = 0.02  # of a step, by which float arithmetic may miss it
+_FEWEST_VALUES = 8  # different values; fewer may be whole steps apart by chance
+_TOLERANCE = 0.02  # largest error of float arithmetic, as a share of a step
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Grid:
     """Grid of the values of every channel: ``offset + step * k`` with integer k."""
 
     steps: Doubles  # float64 [C]; 0 where a channel is on no grid
-    offsets: Doubles  # float64 [C]; of the value next to 0, half a step at most
+    offsets: Doubles  # float64 [C], the value of the grid next to 0, half a step at most
 
     @property
     def is_aligned(self) -> bool:
@@ -46,7 +46,7 @@ def are_multiples(values: ArrayLike, steps: Doubles, fill: ArrayLike) -> NDArray
 
     Args:
         values: finite, [C,P].
-        steps: of every channel [C]; where it is 0, the result is False.
+        steps: step of every channel [C]; where it is 0, the result is False.
         fill: a value [C] that may also occur: the value that a Pad inserts.
     """
     rows = np.asarray(values, np.float64)
@@ -58,12 +58,12 @@ def are_multiples(values: ArrayLike, steps: Doubles, fill: ArrayLike) -> NDArray
 
 
 def covering(low: float, high: float, step: float) -> tuple[float, float] | None:
-    """Return a range of 256 levels that contains the levels of a grid, the others on both sides.
+    """Return a range of 256 levels that contains a grid, with the spare levels on both sides.
 
     Args:
         low: smallest value.
         high: largest value.
-        step: of the grid, above 0.
+        step: step of the grid, above 0.
 
     Returns:
         Lowest and highest level; None where the grid has more than 256 levels.
@@ -81,18 +81,18 @@ def covering(low: float, high: float, step: float) -> tuple[float, float] | None
 def _of_channel(values: Doubles) -> tuple[float, float]:
     """Return step and offset for the sorted values of a channel; 0 where there is no grid.
 
-    Values much closer together than 256 levels would be are one value that arithmetic moved.
+    Values much closer together than 256 levels of the range are one value with rounding noise.
     """
     span = float(values[-1]) - float(values[0]) if len(values) else 0.0
     if not (np.isfinite(span) and span > 0):
         return 0.0, 0.0
     gaps = np.diff(values)
-    apart = gaps[gaps > _TOLERANCE * span / _STEPS]
-    whole = round(span / float(apart.min())) if len(apart) + 1 >= _FEWEST_VALUES else 0
-    if not 0 < whole <= _STEPS:
+    real_gaps = gaps[gaps > _TOLERANCE * span / _STEPS]
+    count = round(span / float(real_gaps.min())) if len(real_gaps) + 1 >= _FEWEST_VALUES else 0
+    if not 0 < count <= _STEPS:
         return 0.0, 0.0
-    step = span / whole
-    counts = (values - values[0]) / step
-    if np.abs(counts - np.rint(counts)).max() > _TOLERANCE:
+    step = span / count
+    multiples = (values - values[0]) / step
+    if np.abs(multiples - np.rint(multiples)).max() > _TOLERANCE:
         return 0.0, 0.0
     return step, float(values[0] - step * np.rint(values[0] / step))

@@ -99,12 +99,12 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
     Args:
         weight: float [M,C/g,kH,kW].
         bias: float [M] or None.
-        source: of the input.
-        result: of the output; without channels, all have the same scale.
-        group: of the convolution.
+        source: encoding of the input.
+        result: encoding of the output; without channels, all have the same scale.
+        group: number of groups of the convolution.
         rounded: weights and bias to use instead of rounding to nearest.
         per_tensor: one weight scale for all channels.
-        largest_bias: in integers, that the device can add; 0: any int32.
+        largest_bias: largest integer that the device can add; 0: any int32.
 
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.
@@ -215,7 +215,7 @@ def quantize_layer(
         absmax: magnitudes to clip the weights at [M]; default is the largest present.
         per_tensor: give all channels the same scale.
         reach: largest magnitude of an input, counted from its zero point.
-        largest_bias: in integers, that the device can add; 0: any int32.
+        largest_bias: largest integer that the device can add; 0: any int32.
 
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.

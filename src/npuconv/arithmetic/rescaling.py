@@ -50,7 +50,7 @@ class Rescaling:
     kind: Literal["float", "shift", "gemmlowp"] = "float"
     bits: int = 16  # a multiplier of a shift is below ``2**bits``
     max_shift: int = MAX_SHIFT  # the largest shift
-    rounding: Rounding = "half_away"  # which way exactly half a step goes after a shift
+    rounding: Rounding = "half_away"  # direction of exactly half a step after a shift
 
     def rescaled(self, *terms: tuple[W, ArrayLike]) -> W:
         """Return ``round(sum(whole * factor))``.

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.arithmetic.whole import ceil_div
+
 POSITIONS = 1024  # positions of a tensor that are kept at most
 VALUES = 2**20  # values of a tensor that are kept at most, all channels together
-# Multiples of it, modulo 1, fill the unit interval evenly, however many there are.
+# Golden ratio: any number of its multiples, modulo 1, fills the unit interval evenly.
 _GOLDEN = 0.6180339887498949
 _LARGEST = np.finfo(np.float32).max
 
@@ -33,16 +35,16 @@ class Statistics:
     lows: Floats  # float32 [C], exact minimum
     highs: Floats  # float32 [C], exact maximum
     means: Doubles  # float64 [C], mean
-    # float64 [C], mean of squares; of the values that are kept, where a model is run.
+    # float64 [C], mean of squares; where a model is run, estimated from ``values``.
     squares: Doubles
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
-    samples: int
+    samples: int  # number of samples
     count: int  # values per channel
-    # float32 [C], the second smallest of the minima of samples; the minimum by default, and the
-    # largest float32 for a single sample.
+    # float32 [C], second smallest of the minima of samples; for a single sample the largest
+    # float32. If it is empty, ``lows`` replaces it.
     second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-    # float32 [C], the second largest of their maxima; the maximum by default, and the lowest
-    # float32 for a single sample.
+    # float32 [C], second largest of the maxima of samples; for a single sample the lowest
+    # float32. If it is empty, ``highs`` replaces it.
     second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def __post_init__(self) -> None:
@@ -65,10 +67,10 @@ class Statistics:
 class Observation:
     """Statistics of a tensor on one sample."""
 
-    lows: Floats  # float32 [C]; infinite where the tensor has no values, as are highs
-    highs: Floats
+    lows: Floats  # float32 [C]; inf where the tensor has no values
+    highs: Floats  # float32 [C]; -inf where the tensor has no values
     sums: Doubles  # float64 [C]
-    values: Floats  # float32 [C, P], of positions that are spread over the tensor
+    values: Floats  # float32 [C, P], values at positions that are spread over the tensor
     count: int  # values per channel
 
     @property
@@ -80,8 +82,8 @@ class Observation:
 def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: int) -> Observation:
     """Return the statistics of a tensor on sample ``number`` of ``samples``.
 
-    Each sample contributes equally many values, every n-th before and behind the channels; its
-    number decides where to start.
+    Each sample contributes equally many values, every n-th along the axes before and after the
+    channels; the number of the sample decides at which value to start.
     """
     dims = array.shape
     outer, channels, inner = 1, 1, array.size
@@ -90,11 +92,11 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
         outer, channels, inner = math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
     blocks = np.asarray(array, np.float32).reshape(outer, channels, inner)
     interval = sample_interval(channels, samples)
-    most = quota(channels, -(-samples // interval))
+    most = quota(channels, ceil_div(samples, interval))
     outer_count = max(min(outer, most), 1)
     counts = outer_count, max(min(inner, most // outer_count), 1)
-    # Odd, so that they do not walk along one column of an image.
-    steps = [-(-extent // n) | 1 for extent, n in zip((outer, inner), counts, strict=True)]
+    # Odd steps do not stay in one column of an image.
+    steps = [ceil_div(extent, n) | 1 for extent, n in zip((outer, inner), counts, strict=True)]
     starts = [int(number * _GOLDEN % 1 * step) for step in steps]
     first, second = (
         min(start, max(extent - 1, 0)) for start, extent in zip(starts, (outer, inner), strict=True)
@@ -102,7 +104,7 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
     picked = blocks[first :: steps[0], :, second :: steps[1]]
     values = picked.transpose(1, 0, 2).reshape(channels, picked.shape[0] * picked.shape[2])
     values = values[:, : 0 if number % interval else None]
-    with np.errstate(invalid="ignore"):  # of infinite values, which extremes show
+    with np.errstate(invalid="ignore"):  # infinite values, which the extremes show
         sums = blocks.sum((0, 2), dtype=np.float64)
     lows, highs = blocks.min((0, 2), initial=np.inf), blocks.max((0, 2), initial=-np.inf)
     return Observation(lows, highs, sums, np.array(values), outer * inner)
@@ -133,7 +135,7 @@ class Accumulator:
         lows, highs = (x if self.count else nothing for x in (self.lows, self.highs))
         means = np.clip(self._sums / max(self.count, 1), lows, highs)
         values = np.concatenate(self._values, axis=1)
-        # Mean squares: the spread of the values that were kept, around the mean of all.
+        # Mean squares: variance of the values that were kept, plus the squared mean of all values.
         squares = np.square(means)
         if values.shape[1]:
             squares += np.var(values, axis=1, dtype=np.float64)
@@ -155,4 +157,4 @@ def quota(channels: int, samples: int) -> int:
 
 def sample_interval(channels: int, samples: int) -> int:
     """Return n where every n-th sample contributes values, a power of two; mostly 1."""
-    return 1 << max((-(-samples // capacity(channels)) - 1).bit_length(), 0)
+    return 1 << (ceil_div(samples, capacity(channels)) - 1).bit_length()

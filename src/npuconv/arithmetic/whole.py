@@ -141,6 +141,11 @@ class WholeArray(Whole):
         return self.from_array(self.values >> np.asarray(places, np.int64))
 
 
+def ceil_div(count: int, size: int) -> int:
+    """Return the quotient of two integers, rounded up."""
+    return -(-count // size)
+
+
 def window_sums(
     values: Integers,
     kernel_shape: Sequence[int],
@@ -153,7 +158,7 @@ def window_sums(
     Args:
         values: [N, C, H, W].
         kernel_shape: height and width.
-        strides: of height and width.
+        strides: strides of height and width.
         pads: top, left, bottom, right.
         fill: the value of padded cells.
     """
@@ -189,7 +194,7 @@ def shifted_right(whole: W, places: ArrayLike, rounding: Rounding) -> W:
     Args:
         whole: below ``2**62`` with half a step.
         places: 0..61; they broadcast.
-        rounding: which way exactly half a step goes.
+        rounding: direction of exactly half a step.
     """
     shift = np.asarray(places, np.int64)
     half = (np.int64(1) << shift) >> 1

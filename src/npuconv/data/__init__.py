@@ -43,7 +43,7 @@ def open_samples(
         inputs: name, type and shape of each input of the model.
         preprocess: how images become inputs.
         limit: samples used at most, evenly spread over the source.
-        seed: of synthetic samples.
+        seed: seed of synthetic samples.
         cache: folder where decoded images are kept, and looked for.
         key: name of the array for the only input, if it differs from the name of the input.
 

@@ -29,10 +29,10 @@ from npuconv.data.samples import Array
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
 
-HELD_BYTES = 2**22  # of an array that is held in memory
-UNCHECKED_BYTES = 2**26  # of an array whose compression ratio may be anything
+HELD_BYTES = 2**22  # largest array that is held in memory
+UNCHECKED_BYTES = 2**26  # largest array whose compression ratio may be anything
 _PIECE = 2**20  # bytes that are checked at once
-_LOCAL_HEADER = struct.Struct("<26xHH")  # of a member: lengths of its name and extra field
+_LOCAL_HEADER = struct.Struct("<26xHH")  # header of a member: lengths of its name and extra field
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip file
 _HEADER_VERSIONS = ((1, 0), (2, 0))  # later versions are for structured arrays
 # All that numpy and zipfile are known to raise for an array file with a few bits changed.

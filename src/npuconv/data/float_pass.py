@@ -50,7 +50,7 @@ def collect(
         tensors: name -> channel axis, None: all channels together. Model inputs included.
         feeds: complete inputs, one dict per sample.
         progress: called after each sample.
-        session: of ``open_session`` for the same model and tensors, so that it is not loaded again.
+        session: result of ``open_session`` for the same model and tensors; None: load the model.
 
     Raises:
         CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values

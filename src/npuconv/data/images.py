@@ -36,8 +36,8 @@ UNREADABLE_IMAGE = (
     *(OSError, SyntaxError, ValueError, EOFError, struct.error),
     Image.DecompressionBombError,
 )
-FORMAT = 1  # of the cache
-_FOLDER = "images"  # in the cache
+FORMAT = 1  # version of the format of the cache
+_FOLDER = "images"  # folder in the cache
 _shared_folder: str | Path | None = None  # cache of conversions that name none
 
 

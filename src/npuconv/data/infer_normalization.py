@@ -60,8 +60,8 @@ class NormalizationSettings:
     clear_share: float = 0.8  # least share of all odds of a normalization that is no guess
     reason_margin: float = 0.7  # odds by which a stated reason may favour another normalization
     pictures: int = 8  # number of pictures for the first layer
-    pixels: int = 2**21  # of all pictures together, roughly; a large one shows as much as several
-    windows: int = 2**12  # of all pictures that the first layer looks at; 2**14 choose the same
+    pixels: int = 2**21  # about all pictures together; a large picture shows as much as several
+    windows: int = 2**12  # windows of the first layer in all pictures; 2**14 choose the same
     max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
     text_aspect: int = 3  # width by height of a line of text
     text_signed: float = 1.2  # odds of -1..1 for lines of text
@@ -81,7 +81,7 @@ class NormalizationSettings:
     bias_usual: float = 0.4  # logarithm of the usual relative bias of the first layer
     bias_width: float = 1.2  # logarithm of a distance that counts
     small_bias: float = -2.0  # lowest odds by small biases, which may just be small
-    min_channels: int = 4  # of a first layer whose biases show a mean pixel
+    min_channels: int = 4  # channels of a first layer whose biases show a mean pixel
     bias_correlation: float = 0.3  # least correlation of biases and sums of weights that counts
     unit_mean: tuple[float, float] = (0.15, 1)  # mean pixels of 0..1
     raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
@@ -112,7 +112,7 @@ class Inferred:
     """Normalization that a model seems to have been trained with."""
 
     normalization: PixelNormalization
-    share: float  # of all odds, 0..1
+    share: float  # share of all odds, 0..1
     runner_up: PixelNormalization
     reasons: tuple[str, ...]  # evidence for it, the strongest last
 

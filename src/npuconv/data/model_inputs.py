@@ -24,7 +24,7 @@ _EXTENTS: tuple[tuple[int, ...], ...] = (
     (224, 224), (256, 256), (320, 320), (48, 320), (32, 320), (128, 128), (64, 64), (32, 32),
     (16, 16), (1, 1),
 )  # fmt: skip
-_LENGTHS = ((512,), (1024,), (16000,))  # of a piece of sound: one open axis only
+_LENGTHS = ((512,), (1024,), (16000,))  # lengths of a piece of sound: one open axis only
 _BATCH = 1
 _AFFINE = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
 _QUANTITATIVE = {

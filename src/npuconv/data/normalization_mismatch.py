@@ -46,7 +46,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules.context import NormalizationMismatch
 
-_PIXELS = (RAW, CENTRED)  # in steps of one grey level
+_PIXELS = (RAW, CENTRED)  # normalizations whose steps are one grey level
 _CENTRED = (SIGNED, IMAGENET, CENTRED)
 _TINY = 1e-9
 _MAX_SHOWN_RATIO = 1000
@@ -69,7 +69,7 @@ class MismatchSettings:
     well between the values of the right and of the wrong normalizations.
     """
 
-    min_judged_channels: int = 8  # of a first layer whose statistics are sound
+    min_judged_channels: int = 8  # channels of a first layer whose statistics are sound
     trial_samples: int = 4  # number of samples of a trial
     no_bias: float = 0.05  # relative bias of the first layer below which it has no effect
     hiding_bias: float = 20.0  # relative bias of the first layer above which it hides the input
@@ -103,7 +103,7 @@ def find_mismatch(
         model: the float model, ``proto`` in memory.
         proto: the same model as ONNX.
         samples: the feeds of the model.
-        statistics: of the outputs of convolutions on all samples, by tensor.
+        statistics: statistics of the outputs of convolutions on all samples, by tensor.
         expected: mean and standard deviation in training of outputs of layers, by tensor.
     """
     first = first_convolution(model)
@@ -310,7 +310,7 @@ def _advantage(
                 f"the spread of what it puts out"
             )
         return ""
-    # Of one scale: are the samples shifted?
+    # The scales are equal: are the samples shifted?
     if min(baseline.first_level, profile.first_level) <= 0:
         return ""  # a first layer that puts out zeros for all samples is no evidence
     gain = baseline.mean_offset - profile.mean_offset

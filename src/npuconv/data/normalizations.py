@@ -13,8 +13,8 @@ from npuconv.errors import CalibrationError
 
 Floats = NDArray[np.float32]
 IMAGE_CHANNELS = (1, 3, 4)
-RANGE_SLACK = 0.02  # of the range: interpolation overshoots, and (pixel - 127) / 128 is usual too
-MIN_RANGE_SHARE = 0.4  # of the range of a normalization that samples fill
+RANGE_SLACK = 0.02  # share of the range: interpolation overshoots; (pixel - 127) / 128 is usual
+MIN_RANGE_SHARE = 0.4  # least share of the range of a normalization that samples fill
 
 # Mean and std in pixel units, in the order red, green, blue. ImageNet's are those of
 # torchvision, times 255.
@@ -30,7 +30,7 @@ PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 class PixelNormalization:
     """``(pixel - mean) / std`` per channel, in pixels of 0..255."""
 
-    name: str  # for people
+    name: str  # name in messages
     option: str  # the flags that ask for it
     mean: tuple[float, ...]  # one number per channel, or one
     std: tuple[float, ...]  # one number per channel, or one

@@ -37,9 +37,9 @@ _WORDS = (
     "the quick brown fox", "EXIT 24", "Hello, world", "NOVEMBER", "3.14159", "open daily 9-18",
     "SALE -50%", "int8", "to be or not to be", "No. 7", "AB 1234 CD", "Total: 129,90",
 )  # fmt: skip
-SHAPES = 40  # that cover each other in a made picture
-_PAGES = (4,)  # of eight pictures
-MAX_KEPT_PIXELS = 320 * 320  # of a picture that is kept: 20 MB in all
+SHAPES = 40  # number of shapes that cover each other in a made picture
+_PAGES = (4,)  # places of the pages of text among eight pictures
+MAX_KEPT_PIXELS = 320 * 320  # pixels of a picture that is kept: 20 MB in all
 MAX_CHARACTER_SIDE = 40  # pixels: a grey picture of so few is likely to show a character
 
 
@@ -62,10 +62,10 @@ def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
     """Return one picture in 0..255, float32 [H,W,C], RGB.
 
     Args:
-        number: of the picture, from 0; no two are the same.
+        number: number of the picture, from 0; no two are the same.
         size: height and width.
         channels: 1 for grey, 3; with 4 the last is brightness.
-        seed: of crops and made pictures.
+        seed: seed of crops and made pictures.
     """
     where = folder()
     draw = _draw if size[0] * size[1] <= MAX_KEPT_PIXELS else _draw.__wrapped__
@@ -224,7 +224,7 @@ def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
 SAMPLES = 32
 MIN_SIDE = 8  # pixels of an image
 UNKNOWN_NORMALIZATION = "normalization unknown"  # end of a description
-MIN_GREY_SIDE = 16  # of a grey image that is not square: a narrow input is rather a spectrum
+MIN_GREY_SIDE = 16  # side of a grey image that is not square: a narrower input is a spectrum
 
 
 def open_synthetic(
@@ -307,7 +307,7 @@ def normalized(batch: Array, layout: str, pixels: PixelNormalization, color: str
 
     Args:
         batch: RGB in 0..255, [N,C,H,W] or [N,H,W,C].
-        layout: which of the two.
+        layout: ``nchw`` or ``nhwc``.
         pixels: the normalization.
         color: ``bgr`` turns the order of three channels round.
     """

@@ -13,7 +13,7 @@ from npuconv.config import Preprocess, Strict
 from npuconv.data.normalizations import PRESETS, asked_for
 from npuconv.errors import ModelError
 
-KEY = "npuconv.preprocess"  # of the metadata of a model
+KEY = "npuconv.preprocess"  # key in the metadata of a model
 _WORDS = {
     "given": "given to convert",
     "inferred": "inferred by convert",

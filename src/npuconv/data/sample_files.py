@@ -22,7 +22,7 @@ IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
 MAX_SHOWN = 200  # characters of a line that is no file
-MAX_TEXT_BYTES = 64 * 2**20  # of a list
+MAX_TEXT_BYTES = 64 * 2**20  # largest list of samples
 
 
 def open_arrays(

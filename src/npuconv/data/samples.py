@@ -56,7 +56,7 @@ class Samples:
 
     # Gives sample k of the source, as arrays by input name, batch axis included.
     load: Callable[[int], Feed]
-    indices: tuple[int, ...]  # which samples of the source these are
+    indices: tuple[int, ...]  # numbers of the samples in the source
     description: str  # the source in one phrase, without directories, for the report
     synthetic: bool = False  # True if the numbers are made up
     builtin: bool = False  # True if they do not come from the user
@@ -86,7 +86,7 @@ class Samples:
         """Split into the samples to calibrate on, and ``held_out`` others.
 
         Raises:
-            CalibrationError: that would leave none to calibrate on.
+            CalibrationError: no samples would remain to calibrate on.
         """
         if not 0 <= held_out < len(self):
             raise CalibrationError(

@@ -35,7 +35,7 @@ from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import store
 from npuconv.model.proto import Links, attributes_of
-from npuconv.quantize.fake_quant import index_outputs, leaves, logits
+from npuconv.quantize.fake_quant import index_outputs, leaves, with_logit_outputs
 from npuconv.quantize.quantization import Quantization
 from npuconv.rules import engine
 from npuconv.rules.context import MeasuredError, OutputSqnr
@@ -44,11 +44,11 @@ from npuconv.schemas import quality
 Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})
 _PASSING = frozenset({"Identity", "Cast"})
-_BY_AXIS = 13  # opset since which these normalize along one axis
+_BY_AXIS = 13  # first opset in which these normalize along one axis
 ONLY_INDICES = (
     "--min-sqnr is not judged: all outputs hold integers or booleans, compared by agreement"
 )
-MAX_PARTS = 16  # of an output; with more, such as one for every anchor, the rows are of no use
+MAX_PARTS = 16  # parts of an output, at most; rows of more, as one for every anchor, are of no use
 
 
 class Stats(ErrorStats):
@@ -79,19 +79,16 @@ class Stats(ErrorStats):
         q = np.asarray(result, np.float64).reshape(-1)
         with np.errstate(invalid="ignore"):
             error = np.where(f == q, 0.0, np.abs(f - q))
-        # Where one is no number, neither is the difference: max() would pass over that.
+        # NaN counts as an infinite difference: max() would skip it.
         largest = float(np.where(np.isnan(error), np.inf, error).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
         for k, values in enumerate((f, q)):
             finite = values[np.isfinite(values)]
             low, high = self.ranges[k]
-            self.ranges[k] = (
-                float(finite.min(initial=low)),
-                float(finite.max(initial=high)),
-            )
+            self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
 
     def observe_comparable(self, reference: object, result: object) -> None:
-        """Add one sample if both are numbers, and equally many; else count it."""
+        """Add one sample if both are equally many numbers; otherwise count it."""
         if _comparable(reference, result):
             self.observe(reference, result)  # type: ignore[arg-type]
         else:
@@ -113,14 +110,14 @@ class Stats(ErrorStats):
 class Measured:
     """Errors over some samples: of outputs, of the parts concatenated to them, of layers."""
 
-    outputs: dict[str, Stats]  # by name
-    total: Stats  # all outputs together
-    parts: dict[str, dict[str, Stats]]  # by output, of the tensors that are concatenated to it
-    layers: list[Stats]  # in the order of ``Comparison.layers``
-    samples: int = 0
-    places: list[int] = field(default_factory=list)  # samples of which values are compared
-    powers: list[Powers] = field(default_factory=list)  # of each of these, all outputs together
-    # The same before a final Softmax, Sigmoid or the like; empty without one.
+    outputs: dict[str, Stats]  # errors by name of the output
+    total: Stats  # errors of all outputs together
+    parts: dict[str, dict[str, Stats]]  # errors of the tensors that an output joins, by output
+    layers: list[Stats]  # errors in the order of ``Comparison.layers``
+    samples: int = 0  # number of samples
+    sample_numbers: list[int] = field(default_factory=list)  # samples whose values are compared
+    powers: list[Powers] = field(default_factory=list)  # all outputs together, by compared sample
+    # Powers before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
     refusal: str = ""  # why onnxruntime does not run the int8 model at its default settings
 
@@ -179,34 +176,35 @@ class Comparison:
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes, self._indices = class_axes(float_model), index_outputs(float_model)
         self._zeros = zero_points(float_model)
-        # Weights as floats are four times as many bytes.
+        # A large model keeps its int8 weights: as floats they are four times as many bytes.
         is_large = store.has_stored(int8_model)
         self._parts = {} if is_large else parts_of(float_model, int8_model)
         self._unsaturated = [] if is_large else before_saturation(float_model, int8_model)
         parts = [name for names in self._parts.values() for name in names]
-        self._within = _unique((*parts, *self._unsaturated))
-        self._tensors = _unique(layer.tensor for layer in self.layers)
-        self._stored_as = _unique(layer.stored for layer in self.layers)
-        watched = _unique((*self._within, *self._tensors))
-        stored = _unique((*self._within, *self._stored_as))
-        watch = executor.with_outputs if is_large else as_float
-        before = executor.with_outputs(float_model, watched)
-        # Samples run beside each other, so each has one core.
-        self._before = executor.Session(before, threads=1)
+        self._inner_names = _unique((*parts, *self._unsaturated))  # the same in both models
+        self._layer_names = _unique(layer.tensor for layer in self.layers)
+        self._int8_layer_names = _unique(layer.stored for layer in self.layers)
+        float_names = _unique((*self._inner_names, *self._layer_names))
+        int8_names = _unique((*self._inner_names, *self._int8_layer_names))
+        with_outputs = executor.with_outputs if is_large else as_float
+        # Several samples run at a time, each on one core.
+        observed = executor.with_outputs(float_model, float_names)
+        self._float_session = executor.Session(observed, threads=1)
         self._int8_model = None if tflite else int8_model
-        self._written = tflite or executor.Session(int8_model, threads=1)
-        self._after = tflite or executor.Session(watch(int8_model, stored), threads=1)
+        self._stored_session = tflite or executor.Session(int8_model, threads=1)
+        simulation = tflite or executor.Session(with_outputs(int8_model, int8_names), threads=1)
+        self._int8_session = simulation
 
     def measure(
         self,
         samples: Samples | Sequence[Feed],
-        see: Callable[[int, Feed, Feed], None] = lambda *_: None,
+        on_sample: Callable[[int, Feed, Feed], None] = lambda *_: None,
         *,
         layer_samples: int = 0,
     ) -> Measured:
         """Measure errors of all outputs on all samples, and of layers on some of them.
 
-        ``see`` gets the number of each sample and the outputs of both models. Layers are
+        ``on_sample`` gets the number of each sample and the outputs of both models. Layers are
         compared on ``layer_samples`` of the samples.
 
         Raises:
@@ -226,65 +224,62 @@ class Comparison:
             number, feed = item
             return self._run(feed, number, with_layers=number in with_layers)
 
-        for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
+        for number, (floats, stored) in enumerate(in_order(run, enumerate(samples))):
             scales = self._scales
             real = {n: dequantize(v, scales[n]) if n in scales else v for n, v in stored.items()}
-            old, new = self._centre(old), self._centre(real)
-            self._add(measured, number, old, new)
+            reference, result = self._centre(floats), self._centre(real)
+            self._add(measured, number, reference, result)
             if number in with_layers:
                 for layer, stats in zip(self.layers, measured.layers, strict=True):
                     values = numbers(layer, stored[layer.stored])
-                    stats.observe_comparable(exact(layer, old[layer.tensor]), values)
-            see(number, old, new)
+                    stats.observe_comparable(exact(layer, reference[layer.tensor]), values)
+            on_sample(number, reference, result)
         return measured
 
     def _run(
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """Run both models; outputs of the first sample come from the stored int8 model."""
-        stored = self._quantized(feed)
-        inner = (self._tensors, self._stored_as) if with_layers else ([], [])
-        tensors = _unique((*self._outputs, *self._within, *inner[0]))
-        old = self._before.run(feed, tensors, number)
-        names = _unique((*self._within, *inner[1]))
-        if number > 0:  # not the first sample
-            return old, self._after.run(stored, _unique((*self._outputs, *names)), number)
-        written = self._written.run(stored, self._outputs)
-        return old, (self._after.run(stored, names) if names else {}) | written
+        int8_feed, float_names, names = self._quantized(feed), self._inner_names, self._inner_names
+        if with_layers:
+            float_names = _unique((*float_names, *self._layer_names))
+            names = _unique((*names, *self._int8_layer_names))
+        reference = self._float_session.run(feed, _unique((*self._outputs, *float_names)), number)
+        if number > 0:
+            outputs = _unique((*self._outputs, *names))
+            return reference, self._int8_session.run(int8_feed, outputs, number)
+        inner = self._int8_session.run(int8_feed, names) if names else {}
+        return reference, {**inner, **self._stored_session.run(int8_feed, self._outputs)}
 
     def _quantized(self, feed: Feed) -> Feed:
         scales = self._scales
         return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
-    def _add(
-        self, measured: Measured, number: int, old: Mapping[str, Array], new: Mapping[str, Array]
-    ) -> None:
-        """Add one sample; a part counts where it has the same type in both models."""
+    def _add(self, measured: Measured, number: int, reference: Feed, result: Feed) -> None:
+        """Add one sample; a part counts if it has the same type in both models."""
         for name, stats in measured.outputs.items():
-            stats.observe_comparable(old[name], new[name])
+            stats.observe_comparable(reference[name], result[name])
         values = [
-            [np.asarray(outputs[name], np.float64).reshape(-1) for outputs in (old, new)]
+            [np.asarray(outputs[name], np.float64).reshape(-1) for outputs in (reference, result)]
             for name in measured.outputs
-            if name not in self._indices and _comparable(old[name], new[name])
+            if name not in self._indices and _comparable(reference[name], result[name])
         ]
-        if any(reference.size for reference, _ in values):
-            reference, result = (np.concatenate(arrays) for arrays in zip(*values, strict=True))
-            measured.total.observe(reference, result)
-            measured.places.append(number)
+        if any(f.size for f, _ in values):
+            measured.total.observe(*(np.concatenate(x) for x in zip(*values, strict=True)))
+            measured.sample_numbers.append(number)
             measured.powers.append(powers_of((f, q) for f, q in values))
-        before = [(old[n], new[n]) for n in self._unsaturated]
-        if before and all(_comparable(*pair) and pair[0].dtype == pair[1].dtype for pair in before):
-            floats = [pair for pair in before if pair[0].dtype.kind == "f"]
-            measured.unsaturated.append(powers_of(floats))
+        pairs = [(reference[n], result[n]) for n in self._unsaturated]
+        if pairs and all(_comparable(f, q) and f.dtype == q.dtype for f, q in pairs):
+            measured.unsaturated.append(powers_of(p for p in pairs if p[0].dtype.kind == "f"))
         for output, parts in self._parts.items():
             for name in parts:
-                # Integers of the same name have another meaning.
-                if _comparable(old[name], new[name]) and old[name].dtype == new[name].dtype:
-                    stats = measured.parts[output].setdefault(name, Stats())
-                    stats.observe(old[name], new[name])
+                f, q = reference[name], result[name]
+                # The int8 model may have integers under the same name.
+                if _comparable(f, q) and f.dtype == q.dtype:
+                    measured.parts[output].setdefault(name, Stats()).observe(f, q)
 
     def layer_rows(self, measured: Measured) -> tuple[quality.LayerQuant, ...]:
-        """Return the errors of layers as rows of the report; those before them included."""
+        """Return the errors of layers as rows of the report; each includes the layers before it."""
         return tuple(
             quality.LayerQuant(
                 name=layer.name,
@@ -296,13 +291,13 @@ class Comparison:
         )
 
     def _centre(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return integers that the float model itself makes as steps from their zero point."""
+        """Subtract the zero point from outputs that the float model itself quantizes."""
         zeros = self._zeros
         return {n: v.astype(np.float64) - zeros[n] if n in zeros else v for n, v in values.items()}
 
 
 def zero_points(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the zero points of outputs that a QuantizeLinear with one zero point makes."""
+    """Return the zero points of outputs of a QuantizeLinear with one zero point."""
     links, points = Links(model.graph), dict[str, int]()
     for output in model.graph.output:
         node = links.producers.get(output.name)
@@ -317,52 +312,54 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _comparable(old: object, new: object) -> bool:
-    """Return whether both are numbers, and equally many: no text, no lists of found boxes."""
-    arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
-    return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
+def _comparable(reference: object, result: object) -> bool:
+    """Return whether both are equally many numbers: no text, no lists of detected boxes."""
+    if not (isinstance(reference, np.ndarray) and isinstance(result, np.ndarray)):
+        return False
+    return reference.dtype.kind in "biuf" and reference.size == result.size
 
 
 def powers_of(pairs: Iterable[tuple[Array, Array]]) -> Powers:
-    """Return the power of exact tensors and of the errors of others, all together."""
+    """Return the power of all exact tensors and of the errors of the inexact tensors."""
     signal = noise = 0.0
-    for exact_values, values in pairs:
-        f, q = (np.asarray(a, np.float64).reshape(-1) for a in (exact_values, values))
+    for pair in pairs:
+        f, q = (np.asarray(array, np.float64).reshape(-1) for array in pair)
         with np.errstate(invalid="ignore", over="ignore"):
             signal, noise = signal + float(f @ f), noise + float((f - q) @ (f - q))
     return Powers(signal, noise)
 
 
-def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
-    """Return, by output, the tensors that one or several Concat nodes join into it.
+def parts_of(
+    float_model: onnx.ModelProto, int8_model: onnx.ModelProto
+) -> dict[str, tuple[str, ...]]:
+    """Return, by output, the tensors of both models that Concat nodes join into it.
 
     Boxes in pixels are a thousand times as large as scores: the boxes determine the
     error of the whole output and hide the error of the scores.
-
-    Tensors whose names ``after``, the same model converted, does not have are left out.
     """
-    producers = Links(before.graph).producers
-    tensors = {name for node in after.graph.node for name in node.output}
+    producers = Links(float_model.graph).producers
+    tensors = {name for node in int8_model.graph.node for name in node.output}
     parts = {}
-    for output in before.graph.output:
+    for output in float_model.graph.output:
         names = tuple(name for name in leaves(output.name, producers) if name in tensors)
         if 1 < len(names) <= MAX_PARTS:
             parts[output.name] = names
     return parts
 
 
-def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
+def before_saturation(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> list[str]:
     """Return the input of the final Softmax, Sigmoid, ArgMax or the like of every output.
 
     Returns:
         Names of tensors; an output that does not saturate is in the list itself. Empty if no
-        output saturates, or if the converted model does not have all tensors.
+        output saturates, or if the int8 model does not have all tensors.
     """
-    names = [output.name for output in logits(before, before_decisions=True).graph.output]
-    producers = Links(before.graph).producers
-    outputs = {name for output in before.graph.output for name in leaves(output.name, producers)}
-    tensors = {name for node in after.graph.node for name in node.output}
-    return names if not outputs.issuperset(names) and tensors.issuperset(names) else []
+    logits = with_logit_outputs(float_model, before_decisions=True).graph.output
+    names, producers = [output.name for output in logits], Links(float_model.graph).producers
+    outputs = {n for output in float_model.graph.output for n in leaves(output.name, producers)}
+    tensors = {name for node in int8_model.graph.node for name in node.output}
+    saturates = not outputs.issuperset(names)
+    return names if saturates and tensors.issuperset(names) else []
 
 
 def class_axes(model: onnx.ModelProto) -> dict[str, int]:
@@ -390,9 +387,9 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
 def summarize(
     measured: Measured, held_out: bool, sample_numbers: Sequence[int] = (), doubt_db: float = 0.0
 ) -> quality.Accuracy:
-    """Sum up the accuracy of outputs, of their parts, and of all together.
+    """Return the accuracy of outputs, of their parts, and of all together.
 
-    ``sample_numbers`` are the places of the samples in the data, by default 0, 1 and so on;
+    ``sample_numbers`` are the numbers of the samples in the data, by default 0, 1 and so on;
     ``doubt_db`` is the possible loss on new samples for reasons that these samples do not show.
     """
     outputs = tuple(
@@ -412,7 +409,7 @@ def summarize(
     )
     single = outputs[0].top1_agreement if len(outputs) == 1 else None
     interval = expected(measured.powers, measured.unsaturated, doubt_db)
-    pairs = zip(measured.powers, measured.places, strict=True)
+    pairs = zip(measured.powers, measured.sample_numbers, strict=True)
     samples = [(powers.db, k) for powers, k in pairs if powers.db is not None]
     worst = None
     if samples:
@@ -422,7 +419,7 @@ def summarize(
     rows = [(row.sqnr_db, row.name) for row in outputs if row.sqnr_db is not None]
     return quality.Accuracy(
         samples=measured.samples,
-        uncompared=measured.samples - len(measured.places),
+        uncompared=measured.samples - len(measured.sample_numbers),
         held_out=held_out,
         sqnr_db=rounded(measured.total.sqnr_db, 2),
         cosine=rounded(measured.total.cosine, 6),
@@ -444,15 +441,15 @@ class MeasuredConversion:
     """Error of a conversion against its float model."""
 
     layers: list[DeviceConvolution]  # layers of the float graph, before a budget is spent
-    pairs: list[LayerPair]  # their tensors in both models
-    measured: Measured
+    pairs: list[LayerPair]  # tensors of the layers in both models
+    measured: Measured  # errors on the samples held out
     rows: tuple[quality.LayerQuant, ...]  # rows of the report, by pair
 
 
 def compare_conversion(
     quantization: Quantization, emitted: EmittedModel, step: Callable[[int, int], None]
 ) -> MeasuredConversion:
-    """Measure outputs and layers on the samples held out.
+    """Measure the errors of outputs and layers on the samples held out.
 
     ``step`` is called after each sample.
 

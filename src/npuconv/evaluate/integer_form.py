@@ -27,7 +27,7 @@ from npuconv.partition.operators import passes_int8
 from npuconv.partition.placement import Plan
 from npuconv.target import Target
 
-_TYPES = ("int8", "int8", "int32")  # of input, weights and bias of a QLinearConv
+_TYPES = ("int8", "int8", "int32")  # types of input, weights and bias of a QLinearConv
 _ACTIVATIONS = ("Relu", "Clip")
 
 

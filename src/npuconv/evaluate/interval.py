@@ -44,7 +44,7 @@ class IntervalSettings:
 
     # Probability that sampling alone lowers the figure no further, and as much raises it.
     spread: float = 0.75
-    worse_db: float = 1.5  # by which new samples are worse than those between the calibrated ones
+    worse_db: float = 1.5  # loss on new samples against samples between the calibrated ones
     other_db: float = 3.0  # and by which that differs from model to model
     alone_db: float = 12.0  # spread of single samples; more than this none may show
     # Standard deviation of the figure from sampling, from which on saturation may hide errors.
@@ -73,9 +73,9 @@ def expected(
     """Return where the SQNR on as many new samples lies with a probability of 80 %.
 
     Args:
-        powers: of every sample that was measured.
+        powers: signal and noise of every sample that was measured.
         unsaturated: the same before outputs saturate; empty where none does.
-        doubt_db: by which it may be lower for another reason, such as the kind of samples.
+        doubt_db: possible loss for another reason, such as the kind of samples.
 
     Returns:
         Lowest and highest, dB; None where there is no error to speak of.

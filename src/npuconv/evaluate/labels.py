@@ -15,7 +15,7 @@ from npuconv.data.sample_files import IMAGES, list_directory, read_file, read_li
 from npuconv.errors import CalibrationError
 
 Labels = NDArray[np.int64]
-_KEYS = ("y", "labels")  # of an .npz
+_KEYS = ("y", "labels")  # keys of the labels in an .npz
 MAX_LABELS = 100_000_000
 MAX_NAMED = 5  # missing files in a message
 

@@ -17,7 +17,7 @@ from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 from npuconv.tflite import flatbuffer
 
-_MAX_RANK = 8  # of a tensor of TFLite
+_MAX_RANK = 8  # largest rank of a tensor of TFLite
 _Order = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_RANK)]
 _RECORD = TypeAdapter(list[tuple[str, _Order]])
 _STORED = TypeAdapter(list[tuple[str, _Order, Annotated[int, Field(ge=0)]]])
@@ -28,10 +28,10 @@ _PURPOSE = "verify of a TFLite file"
 class _FileTensor:
     """A tensor of the file that the ONNX model has as well."""
 
-    name: str  # in the ONNX model
-    number: int  # of its tensor in the file
+    name: str  # name in the ONNX model
+    number: int  # number of its tensor in the file
     dtype: Any
-    shape: tuple[int, ...]  # as it is stored
+    shape: tuple[int, ...]  # shape in the file
     order: tuple[int, ...]  # axis k of the stored tensor is axis ``order[k]`` of the ONNX tensor
 
     @classmethod

@@ -26,8 +26,8 @@ from npuconv.model.proto import Links, attributes_of
 from npuconv.partition.placement import Plan
 from npuconv.quantize.oversampling import Oversampled
 
-KEY = "npuconv.layers"  # of the model's metadata
-_PREFIX = "npuconv.scale."  # of the names of inputs and outputs there
+KEY = "npuconv.layers"  # key in the model's metadata
+_PREFIX = "npuconv.scale."  # prefix of the names of inputs and outputs in the metadata
 # Endings that quantizers append to the name of a float tensor to call its integers.
 _ENDINGS = ("/int8", "_quantized", "_QuantizeLinear_Output")
 _ACTIVATIONS = ("Relu", "Clip")
@@ -45,8 +45,8 @@ class LayerPair:
     scale: float | Array  # one, or one for each channel
     zero_point: int | Array = 0
     note: str = ""
-    channels_last: bool = False  # in the converted model
-    axis: int = 1  # of the channels in the float model
+    channels_last: bool = False  # whether the channels are last in the converted model
+    axis: int = 1  # axis of the channels in the float model
     channels: tuple[int, ...] = ()  # the float model's, that each is; all their own if empty
 
 
@@ -275,7 +275,7 @@ def layer_pairs(
 ) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
-    times = {layer.node: sum(conv for _, _, conv in layer.copies) for layer in oversampled.repeated}
+    times = {layer.node: len(layer.conv_names) for layer in oversampled.repeated}
     channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}
     tensors = (t for node in model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}

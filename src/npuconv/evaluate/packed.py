@@ -18,7 +18,7 @@ from npuconv.schemas.split import LayerEntry, Manifest, Packed
 from npuconv.target.description import Requantize
 
 ALIGNMENT = 16  # bytes: each array begins at a multiple, as vector loads want
-_FLOAT_BITS = 31  # of the multipliers that stand for float factors
+_FLOAT_BITS = 31  # bits of the multipliers that represent float factors
 Array = NDArray[Any]
 
 
@@ -97,7 +97,7 @@ def decimals(values: Array) -> Any:
     return plain[0] if values.size == 1 else tuple(plain)
 
 
-MAX_AXES = 3  # of a convolution: a volume
+MAX_AXES = 3  # spatial axes of a convolution, at most: a volume
 _PER_LINE = 8
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_./: -]")
 

@@ -32,7 +32,7 @@ _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear
 class Opened:
     """An unchanged model, with its name and digest for reports."""
 
-    proto: onnx.ModelProto  # of a TFLite file, its inputs and outputs alone
+    proto: onnx.ModelProto  # model; for a TFLite file, its inputs and outputs alone
     name: str
     sha256: str
     tflite: TfliteSession | None = None  # runs it, where it is a TFLite file

@@ -28,7 +28,7 @@ from npuconv.schemas.split import MANIFEST, CrossingTensor, Manifest, PartEntry
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
-_MAX_MANIFEST_BYTES = 256 * 2**20  # of a model with 100,000 layers
+_MAX_MANIFEST_BYTES = 256 * 2**20  # manifest of a model with 100,000 layers
 _AGAIN = "write the folder anew with npuconv split"
 
 
@@ -36,7 +36,7 @@ _AGAIN = "write the folder anew with npuconv split"
 class Ran:
     """Outputs of a split model."""
 
-    outputs: dict[str, Array]  # by name, all samples concatenated along the first axis
+    outputs: dict[str, Array]  # arrays by name, all samples concatenated along the first axis
     samples: int
     source: str  # where they come from
     # Values that differ from those of the whole model, by output; None where there was none to

@@ -35,9 +35,9 @@ from npuconv.model.proto import Links, all_names
 from npuconv.ops.qlinear_conv import IntegerConv
 
 Array = NDArray[Any]
-REQUANTIZE_KEY = "npuconv.requantize"  # of the model's metadata; ``emit`` writes it
+REQUANTIZE_KEY = "npuconv.requantize"  # key in the model's metadata; ``emit`` writes it
 MAX_EXACT = 2**24  # float32 holds every integer up to this
-LARGEST_BITS = 31  # of a multiplier
+LARGEST_BITS = 31  # bits of the widest multiplier
 _OLDEST = 11  # opset that has Clip with its bounds as inputs
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 _AXES_ARE_INPUT = {"ReduceSum": 13, "ReduceMax": 18}  # opset from which axes are an input
@@ -54,7 +54,7 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     """
     model = with_layers(model)
     graph, watched = _Simulation(model), list(dict.fromkeys(watch))
-    kernels: dict[str, list[onnx.NodeProto]] = {}  # by result
+    kernels: dict[str, list[onnx.NodeProto]] = {}  # nodes of the kernels, by result
 
     def write(operator: Int8Operator) -> bool:
         """Write the kernel of an operator; return whether the device has one."""
@@ -156,7 +156,7 @@ class _WholeNode(Whole):
     graph: _Simulation
     name: str
     stem: str  # first part of the names of results
-    extents: tuple[int | None, ...] = ()  # of the input of an operator; None if unknown
+    extents: tuple[int | None, ...] = ()  # extents of the input of an operator; None if unknown
 
     @property
     def shape(self) -> tuple[int | None, ...]:

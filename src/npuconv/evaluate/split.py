@@ -65,7 +65,7 @@ def split(
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
     Args:
-        model: in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
+        model: model in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
         directory: destination; made if it does not exist.
         target: the device; by default the target of the conversion.
         emit: ``c``: a C header of the layers as well.

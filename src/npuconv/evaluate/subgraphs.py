@@ -28,7 +28,7 @@ from npuconv.target import Target
 Side = Literal["device", "host"]
 EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
 _CONVOLUTION = "QLinearConv"
-_INTEGER_PREFIX = "QLinear"  # of the integer forms of operators
+_INTEGER_PREFIX = "QLinear"  # prefix of the integer forms of operators
 _ACTIVATIONS = ("Relu", "Clip")
 _OPENS, _CLOSES = "DequantizeLinear", "QuantizeLinear"
 _LONGEST = 64  # nodes of a region, beyond which none is looked for

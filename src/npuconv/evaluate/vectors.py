@@ -74,7 +74,7 @@ def vectors(
     Other integer operators, and functions between conversions, that the target lists are included.
 
     Args:
-        model: in the form ``qoperator`` or ``qdq``.
+        model: model in the form ``qoperator`` or ``qdq``.
         directory: destination; made if it does not exist.
         data: samples, as ``convert`` takes them.
         layers: a pattern of names, ``*`` and ``?`` allowed.

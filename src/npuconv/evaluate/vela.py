@@ -15,7 +15,7 @@ from pathlib import Path
 from npuconv.errors import UsageError
 from npuconv.schemas.report import VelaEstimate
 
-NAME = "vela"  # of the executable, and the first word of the next command of its targets
+NAME = "vela"  # name of the executable, and first word of the next command of its targets
 _TIMEOUT = 900  # seconds for one file
 _REFUSED = re.compile(r"Warning \(supported operators\) operator: \w+, ofm: '(.*)'")
 _PLACED = re.compile(r"(CPU|NPU) operators = (\d+)")

@@ -35,7 +35,7 @@ from npuconv.schemas.report import Tool
 from npuconv.version import __version__
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-LAYER_SAMPLES = 8  # on which layers are compared
+LAYER_SAMPLES = 8  # number of samples on which layers are compared
 SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
 UNNORMALIZED = (
     "the samples are not normalized as in training, so these numbers prove little: give the "
@@ -83,10 +83,10 @@ def verify(
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
 
-    def see(number: int, old: Feed, new: Feed) -> None:
+    def count_sample(number: int, reference: Feed, result: Feed) -> None:
         """Count a sample that both models have classified."""
         if score is not None:
-            outputs = [values[before.outputs[0]] for values in (old, new)]
+            outputs = [values[before.outputs[0]] for values in (reference, result)]
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
             for values in outputs:
                 check_scores(before.outputs[0], values, batch)
@@ -97,7 +97,7 @@ def verify(
     try:
         progress("loading models", 0, len(feeds))
         comparison = Comparison(*models, scales, matches.layers, after.tflite)
-        measured = comparison.measure(feeds, see, layer_samples=LAYER_SAMPLES)
+        measured = comparison.measure(feeds, count_sample, layer_samples=LAYER_SAMPLES)
     except executor.RuntimeRefusedError as error:
         name = after.name
         try:
@@ -158,7 +158,7 @@ def _errors(stats: Stats) -> dict[str, float | None]:
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
-    ranges = [  # to 4 digits; None where no value was finite
+    ranges = [  # lows and highs to 4 digits; None where no value was finite
         (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
         for low, high in stats.ranges
     ]
@@ -176,6 +176,6 @@ def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, 
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
     texts = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
     texts += [assumed] if assumed else []
-    if measured.places and measured.total.cosine is None:
+    if measured.sample_numbers and measured.total.cosine is None:
         texts.append("an output is all zeros or not finite")
     return (*texts, *filter(None, [measured.refusal]), *measured.left_out, *samples.notes)

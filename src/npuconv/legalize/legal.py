@@ -52,8 +52,8 @@ CALIBRATED_FORMS = ("qoperator", "qdq", "tflite")
 class LegalModel:
     """A legalized model, the placement of its nodes, and the findings of all rules."""
 
-    model: Model  # the graph; steps that change it return a new legal model
-    device: TargetDevice  # target, options with those for this model, nodes that stay float
+    model: Model  # the graph; methods that change it return a new legal model
+    device: TargetDevice  # target, options for this model, and nodes that stay float
     source: SourceModel  # the model before any change
     log: Log  # rewrites and refusals of the passes
     findings: Findings  # findings of all rules so far

@@ -10,7 +10,7 @@ from npuconv.legalize.log import RefusalRecord, RewriteRecord
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 
-_REWRITERS = (  # passes that make one operator of another
+_REWRITERS = (  # prefixes of passes that replace operators
     "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-", "fit-",
 )  # fmt: skip
 SWEEP = "sweep"  # removal of unused nodes, which no pass records

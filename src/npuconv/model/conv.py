@@ -136,7 +136,7 @@ def _dims(tensor: Tensor | None) -> tuple[Any, ...] | None:
     return None if tensor is None or tensor.shape is None else tuple(tensor.shape)
 
 
-# Every pass, rule and cost needs windows, and a network has few different ones.
+# Every pass, rule and cost needs windows, and a network has few different windows.
 @lru_cache(maxsize=4096)
 def _window(
     op: str,

@@ -38,7 +38,7 @@ _SHAPE_OF_INPUT = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 _CHANGED_IN_OPSET_2 = frozenset({"GlobalLpPool", "LpPool", "Split"})  # besides Pad
 _MISREAD = ("auto_pad", "ceil_mode", "output_shape")  # attributes of convolutions and pools
 _FIRST_SLICE_INPUTS = 10  # opset of the first Slice at which inference may end the process
-# Operators whose kernel or crop may be larger than their input; rules report it, but not in bodies.
+# Operators whose kernel or crop may exceed their input; rules report that outside of bodies only.
 _CROPPING = frozenset({"Conv", "ConvInteger", "QLinearConv", "ConvTranspose", "Pad", *query.POOLS})
 _LISTING = frozenset({"Shape", "Size"})  # operators with a result of another shape
 _EXTENTS = "/extents"  # end of the name of the extents that a Slice reads

@@ -110,7 +110,7 @@ def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
     """Return the sole consumer of a tensor that is not an output; None inside a subgraph."""
     if len(tensor.outputs) != 1 or model.is_output(tensor):
         return None
-    # A branch may not run, so that no node of it can move out of it.
+    # A branch may not run, so its nodes must stay in it.
     return tensor.outputs[0] if model.is_top_level(tensor.outputs[0]) else None
 
 

@@ -267,7 +267,7 @@ def _shape_fault(shape: tuple[int, ...], size: int, limit: int) -> tuple[str, st
         return f"has {len(shape)} axes, over {MAX_AXES}", ""
     if min(shape, default=0) < 0:
         return f"says shape {list(shape)}", ""
-    # numpy limits the other extents also of an array without elements.
+    # numpy limits the product of the non-zero extents even of an array without elements.
     total = math.prod(max(dim, 1) for dim in shape) * size
     if total > limit * _MIB:
         text = f"says shape {shape_text(shape)}: {total / _MIB:,.0f} MiB, over {limit}"

@@ -45,7 +45,7 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     """
     _check_graph(proto.graph, frozenset(), name)
     if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
-        return  # the checker would print a warning about them to stdout
+        return  # the checker would warn about such operators on stdout
     fault = _fault(proto)
     if any(text in fault for text in _HARMLESS):
         fault = _fault(_repair(proto))
@@ -84,7 +84,7 @@ def _fault(proto: onnx.ModelProto) -> str:
     except onnx.checker.ValidationError as error:
         return "\n".join(filter(None, map(str.strip, str(error).splitlines()))) or _NO_REASON
     except (EncodeError, ValueError):
-        pass  # over 2 GB: the checker cannot serialize it; our own checks have passed
+        pass  # over 2 GB, too large for the checker; npuconv's checks have passed
     return ""
 
 

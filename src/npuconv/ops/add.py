@@ -19,7 +19,7 @@ from npuconv.ops.operator import (
 from npuconv.ops.tape import Gradients, Tape, Visit, by_input
 from npuconv.tflite.elementwise import binary
 
-_SUM_BITS = 20  # by which TFLite's ADD shifts both inputs left
+_SUM_BITS = 20  # bits by which TFLite's ADD shifts both inputs left
 
 
 def is_binary(node: Node) -> bool:

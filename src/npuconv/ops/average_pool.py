@@ -39,9 +39,8 @@ def _window(attributes: Attributes) -> tuple[Sequence[int], Sequence[int], Seque
 def _cells(x: Whole, attributes: Attributes) -> Integers:
     """Return how many cells each window counts [1, 1, H', W']."""
     ones = np.ones((1, 1, *spatial(x, "AveragePool")), np.int64)
-    return window_sums(
-        ones, *_window(attributes), int(bool(attributes.get("count_include_pad", 0)))
-    )
+    fill = int(bool(attributes.get("count_include_pad", 0)))
+    return window_sums(ones, *_window(attributes), fill)
 
 
 def _kernel(call: Arguments[W]) -> W:

@@ -16,7 +16,7 @@ from npuconv.tflite.flatbuffer import Array, enumerator
 from npuconv.tflite.windows import padded, pads_of
 
 OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
-ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of weights: OHWI, 1HWO
+ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # weights: OHWI, 1HWO
 
 
 def _conv_adjoint(tape: Tape, visit: Visit) -> Gradients:

@@ -23,9 +23,9 @@ from npuconv.ops.operator import Arguments, Operator, W, register
 from npuconv.ops.tape import Gradients, Tape, Visit, pass_standardized
 
 STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
-_EXACT_BITS = 52  # of a number whose root float64 tells exactly
-_SPREAD_BITS = 14  # of the largest variance, in squares of steps
-_BIAS_BITS = 54  # of an offset before it is shifted
+_EXACT_BITS = 52  # bits of a number whose root is exact in float64
+_SPREAD_BITS = 14  # bits of the largest variance, in squares of steps
+_BIAS_BITS = 54  # bits of an offset before it is shifted
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def _by_shift(x: W, parameters: Normalization, scales: Sequence[TensorScale], ho
 
     Args:
         x: the stored integers, with extents that are known along the axes.
-        parameters: of the operator.
-        scales: of the input and of the result.
+        parameters: parameters of the operator.
+        scales: scales of the input and of the result.
         how: the requantization of the device; factors out of reach get the nearest multiplier.
 
     Raises:

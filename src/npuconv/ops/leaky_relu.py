@@ -21,7 +21,7 @@ from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 from npuconv.tflite.flatbuffer import TensorScales
 
-_LEAST_SLOPE = 1e-6  # from which the scale of slopes that are all 0 follows
+_LEAST_SLOPE = 1e-6  # slope that sets the scale if all slopes are 0
 
 
 def _rises(node: Node) -> bool:

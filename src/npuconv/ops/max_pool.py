@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
+from npuconv.arithmetic.whole import ceil_div
 from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.model.proto import attributes_of
@@ -37,7 +38,7 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     ones = [1] * len(kernel)
     strides, dilations = (visit.attributes.get(name, ones) for name in ("strides", "dilations"))
     triples = zip(kernel, strides, dilations, strict=True)
-    turns = [-(-((k - 1) * d + 1) // s) for k, s, d in triples]
+    turns = [ceil_div((k - 1) * d + 1, s) for k, s, d in triples]
     shape = tape.integers(visit.shape())
     attributes = {"kernel_shape": ones, "strides": ones}  # the indices say where values go
     parts = []

@@ -32,13 +32,13 @@ W = TypeVar("W", bound="Whole")
 class Arguments(Generic[W]):
     """Arguments of a kernel."""
 
-    attributes: Attributes  # of the node, parameters among them
+    attributes: Attributes  # attributes of the node, and its parameters
     values: Sequence[W]  # int8 values of the inputs
-    scales: Sequence[TensorScale]  # of these, and of the result
+    scales: Sequence[TensorScale]  # scales of the inputs, and last the scale of the result
     rescaling: Rescaling  # requantization of the device
 
 
-Kernel = Callable[[Arguments[Any]], Any]  # to int8 values
+Kernel = Callable[[Arguments[Any]], Any]  # function from arguments to int8 values
 
 
 def always(_: Any) -> bool:
@@ -65,7 +65,7 @@ class Operator:
     follow: Follower = mixed  # slots of channels of the outputs
 
     # Arithmetic.
-    function: Callable[..., Any] | None = None  # of float64 arrays; attributes are keywords
+    function: Callable[..., Any] | None = None  # function of float64 arrays; attributes as keywords
     is_table: bool = False  # whether the device looks the function up in a table
     takes: Callable[[Attributes], bool] = always  # whether the kernel computes with attributes
     kernel: Kernel | None = None  # int8 values, by any requantization
@@ -89,7 +89,7 @@ class Operator:
         """Return the scale of the result in TFLite.
 
         Args:
-            scales: of the inputs, and last the scale of the result in the model.
+            scales: scales of the inputs, and last the scale of the result in the model.
         """
         if self.tflite_scale == "input":
             return scales[0]

@@ -146,7 +146,7 @@ def _add_constants(
     if np.abs(bias).max(initial=0) >= 2**31:
         raise ModelError("the bias exceeds int32 with the zero point of its input")
     order = ORDERS[code]
-    axis = order.index(0)  # of the output channels
+    axis = order.index(0)  # axis of the output channels
     values = np.ascontiguousarray(layer.weight.transpose(order))
     zeros = np.zeros(count, np.int64)
     w_scales = np.array(np.broadcast_to(layer.w_scale.reshape(-1).astype(np.float32), count))

@@ -25,17 +25,17 @@ from npuconv.tflite.draft import CHANNELS_LAST, Draft, onnx_order
 from npuconv.tflite.flatbuffer import Array
 
 Doubles = NDArray[np.float64]
-_WEIGHT_STEPS = 2**11  # of 1, in the weights of a device that shifts
-_WEIGHT_BITS = 10  # of a weight of RESIZE_BILINEAR
-_PLANE = ((1, 2), (2, 3))  # axes of height and width: stored, and those of ONNX
-_SYMMETRIC = ("half_pixel", "pytorch_half_pixel")
-_BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+_WEIGHT_STEPS = 2**11  # steps from 0 to 1 in the weights of a device that shifts
+_WEIGHT_BITS = 10  # bits of a weight of RESIZE_BILINEAR
+_SPATIAL_AXES = (2, 3)  # axes of height and width in ONNX
+_HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
+_BILINEAR = (*_HALF_PIXEL, "asymmetric", "align_corners")
 
 
 def _passes(node: Node) -> bool:
-    """Return whether nearest values are taken.
+    """Return whether nearest values are taken, and ``axes`` is not set.
 
-    onnxruntime moves a Transpose through a Resize of int8 without turning its ``axes``.
+    onnxruntime moves a Transpose through a Resize of int8 without permuting its ``axes``.
     """
     nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
     mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
@@ -43,7 +43,7 @@ def _passes(node: Node) -> bool:
 
 
 def _takes(attributes: Attributes) -> bool:
-    """Return whether a written Resize is linear along all axes, by scales or by sizes."""
+    """Return whether a Resize is linear along all axes, with either scales or sizes."""
     is_linear = attributes.get("mode") == "linear" and "axes" not in attributes
     return is_linear and ("scales" in attributes) != ("sizes" in attributes)
 
@@ -62,12 +62,12 @@ def _in_tflite(node: Node) -> bool:
 
 
 def coordinates(length: int, count: int, mode: str, scale: float = 0) -> Doubles:
-    """Return the places that the values of a Resize come from [count].
+    """Return the positions in the input of the values of a Resize [count].
 
     Args: as for ``interpolation``.
 
     Raises:
-        ModelError: the mode needs a region.
+        ModelError: the mode is tf_crop_and_resize, which needs a region.
     """
     numbers = np.arange(count, dtype=np.float64)
     if mode == "align_corners":
@@ -84,17 +84,17 @@ def coordinates(length: int, count: int, mode: str, scale: float = 0) -> Doubles
 
 
 def nearest(length: int, count: int, mode: str, scale: float, rounding: str) -> Array:
-    """Return the places that nearest values come from, int64 [count].
+    """Return the indices of the nearest values in the input, int64 [count].
 
     Args:
         length: number of values before.
         count: number of values after.
         mode: ONNX's coordinate_transformation_mode.
-        scale: of the axis; 0: the ratio of the extents.
+        scale: scale of the axis; 0: the ratio of the extents.
         rounding: ONNX's nearest_mode.
 
     Raises:
-        ModelError: the mode needs a region.
+        ModelError: the mode is tf_crop_and_resize, which needs a region.
     """
     places = coordinates(length, count, mode, scale)
     rounded = {
@@ -119,25 +119,27 @@ def interpolation(
         length: number of values before.
         count: number of values after.
         mode: ONNX's coordinate_transformation_mode.
-        scale: of the axis; 0: the ratio of the extents.
-        attributes: of the node, if it is not plainly linear.
+        scale: scale of the axis; 0: the ratio of the extents.
+        attributes: attributes of the node, for cubic, antialias or exclude_outside.
 
     Raises:
-        ModelError: the mode needs a region.
+        ModelError: the mode is tf_crop_and_resize, which needs a region.
     """
     places = coordinates(length, count, mode, scale)[:, None]
     cubic, a = attributes.get("mode") == "cubic", attributes.get("cubic_coeff_a", -0.75)
     stretch = max(1 / (scale or count / length), 1) if attributes.get("antialias", 0) else 1
-    reach = int(np.ceil((2 if cubic else 1) * stretch))
-    taps = np.floor(places).astype(np.int64) + np.arange(1 - reach, 1 + reach)
-    x = np.abs(taps - places) / stretch
-    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
-    shares = np.where(x <= 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
+    radius = int(np.ceil((2 if cubic else 1) * stretch))
+    columns = np.floor(places).astype(np.int64) + np.arange(1 - radius, 1 + radius)
+    x = np.abs(columns - places) / stretch
+    factors = np.maximum(1 - x, 0)
+    if cubic:  # R. Keys, "Cubic convolution interpolation", 1981
+        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, a * (((x - 5) * x + 8) * x - 4)
+        factors = np.where(x <= 1, near, np.where(x < 2, far, 0))
     if attributes.get("exclude_outside", 0):
-        shares = np.where((taps >= 0) & (taps < length), shares, 0)
-    weights, rows = np.zeros((count, length)), np.arange(count)[:, None] + 0 * taps
-    shares = shares / shares.sum(axis=1, keepdims=True)
-    np.add.at(weights, (rows, np.clip(taps, 0, length - 1)), shares)
+        factors = np.where((columns >= 0) & (columns < length), factors, 0)
+    weights, rows = np.zeros((count, length)), np.arange(count)[:, None]
+    factors = factors / factors.sum(axis=1, keepdims=True)
+    np.add.at(weights, (rows, np.clip(columns, 0, length - 1)), factors)
     return weights
 
 
@@ -151,8 +153,8 @@ def _sides(x: Whole, attributes: Attributes) -> list[tuple[int, int, str]]:
 def _kernel(call: Arguments[W]) -> W:
     """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
 
-    Of a device that shifts, the weights are multiples of ``2**-11``: twice 11 bits and 8 of the
-    values leave 2**32 for a factor below 2**31.
+    A device that shifts has weights in multiples of ``2**-11``: products of two weights and a
+    value of 8 bits have 30 bits, so that int64 holds their products with 31 bits more.
     """
     (x,), (x_at, y_at) = call.values, call.scales
     rows, columns = (interpolation(*side) for side in _sides(x, call.attributes))
@@ -160,14 +162,13 @@ def _kernel(call: Arguments[W]) -> W:
     centred = x_at.centred(x)
     if call.rescaling.kind == "float":
         return y_at.rounded(x, rows @ centred.array().astype(np.float64) @ columns.T * factor)
-    high, wide = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
-    return y_at.stored(
-        call.rescaling.rescaled((centred.between(high, wide.T), factor / _WEIGHT_STEPS**2))
-    )
+    int_rows, int_columns = (np.rint(w * _WEIGHT_STEPS).astype(np.int64) for w in (rows, columns))
+    products = centred.between(int_rows, int_columns.T)
+    return y_at.stored(call.rescaling.rescaled((products, factor / _WEIGHT_STEPS**2)))
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
-    """Weights of 10 bits along both axes, half a step away from zero."""
+    """Return the result of RESIZE_BILINEAR: weights of 10 bits, half a step away from zero."""
     (x,) = call.values
     rows, columns = (_tflite_weights(*side) for side in _sides(x, call.attributes))
     mixed = x.between(rows, columns.T)
@@ -175,9 +176,9 @@ def _tflite_kernel(call: Arguments[W]) -> W:
 
 
 def _tflite_weights(before: int, after: int, mode: str) -> Integers:
-    """Return the whole weights of each value of the result [after, before]."""
+    """Return the integer weights of each value of the result [after, before]."""
     unit = 1 << _WEIGHT_BITS
-    corners, half = mode == "align_corners", mode in ("half_pixel", "pytorch_half_pixel")
+    corners, half = mode == "align_corners", mode in _HALF_PIXEL
     scale = (unit * before + after // 2) // after
     if corners and after > 1:
         scale = (unit * (before - 1) + (after - 1) // 2) // (after - 1)
@@ -204,10 +205,10 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append the operator of TFLite that resizes so; else a GATHER or a product for each axis.
+    """Append the operator of TFLite; if it has none, a GATHER or a product for each axis.
 
     Raises:
-        ModelError: of other axes than height and width, or by a region.
+        ModelError: other axes than height and width, or tf_crop_and_resize.
     """
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
@@ -218,8 +219,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
         return
     source = draft.read(node.input[0], CHANNELS_LAST)
     output = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    places = [_nearest(draft, node, axis) for _, axis in _PLANE]
-    plain = [np.arange(after[k]) * before[k] // after[k] for _, k in _PLANE]
+    places = [_nearest(draft, node, axis) for axis in _SPATIAL_AXES]
+    plain = [np.arange(after[k]) * before[k] // after[k] for k in _SPATIAL_AXES]
     if all(np.array_equal(a, b) for a, b in zip(places, plain, strict=True)):
         _to_size(draft, "RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions", source, output)
         return
@@ -240,19 +241,22 @@ def _to_size(
 def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a RESIZE_BILINEAR, or products with the weights of rows and of columns.
 
-    RESIZE_BILINEAR takes the scale from the extents, and knows neither cubic nor antialias.
+    RESIZE_BILINEAR takes the scale from the extents, and has neither cubic nor antialias. An int8
+    Resize always becomes RESIZE_BILINEAR, which its kernel computes.
     """
     name, result, attrs = node.input[0], node.output[0], attributes_of(node)
     before, after = draft.shape(name), draft.shape(result)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
-    sides = [(before[k], after[k], mode, _scale(draft, node, before, after, k)) for _, k in _PLANE]
-    rows, columns = (interpolation(*end, attrs) for end in sides)
-    plain = [interpolation(*end[:3]) for end in sides]
+    rows, columns = (
+        interpolation(before[k], after[k], mode, _scale(draft, node, before, after, k), attrs)
+        for k in _SPATIAL_AXES
+    )
+    plain = [interpolation(before[k], after[k], mode) for k in _SPATIAL_AXES]
     bilinear = all(map(np.allclose, (rows, columns), plain)) or draft.dtype(name) == np.int8
-    if bilinear and mode in (*_SYMMETRIC, "align_corners", "asymmetric"):
+    if bilinear and mode in _BILINEAR:
         source = draft.read(name, CHANNELS_LAST)
         output = draft.store(result, CHANNELS_LAST, draft.quantization(source))
-        options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _SYMMETRIC}
+        options = {"AlignCorners": mode == "align_corners", "HalfPixelCenters": mode in _HALF_PIXEL}
         _to_size(draft, "RESIZE_BILINEAR", "ResizeBilinearOptions", source, output, **options)
         return
     row_weights, right = (draft.number(f"{name}/weights", w[None, None]) for w in (rows, columns.T))
@@ -266,7 +270,7 @@ def _interpolate(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _nearest(draft: Draft, node: onnx.NodeProto, axis: int) -> Array:
-    """Return the places that nearest values come from along an axis, int64."""
+    """Return the indices of the nearest values along an axis, int64."""
     attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")

@@ -26,15 +26,11 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     numbers = slots.numbers
     for place, axis in enumerate(sliced_axes):
         if axis % rank == slots.axis:
-            numbers = numbers[
-                slice(*_bounds(starts[place], stops[place], steps[place] if steps else 1))
-            ]
+            step = steps[place] if steps else 1
+            # ONNX writes "down to the first value" as an end far below zero.
+            stop = None if step < 0 and stops[place] < -(2**31) else stops[place]
+            numbers = numbers[starts[place] : stop : step]
     return [Slots(slots.axis, numbers)] if numbers else mixed(join, node, inputs)
-
-
-def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
-    """Return Python's slice for ONNX's: an end far below zero means "to the very first"."""
-    return start, None if step < 0 and end < -(2**31) else end, step
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

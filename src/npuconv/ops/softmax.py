@@ -13,8 +13,8 @@ from npuconv.ops.operator import Arguments, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
 
-_TABLE_STEPS = 2**24  # of 1, in the exponentials of a device that shifts
-_SHARE_BITS = 31  # of an exponential of TFLite
+_TABLE_STEPS = 2**24  # steps from 0 to 1 in the exponentials of a device that shifts
+_SHARE_BITS = 31  # bits of an exponential of TFLite
 _TFLITE_SCALE = TensorScale(1 / 256, -128)
 
 

@@ -48,7 +48,7 @@ def evaluate(steps: Sequence[TableStep], values: Doubles) -> Doubles:
     """Return the result of the last step, in float64.
 
     Args:
-        steps: in their order.
+        steps: operators of the table, in their order.
         values: real values of ``SOURCE`` [N].
 
     Raises:
@@ -70,7 +70,7 @@ def table(steps: Sequence[TableStep], x_at: TensorScale, y_at: TensorScale) -> S
     """Return the table of a function of one value, int8 [256].
 
     Args:
-        steps: in their order; the first read ``SOURCE``.
+        steps: operators of the table, in their order; the first read ``SOURCE``.
         x_at: scale of ``SOURCE``.
         y_at: scale of the result of the last.
 

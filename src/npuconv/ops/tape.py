@@ -19,7 +19,7 @@ from onnx import helper
 
 from npuconv.model import store
 
-OLDEST_OPSET = 13  # from here on ReduceSum takes its axes as an input
+OLDEST_OPSET = 13  # first opset whose ReduceSum takes its axes as an input
 _REDUCE_AXES_AS_INPUT = 18  # opset, for ReduceMean
 PREFIX = "npuconv/gradient"
 Shape = tuple[int, ...]

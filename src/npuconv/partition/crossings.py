@@ -111,7 +111,7 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
             if tensor.name and not query.is_constant(tensor):
                 inputs.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
         for tensor in node.outputs:
-            # A branch of an If reads it too, without being listed at the top level.
+            # Consumers in branches of an If are not listed at the top level.
             if id(tensor) in outputs or any(id(n) not in inside for n in tensor.outputs):
                 outputs_of_nodes.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
     return tuple(inputs.values()), tuple(outputs_of_nodes.values())

@@ -20,18 +20,17 @@ from npuconv.findings import Finding
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition.operators import masked_softmaxes
-from npuconv.quantize import hessian as hessians_of
-from npuconv.quantize import imported_scales
 from npuconv.quantize.fake_quant import stored_output
-from npuconv.quantize.hessian import Hessian, Windows
+from npuconv.quantize.hessian import Hessian, gather, windows_of
+from npuconv.quantize.imported_scales import METHODS
 from npuconv.quantize.settings import HESSIAN, RANGES
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
 from npuconv.timings import Step
 
-_SOFTMAX_OF_ONE_AXIS = 13  # opset
-_AXES_ARE_INPUT = 18  # opset, of ReduceMax
+_SOFTMAX_OF_ONE_AXIS = 13  # first opset whose Softmax normalizes along one axis
+_AXES_ARE_INPUT = 18  # first opset whose ReduceMax takes its axes as an input
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -39,8 +38,8 @@ _MADE_UP = "these inputs were made up, which not every model takes; give some wi
 class Calibration:
     """Statistics and Hessians measured on the samples."""
 
-    statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
-    hessians: dict[str, Hessian]  # of every convolution with constant weights, by node
+    statistics: dict[str, Statistics]  # outputs of every group, and of some convolutions, by tensor
+    hessians: dict[str, Hessian]  # Hessian of every convolution with constant weights, by node
 
 
 def calibrate(
@@ -48,13 +47,13 @@ def calibrate(
 ) -> Calibration:
     """Run the samples through the float model.
 
-    ``step`` is called with the runs of samples that are done, and all runs.
+    ``step`` is called with the number of runs that are done, and the number of all runs.
 
     Raises:
         CalibrationError: samples that cannot be used.
     """
     proto = _with_floors(graph, proto)
-    windows = _windows(graph)
+    windows = [w for conv in graph.plan.convolutions if (w := windows_of(conv)) is not None]
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
     runs = count(1)
@@ -67,7 +66,7 @@ def calibrate(
         stats = collect(proto, watched(graph), samples, progress=after_run)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
-    hessians = hessians_of.gather(proto, windows, few, after_run) if windows else {}
+    hessians = gather(proto, windows, few, after_run) if windows else {}
     return Calibration(stats, hessians)
 
 
@@ -91,13 +90,6 @@ def calibrate_on(
             raise
     data = replace(data, samples=samples)
     return data, calibrate(graph, proto, data.used, step)
-
-
-def _windows(graph: LegalModel) -> list[Windows]:
-    """Return the windows of every convolution."""
-    return [
-        w for conv in graph.plan.convolutions if (w := hessians_of.windows_of(conv)) is not None
-    ]
 
 
 def _named(graph: LegalModel, samples: Samples, error: CalibrationError) -> CalibrationError:
@@ -147,7 +139,7 @@ def watched(graph: LegalModel) -> Mapping[str, int | None]:
 
 
 def _watched_names(graph: LegalModel) -> Collection[str]:
-    """Return the tensors to observe, whose channels nobody has to trace for that.
+    """Return the tensors to observe, without their channel axes.
 
     Tensors before a Relu or Clip are observed where training has left statistics of them, and
     for the first layer. All of them would take as long as the model itself.
@@ -187,7 +179,7 @@ def _with_floors(graph: LegalModel, proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _append_floor(graph: onnx.GraphProto, name: str, axis: int, opset: int) -> None:
-    """Make a tensor of its unbounded values."""
+    """Append nodes that compute a tensor from its unbounded values."""
     raw, reach, axes, top, floor = (
         f"{name}/{part}" for part in ("unbounded", "reach", "axes", "top", "floor")
     )
@@ -214,9 +206,7 @@ def calibration_findings(
         mismatch = find_mismatch(
             graph.model, graph.proto(), data.used, calibration.statistics, graph.expected
         )
-    imported = (
-        g for g in graph.plan.groups if state.methods.get(g.name) in imported_scales.METHODS
-    )
+    imported = [g for g in graph.plan.groups if state.methods.get(g.name) in METHODS]
     evidence = CalibrationEvidence(
         plan=graph.plan,
         statistics=calibration.statistics,

@@ -23,14 +23,14 @@ from npuconv.data.samples import spread
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition.placement import Group
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.fake_quant import FakeQuantError, logits, quant_points
+from npuconv.quantize.fake_quant import FakeQuantComparison, quant_points, with_logit_outputs
 from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
-Shares = Mapping[str, float]  # of the largest value of a group, by its name
+Shares = Mapping[str, float]  # clipping limit as a share of the largest value, by group
 
 
 def clip_ranges(
@@ -44,10 +44,10 @@ def clip_ranges(
     """Clip tensors of operators where that leaves less error in the outputs.
 
     Args:
-        graph: with its plan.
+        graph: model with its plan.
         calibration: statistics of the float pass.
-        grids: of values, by tensor.
-        state: with the ranges that calibration has seen.
+        grids: grids of the values, by tensor.
+        state: encodings of the ranges that calibration has observed.
         used: samples, some of which are run.
         step: called after each random vector.
 
@@ -83,10 +83,10 @@ def _choices(
     used: Samples,
     step: Step,
 ) -> list[Shares]:
-    """Return the shares of the groups that err less if they are clipped: by much, or by little.
+    """Return clipping limits of the groups that err less if they are clipped.
 
     Returns:
-        None that is empty, and none twice, in the order of ``CLIPPING.errors_left``.
+        Different choices, none empty, in the order of ``CLIPPING.errors_left``.
     """
     group_of = {name: number for number, group in enumerate(groups) for name in group.tensors}
     points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in group_of]
@@ -94,7 +94,7 @@ def _choices(
     rows = (
         replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
     )
-    model = logits(graph.proto())
+    model = with_logit_outputs(graph.proto())
     sensitivity = measure(model, [*points, *rows], state, used, CLIPPING.probes, step)
     if sensitivity is None:
         return []
@@ -114,13 +114,15 @@ def _choices(
 def _checked(
     graph: LegalModel, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
-    """Return the first under which all roundings together err less by enough, or the state."""
+    """Return the first choice with a sufficiently smaller error of all roundings, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     try:
-        error = FakeQuantError(logits(graph.proto(), before_decisions=True), feeds)
-        before = error.measure(quant_points(graph, state))
+        model = with_logit_outputs(graph.proto(), before_decisions=True)
+        simulator = FakeQuantComparison(model, feeds)
+        before = simulator.measure(quant_points(graph, state))
         for candidate in choices:
-            if error.measure(quant_points(graph, candidate)).ratio(before) < CLIPPING.sufficient:
+            after = simulator.measure(quant_points(graph, candidate))
+            if after.ratio(before) < CLIPPING.sufficient:
                 return candidate
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state

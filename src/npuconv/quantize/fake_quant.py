@@ -37,10 +37,10 @@ class QuantPoint:
     # Rounded part of it: its input from the host, its weights or its output.
     kind: Literal["input", "weights", "output"]
     tensor: str  # the tensor that is rounded
-    encoding: Encoding | None = None  # of an activation
+    encoding: Encoding | None = None  # encoding of an activation; None for weights
     # Rounded values of the inputs of its node, by index.
     constants: Mapping[int, Floats] | None = None
-    owner: store.Store | None = None  # of the files of large constants
+    owner: store.Store | None = None  # owner of the files of large constants
 
 
 def quant_points(graph: LegalModel, state: QuantState) -> list[QuantPoint]:
@@ -171,7 +171,7 @@ def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic])
     graph.initializer.append(store.initializer(name, np.asarray(values)))
 
 
-Values = Mapping[str, object]  # of one sample, by output
+Values = Mapping[str, object]  # values of one sample, by output
 
 SATURATING = frozenset({"Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh"})
 # Operators that move values, and those that put out places, classes or truth values, with the
@@ -190,11 +190,11 @@ _WIDE = frozenset({"INT32", "INT64", "UINT32", "UINT64", "BOOL"})
 
 
 @dataclass(frozen=True)
-class Error:
+class SquaredErrors:
     """Sums of squares over all outputs."""
 
-    noise: tuple[float, ...]  # of the errors, by sample
-    signal: tuple[float, ...]  # of the exact values, by sample
+    noise: tuple[float, ...]  # sum of the squared errors, by sample
+    signal: tuple[float, ...]  # sum of the squared exact values, by sample
 
     @property
     def sqnr_db(self) -> float | None:
@@ -202,7 +202,7 @@ class Error:
         noise, signal = sum(self.noise), sum(self.signal)
         return 10 * math.log10(signal / noise) if noise > 0 and signal > 0 else None
 
-    def ratio(self, before: Error) -> float:
+    def ratio(self, before: SquaredErrors) -> float:
         """Return the ratio to an earlier error, as the geometric mean over samples.
 
         A single sample whose class changes would dominate the sum.
@@ -211,8 +211,8 @@ class Error:
         return math.exp(sum(math.log(a / b) for a, b in pairs) / len(pairs)) if pairs else 1.0
 
 
-class FakeQuantError:
-    """Error of fake-quantized models against one float model, whose outputs are kept."""
+class FakeQuantComparison:
+    """Comparison of fake-quantized models with one float model, whose outputs are kept."""
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
         self.model, self._feeds = model, list(feeds)
@@ -224,23 +224,25 @@ class FakeQuantError:
         names = [o.name for o in self.model.graph.output]
         return names == [o.name for o in model.graph.output]
 
-    def measure(self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None) -> Error:
+    def measure(
+        self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None
+    ) -> SquaredErrors:
         """Return the error of all these roundings together.
 
         The points are points of ``model``; without it, of the float model.
         """
-        rounded = fake_quantized(self.model if model is None else model, points)
+        simulation = fake_quantized(self.model if model is None else model, points)
         noises, signals = [], []
-        for exact, result in zip(self._exact, _run(rounded, self._feeds), strict=True):
+        for exact, result in zip(self._exact, _run(simulation, self._feeds), strict=True):
             noise = signal = 0.0
             for name in exact.keys() - self._indices:
-                old, new = _numbers(exact[name]), _numbers(result[name])
-                if old.size == new.size:  # not as many boxes as each happens to find
-                    noise += float(np.square(new - old).sum())
-                    signal += float(np.square(old).sum())
+                x, rounded_x = _numbers(exact[name]), _numbers(result[name])
+                if x.size == rounded_x.size:  # sizes differ if the models find other boxes
+                    noise += float(np.square(rounded_x - x).sum())
+                    signal += float(np.square(x).sum())
             noises.append(noise)
             signals.append(signal)
-        return Error(tuple(noises), tuple(signals))
+        return SquaredErrors(tuple(noises), tuple(signals))
 
 
 def _run(model: onnx.ModelProto, feeds: Sequence[Feed]) -> Iterator[Values]:
@@ -256,7 +258,9 @@ def _numbers(values: object) -> np.ndarray:
     return np.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def logits(model: onnx.ModelProto, *, before_decisions: bool = False) -> onnx.ModelProto:
+def with_logit_outputs(
+    model: onnx.ModelProto, *, before_decisions: bool = False
+) -> onnx.ModelProto:
     """Return the model with its outputs taken before a final Softmax, Sigmoid or the like.
 
     A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise

@@ -15,7 +15,7 @@ from npuconv.errors import InternalError
 from npuconv.quantize.settings import ROUNDING
 
 Doubles = NDArray[np.float64]
-_UNCERTAINTY = 1e-6  # of the largest product, by float32
+_UNCERTAINTY = 1e-6  # error of a product in float32, as a share of the largest product
 
 
 def damping(length: int, count: int) -> float:
@@ -47,7 +47,7 @@ def factorize(products: Doubles, damp: float) -> Factor:
     order = np.argsort(-diagonal, axis=1, kind="stable")
     ordered = np.take_along_axis(products, order[:, :, None], axis=1)
     ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
-    # In units of their own mean square; constant inputs of 0 have none, and pass nothing on.
+    # The unit is the mean square of a group; inputs that are always 0 have none, and pass 0 on.
     mean = diagonal.mean(axis=1)
     unit = np.where(mean > 0, mean, 1.0)[:, None, None]
     # H = V V' with V upper triangular is a Cholesky decomposition in reverse order; U is 1/V.

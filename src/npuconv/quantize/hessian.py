@@ -15,6 +15,7 @@ import onnx
 from numpy.typing import NDArray
 
 from npuconv import executor
+from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
 from npuconv.data.float_pass import open_session, refused
 from npuconv.data.samples import Feed, Samples
@@ -23,7 +24,7 @@ from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
-_LARGEST = 1e9  # value, in units, whose products with many others are in float32
+_LARGEST = 1e9  # largest value in units: float32 holds sums of many products of such values
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
@@ -34,16 +35,14 @@ class Hessian:
     Attributes:
         groups: G.
         length: K.
-        blocks: the K values are cut into blocks of equal length; products are kept within
-            each of them.
+        blocks: blocks of K values, of nearly equal length; only products within a block are kept.
         count: number of windows.
     """
 
     def __init__(self, groups: int, length: int) -> None:
         """Start empty."""
         self.groups, self.length = groups, length
-        parts = -(-length // HESSIAN.block)
-        size = -(-length // parts)
+        size = ceil_div(length, ceil_div(length, HESSIAN.block))
         self.blocks = [slice(k, min(k + size, length)) for k in range(0, length, size)]
         self.count = 0
         self._sums = np.zeros((groups, length))
@@ -57,11 +56,12 @@ class Hessian:
         """Add windows [G,K,P].
 
         Args:
-            windows: of one sample.
-            held_out: keep some of them to compare roundings on, and leave them out of H.
+            windows: windows of one sample.
+            held_out: keep some of them to compare roundings on, and leave them out of H; ignored
+                for the first sample, so that H is never empty.
         """
         if held_out and self.count:
-            room = HESSIAN.held_out_windows // 4
+            room = HESSIAN.held_out_windows
             step = max(1, windows.shape[2] // room)
             self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
             return
@@ -108,8 +108,8 @@ class Hessian:
 
 
 @dataclass(frozen=True)
-class Windows:
-    """A convolution as im2col needs it."""
+class WindowedConv:
+    """Parameters of a convolution that im2col needs."""
 
     name: str
     tensor: str
@@ -127,8 +127,8 @@ class Windows:
         return self.channels // self.group * math.prod(self.kernel)
 
 
-def windows_of(conv: Node) -> Windows | None:
-    """Return the windows of a convolution; None without constant weights, or for a mean."""
+def windows_of(conv: Node) -> WindowedConv | None:
+    """Return the parameters for im2col; None without constant weights, or for a mean."""
     weight = query.constant_input(conv, 1)
     if weight is None:
         return None
@@ -138,8 +138,8 @@ def windows_of(conv: Node) -> Windows | None:
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
     extents = (query.shape(conv.outputs[0]) or (None,) * len(weight.shape))[2:]
-    spatial_extents = tuple(n for n in extents if isinstance(n, int))
-    return Windows(
+    output = tuple(n for n in extents if isinstance(n, int))
+    return WindowedConv(
         name=conv.name,
         tensor=conv.inputs[0].name,
         channels=weight.shape[1] * group,
@@ -148,21 +148,19 @@ def windows_of(conv: Node) -> Windows | None:
         strides=tuple(query.attribute(conv, "strides", None) or ones),
         dilations=tuple(query.attribute(conv, "dilations", None) or ones),
         pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
-        output=spatial_extents
-        if len(spatial_extents) == len(kernel)
-        else None,  # the batch may be open
+        output=output if len(output) == len(kernel) else None,
     )
 
 
 def _is_mean(weight: Floats) -> bool:
-    """Return whether each row is one number and reads one channel: that rounds exactly."""
+    """Return whether each row repeats one number for one channel: it rounds without error."""
     rows = weight.reshape(len(weight), -1)
     return weight.shape[1] == 1 and bool((rows == rows[:, :1]).all()) and rows.shape[1] > 1
 
 
 def gather(
     model: onnx.ModelProto,
-    layers: Sequence[Windows],
+    layers: Sequence[WindowedConv],
     feeds: Samples | Sequence[Feed],
     after_run: Callable[[], None] = lambda: None,
 ) -> dict[str, Hessian]:
@@ -189,35 +187,36 @@ def gather(
     return hessians
 
 
-def _windows(layer: Windows, values: Floats, samples: int) -> Floats:
-    """Return the windows of a layer at a coarse grid of positions, [G,K,P]."""
-    grid = _grid(layer, samples)
-    strides = [stride * step for stride, step in zip(layer.strides, grid, strict=True)]
+def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:
+    """Return the windows of a layer at some of its positions, [G,K,P]."""
+    intervals = _position_intervals(layer, sample_count)
+    strides = [stride * step for stride, step in zip(layer.strides, intervals, strict=True)]
     windows = im2col(values, layer.kernel, strides, layer.dilations, layer.pads)
-    extents = zip(layer.output or (), grid, strict=False)  # an image may be filled up behind
-    windows = windows[(slice(None), slice(None), *(slice(-(-n // step)) for n, step in extents))]
+    # Pads behind the values may make room for more positions than the layer has.
+    extents = map(ceil_div, layer.output or (), intervals)
+    windows = windows[(slice(None), slice(None), *map(slice, extents))]
     # [N,C,*positions,*kernel] -> [C,*kernel,N,*positions]
     rank = len(layer.kernel)
     order = (1, *range(2 + rank, 2 + 2 * rank), 0, *range(2, 2 + rank))
     columns = windows.transpose(order).reshape(layer.group, layer.length, -1)
-    count = max(_window_count(layer, samples) * len(values), 1)
+    count = max(_window_count(layer, sample_count) * len(values), 1)
     return np.ascontiguousarray(columns[:, :, :: max(columns.shape[2] // count, 1)])
 
 
-def _window_count(layer: Windows, samples: int) -> int:
+def _window_count(layer: WindowedConv, sample_count: int) -> int:
     """Return the number of windows to take of one sample."""
     total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
-    total = min(total, HESSIAN.most_windows)
-    return -(-total // samples)
+    return ceil_div(min(total, HESSIAN.most_windows), sample_count)
 
 
-def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
-    """Return the steps between positions; odd, to avoid the period of a pattern."""
+def _position_intervals(layer: WindowedConv, sample_count: int) -> tuple[int, ...]:
+    """Return the interval of the positions by axis; odd, to avoid the period of a pattern."""
     if layer.output is None:
         return (3,) * len(layer.kernel)
-    count, steps = _window_count(layer, samples), [1] * len(layer.kernel)
+    count, intervals = _window_count(layer, sample_count), [1] * len(layer.kernel)
     while True:
-        counts = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
+        counts = list(map(ceil_div, layer.output, intervals))
         if math.prod(counts) <= 1.5 * count:
-            return tuple(steps)
-        steps[counts.index(max(counts))] += 2
+            return tuple(intervals)
+        axis = counts.index(max(counts))  # the axis with the most positions
+        intervals[axis] += 2

@@ -55,8 +55,8 @@ def prepare_host(
 ) -> tuple[LegalModel, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
-    ``step`` is called after each sample. ``has_grids``: whether a grid of the samples counts;
-    a grid of made-up samples does not.
+    ``step`` is called after each sample. Without ``has_grids`` grids of the samples are ignored,
+    as for synthetic samples.
 
     Returns:
         The graph with host padding and offsets, and the grids of tensors that the device reads.
@@ -66,27 +66,26 @@ def prepare_host(
     grids = _find_grids(graph, feeds) if has_grids and "input-grid" not in without else {}
     if "host-padding" not in without:
         graph, _ = _pad(graph, _choose_inputs(graph, feeds, grids, step))
-    free = {
-        name: convs
+    first_convs = {
+        name: convs[0].name
         for name, convs in shifted_together(graph.plan).items()
         if convs[0].name in grids
-        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
-        # Parts of its channels that the host has padded are not.
+        and not any(nonzero_pads(conv) or conv.name in graph.biasless for conv in convs)
+        # Not a tensor with some of the channels only, which the host has padded.
         and extent(shifted_tensor(graph.plan, convs[0]), CHANNELS)
         == len(grids[convs[0].name].steps)
     }
-    offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
-    moved = {n: values for n, values in offsets.items() if not grids[free[n][0].name].is_aligned}
-    if moved:
-        graph, _ = graph.rewritten(align_input, offsets=moved)
+    offsets = {n: grids[c].offsets for n, c in first_convs.items() if not grids[c].is_aligned}
+    if offsets:
+        graph, _ = graph.rewritten(align_input, offsets=offsets)
     layers = {conv.name: conv for conv in graph.plan.convolutions}
-    # Where the pass refused, calibration finds values off the grid.
-    names = [convs[0].name for convs in free.values()]
+    # If the pass refuses an offset, calibration finds values off the grid and ignores it.
+    names = first_convs.values()
     return graph, {graph.plan.uncut(layers[n].inputs[0]).name: grids[n] for n in names}
 
 
-def pads(conv: Node) -> tuple[int, ...]:
-    """Return the pads of a convolution; () where all are 0."""
+def nonzero_pads(conv: Node) -> tuple[int, ...]:
+    """Return the pads of a convolution; () if all are 0."""
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
@@ -95,14 +94,15 @@ def _pad(graph: LegalModel, tensors: Mapping[str, Sequence[Node]]) -> tuple[Lega
     """Let the host pad the inputs of these convolutions.
 
     Returns:
-        The graph with pads, and the convolutions that need no zero point of 0 any more.
+        The graph with pads, and the padded convolutions, whose zero point may now be any integer.
     """
     padded_convs = [conv for convs in tensors.values() for conv in convs]
     names = {conv.inputs[0].name for conv in padded_convs}
     if names:
         graph, _ = graph.rewritten(pad_on_host, tensors=names)
     layers = {conv.name: conv for conv in graph.plan.convolutions}
-    return graph, [conv for c in padded_convs if not pads(conv := layers[c.name])]
+    padded_layers = [layers[conv.name] for conv in padded_convs]
+    return graph, [layer for layer in padded_layers if not nonzero_pads(layer)]
 
 
 def _choose_inputs(
@@ -124,7 +124,7 @@ def _choose_inputs(
         convs = candidates[name]
         source = convs[0].inputs[0].name
         has_one_zero = _has_one_zero(graph, source)
-        # Between int8 tensors one integer is put around all channels: 0, or the lowest.
+        # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.
         if name in int8 and not has_one_zero and lows.min() < 0:
             continue
         if has_one_zero:
@@ -134,34 +134,36 @@ def _choose_inputs(
             or convs[0].name in grids
             or not off_centre.isdisjoint((name, source))
         )
-        if gains and growth(shape, pads(convs[0])) <= HOST_PADDING.largest_growth:
+        if gains and growth(shape, nonzero_pads(convs[0])) <= HOST_PADDING.largest_growth:
             tensors[name] = convs
     return tensors
 
 
 def _has_one_zero(graph: LegalModel, tensor: str) -> bool:
-    """Return whether all channels have one zero point, because operators read or make them."""
+    """Return whether all channels have one zero point, as operators other than Conv need."""
     channels = graph.channels
     return all(map(channels.is_computed, channels.slots(tensor)))
 
 
 def gain(lows: Doubles, highs: Doubles) -> float:
-    """Return the dB by which steps shrink with a free zero point, mean of channels."""
-    fixed = np.ones(len(lows), bool)
-    centred, free = (scales_for(lows, highs, flags)[0] for flags in (fixed, ~fixed))
+    """Return the dB by which steps shrink if the zero point need not be 0, mean of channels."""
+    centred = np.ones(len(lows), bool)
+    steps, smaller_steps = (scales_for(lows, highs, flags)[0] for flags in (centred, ~centred))
     live = (highs > 0) | (lows < 0)
-    return float(np.mean(20 * np.log10(centred[live] / free[live]))) if live.any() else 0.0
+    return float(np.mean(20 * np.log10(steps[live] / smaller_steps[live]))) if live.any() else 0.0
 
 
 def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    With ``internal`` tensors that the device makes and that would have to cross.
+    With ``internal`` tensors of the device, which would have to cross.
     """
-    tensors = {}
-    for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
-        padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
-        if len({pads(conv) for conv in padded}) != 1:
+    tensors: dict[str, list[Node]] = {}
+    if not graph.has_host:
+        return tensors
+    for name, convs in readers(graph.plan, CUTS).items():
+        padded = [conv for conv in convs if nonzero_pads(conv)]
+        if len({nonzero_pads(conv) for conv in padded}) != 1:
             continue
         if _is_internal(graph, padded[0]) != internal or not _may_pad(graph, padded[0]):
             continue
@@ -170,15 +172,15 @@ def padded_tensors(graph: LegalModel, *, internal: bool) -> dict[str, list[Node]
     return tensors
 
 
-def _may_cross(graph: LegalModel, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
-    """Return whether a padded tensor may cross while other nodes read it without pads."""
+def _may_cross(graph: LegalModel, padded: Sequence[Node], convs: Sequence[Node]) -> bool:
+    """Return whether a tensor may cross for its padded readers, though others need no pads."""
     if graph.options.padding in ("auto", "all"):
         return True
     source = graph.plan.uncut(padded[0].inputs[0])
     if _pads_itself(graph, source):
         return True
     ids, placement = {id(conv) for conv in padded}, graph.plan.placement
-    consumers = (*readers, *query.consumers(source))
+    consumers = (*convs, *query.consumers(source))
     return not any(id(n) not in ids and placement.get(id(n)) == "device" for n in consumers)
 
 
@@ -186,7 +188,7 @@ def _may_pad(graph: LegalModel, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
     padding = graph.options.padding
     if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
-        # Integers that the user gives are not the host's.
+        # An int8 input of the model does not pass the host.
         return padding != "never" and graph.options.io != "int8"
     return padding in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
 
@@ -200,8 +202,10 @@ def _is_internal(graph: LegalModel, reader: Node) -> bool:
 def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
     """Return whether the device makes a tensor."""
     producer = query.producer(tensor)
-    if producer is None or graph.plan.placement[id(producer)] == "device":
-        return producer is not None
+    if producer is None:
+        return False
+    if graph.plan.placement[id(producer)] == "device":
+        return True
     fused = graph.target.fused_activations
     names = fused.values if fused.is_documented else fused.assume
     activation = graph.plan.is_passthrough(producer) and producer.op in names
@@ -209,18 +213,18 @@ def _comes_from_device(graph: LegalModel, tensor: Tensor) -> bool:
 
 
 def _pads_itself(graph: LegalModel, tensor: Tensor) -> bool:
-    """Return whether the device has a Pad, and the tensor is int8 with one zero point before it."""
+    """Return whether the device has a Pad, and the tensor is int8 with one zero point."""
     if graph.target.operator("Pad", "") is None:
         return False
     is_int8 = any(output is tensor for node in graph.plan.int8_nodes for output in node.outputs)
     return is_int8 and _has_one_zero(graph, tensor.name)
 
 
-def growth(shape: Sequence[int | str | None], around: Sequence[int]) -> float:
+def growth(shape: Sequence[int | str | None], pads: Sequence[int]) -> float:
     """Return the factor by which pads enlarge a tensor."""
-    half = len(around) // 2
+    rank = len(pads) // 2
     spatial = [(k, n) for k, n in enumerate(shape[2:]) if isinstance(n, int)]
-    padded = [n + around[k] + around[k + half] for k, n in spatial]
+    padded = [n + pads[k] + pads[k + rank] for k, n in spatial]
     return math.prod(padded) / max(math.prod(n for _, n in spatial), 1)
 
 
@@ -230,7 +234,7 @@ def _probe(
     """Run samples; return the extremes of every channel, 0 among them, and the last shape.
 
     Returns:
-        By tensor; nothing where the model cannot be run, which calibration reports.
+        Lows, highs and shape by tensor; {} if the model does not run, which calibration reports.
     """
     input_names = {value.name for value in proto.graph.input}
     inner = [name for name in names if name not in input_names]
@@ -247,36 +251,36 @@ def _probe(
             lows = values.min(axes, initial=0).astype(np.float64)
             highs = values.max(axes, initial=0).astype(np.float64)
             if name in extremes:
-                lows, highs = (
-                    np.minimum(lows, extremes[name][0]),
-                    np.maximum(highs, extremes[name][1]),
-                )
+                low, high, _ = extremes[name]
+                lows, highs = np.minimum(lows, low), np.maximum(highs, high)
             extremes[name] = lows, highs, values.shape
         step(number, len(feeds))
     return extremes
 
 
 def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
-    """Return the grids of model inputs, scaled and offset at most, by the convolution behind."""
+    """Return the grids of model inputs by each convolution that reads them, scaled or offset."""
     grids = dict[str, Grid]()
     # Without a host, or with integer inputs, no offset can be added.
     if not graph.has_host or graph.options.io == "int8":
         return grids
     for convs in shifted_together(graph.plan).values():
         name, path = path_from_input(shifted_tensor(graph.plan, convs[0]))
-        rows = []
-        for feed in (feed for feed in feeds if name in feed):
-            array = apply_affine(np.asarray(feed[name]), path)
-            if array is None or array.ndim < 2:
-                break
-            values = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
-            stride = max(1, values.shape[1] // PROBE.channel_values)
-            rows.append(values[:, ::stride].astype(np.float64))
-        else:
-            tensor_grid = grid.find(np.concatenate(rows, axis=1)) if rows else None
-            if tensor_grid is not None and tensor_grid.steps.any():
-                grids |= {conv.name: tensor_grid for conv in convs}
+        arrays = [apply_affine(np.asarray(feed[name]), path) for feed in feeds if name in feed]
+        values = [_some_values(x) for x in arrays if x is not None and x.ndim >= 2]
+        if not values or len(values) < len(arrays):
+            continue
+        tensor_grid = grid.find(np.concatenate(values, axis=1))
+        if tensor_grid.steps.any():
+            grids |= {conv.name: tensor_grid for conv in convs}
     return grids
+
+
+def _some_values(array: NDArray[np.generic]) -> Doubles:
+    """Return values of every channel, float64 [C,P]."""
+    values = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+    stride = max(1, values.shape[1] // PROBE.channel_values)
+    return values[:, ::stride].astype(np.float64)
 
 
 def pad_between_layers(
@@ -287,7 +291,7 @@ def pad_between_layers(
 ) -> tuple[LegalModel, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
-    ``sensitivity`` has contributions to the error of the outputs, if known.
+    ``sensitivity`` holds the contributions to the error of the outputs, if they are known.
 
     Returns:
         The graph with host padding; state and sensitivity with encodings of the padded tensors.
@@ -307,9 +311,9 @@ def pad_between_layers(
         encodings={**state.encodings, **new.encodings},
         methods={**state.methods, **new.methods},
     )
-    readers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
-    state = round_weights(graph, calibration.hessians, state, readers)
-    return graph, state, sensitivity and sensitivity.restepped(new.encodings)
+    layers = {c.name for c in graph.plan.convolutions if c.inputs[0].name in new.encodings}
+    state = round_weights(graph, calibration.hessians, state, layers)
+    return graph, state, None if sensitivity is None else sensitivity.restepped(new.encodings)
 
 
 def _choose_crossings(
@@ -329,7 +333,7 @@ def _choose_crossings(
     if not pads_all:
         sizes = {n: s for n, s in sizes.items() if shares[n] >= HOST_PADDING.smallest_share}
     names, percent = set(sizes), graph.options.max_extra_bytes
-    if percent is not None:  # the largest error for each byte comes first
+    if percent is not None:  # tensors with the largest error for each byte come first
         budget = (traffic(graph.model, graph.plan) or 0) * percent / 100
         costs = {name: size for name, size in sizes.items() if size is not None}
         names = set()
@@ -339,7 +343,7 @@ def _choose_crossings(
                 names.add(name)
     if pads_all or percent is not None:  # a budget of bytes may be spent for any gain
         return names
-    remaining = 1 - 0.75 * sum(shares[n] for n in names)  # half the step: a quarter of the error
+    remaining = 1 - HOST_PADDING.error_saved * sum(shares[n] for n in names)
     enough = -10 * math.log10(remaining) >= HOST_PADDING.output_gain_db
     return names if enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10) else set()
 
@@ -354,13 +358,11 @@ def _crossing_sizes(
         stats, dims = calibration.statistics.get(name), query.shape(tensor)
         if stats is None or dims is None or state.encodings[convs[0].inputs[0].name].zeros.any():
             continue
-        # Between int8 tensors one integer is put around all channels: 0, or the lowest.
-        if stats.lows.min() < 0:
-            continue
-        larger = growth(dims, pads(convs[0]))
-        if larger > HOST_PADDING.largest_growth:
+        factor = growth(dims, nonzero_pads(convs[0]))
+        # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.
+        if stats.lows.min() < 0 or factor > HOST_PADDING.largest_growth:
             continue
         if gain(stats.lows.astype(float), stats.highs.astype(float)) >= HOST_PADDING.gain_db:
-            size = int8_bytes(tensor)  # to the host, and back with the pads
-            sizes[name] = None if size is None else size + round(size * larger)
+            size = int8_bytes(tensor)  # it crosses to the host, and returns with the pads
+            sizes[name] = None if size is None else size + round(size * factor)
     return sizes

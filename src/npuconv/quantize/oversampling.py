@@ -22,8 +22,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.partition.channel_paths import ChannelPath, parameters
-from npuconv.quantize import hessian as hessians_of
-from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.hessian import Hessian, gather, windows_of
 from npuconv.quantize.rewrites.repeat_channels import RepeatedChannels, repeat_channels
 from npuconv.quantize.rewrites.repeat_convolution import LayerCopies, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
@@ -32,7 +31,7 @@ from npuconv.quantize.state import QuantState
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
-_WHOLE = np.ones(1)  # of a step
+_ONE_STEP = np.ones(1)  # distance between the values of a tensor without copies, in steps
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Oversampled:
     """A graph in which layers run several times, and channels are computed several times."""
 
     graph: LegalModel
-    state: QuantState  # with the encodings and weights of all copies
+    state: QuantState  # encodings and weights, those of all copies included
     repeated: tuple[LayerCopies, ...] = ()
     duplicated: tuple[RepeatedChannels, ...] = ()
 
@@ -70,12 +69,7 @@ class Oversampled:
     @property
     def copy_of(self) -> dict[str, str]:
         """Layer of each copy, by name of the copy."""
-        return {
-            name: layer.node
-            for layer in self.repeated
-            for name, _, is_conv in layer.copies
-            if is_conv
-        }
+        return {name: layer.node for layer in self.repeated for name in layer.conv_names}
 
 
 def oversample(
@@ -87,7 +81,7 @@ def oversample(
 ) -> Oversampled:
     """Compute channels and layers several times, and round every copy.
 
-    ``samples`` are for the Hessians of layers that read more channels.
+    ``samples`` are run for the Hessians of layers that read more channels.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -95,11 +89,11 @@ def oversample(
     graph, state, duplicated, hessians = _duplicate(
         graph, state, hessians, repeats.channels, samples
     )
-    spaces: dict[str, Doubles] = {}  # distance between copies of channels, in steps
+    distances: dict[str, Doubles] = {}  # distance between copies of each channel, in steps
     for channels in duplicated:
-        times = np.bincount(channels.index)[list(channels.index)]
-        spaces |= dict.fromkeys(channels.path.tensors, 1.0 / times)
-    graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, spaces)
+        copy_counts = np.bincount(channels.index)[list(channels.index)]  # [C], with the original
+        distances |= dict.fromkeys(channels.path.tensors, 1.0 / copy_counts)
+    graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, distances)
     return Oversampled(graph, state, tuple(repeated), tuple(duplicated))
 
 
@@ -108,8 +102,9 @@ def _repeat(
     state: QuantState,
     hessians: Mapping[str, Hessian],
     counts: Mapping[str, int],
-    spaces: Mapping[str, Doubles],
+    distances: Mapping[str, Doubles],
 ) -> tuple[LegalModel, QuantState, list[LayerCopies]]:
+    """Run layers ``counts`` times; ``distances``: steps between copies of channels, by tensor."""
     if not counts:
         return graph, state, []
     originals = {c.name: _original(c, state) for c in graph.plan.convolutions if c.name in counts}
@@ -118,25 +113,26 @@ def _repeat(
     encodings, weights = dict(state.encodings), dict(state.weights)
     for layer in repeated:
         source, result = encodings[layer.source], encodings[layer.output]
-        for name, tensor, is_conv in layer.copies:
-            encodings[tensor] = encodings[layer.output if is_conv else layer.result]
-            if is_conv:
-                encodings[nodes[name].inputs[0].name] = source
-        input_space, output_space = (spaces.get(t, _WHOLE) for t in (layer.source, layer.output))
+        for copy in layer.copies:
+            encodings[copy.output] = encodings[layer.output if copy.is_conv else layer.result]
+            if copy.is_conv:
+                encodings[nodes[copy.name].inputs[0].name] = source
+        input_distance = distances.get(layer.source, _ONE_STEP)
+        output_distance = distances.get(layer.output, _ONE_STEP)
         for shift, offset in zip(layer.shifts, offsets(len(layer.shifts)), strict=True):
-            values = offset * input_space * source.scales.astype(np.float64)
+            values = offset * input_distance * source.scales.astype(np.float64)
             dims = [1] * len(shift.shape)
             if len(values) > 1:
                 dims[1 if source.axis is None else source.axis] = len(values)
             shift.values = values.reshape(dims).astype(np.float32)
-        names = [name for name, _, is_conv in layer.copies if is_conv]
+        names = layer.conv_names
         weight, bias, group = originals[layer.node]
-        first = state.weights.get(layer.node)
-        roundings = copies(weight, bias, source, hessians[layer.node], len(names), first)
+        original = state.weights.get(layer.node)
+        roundings = copies(weight, bias, source, hessians[layer.node], len(names), original)
         for name, rounded, offset in zip(names, roundings, offsets(len(names)), strict=True):
             if layer.shifts:
-                rounded = with_input_offset(rounded, source, group, offset * input_space)
-            weights[name] = with_output_offset(rounded, result, -offset * output_space)
+                rounded = with_input_offset(rounded, source, group, offset * input_distance)
+            weights[name] = with_output_offset(rounded, result, -offset * output_distance)
     return graph, replace(state, encodings=encodings, weights=weights), repeated
 
 
@@ -160,7 +156,7 @@ def _duplicate(
     if not indices:
         return graph, state, [], hessians
     graph, duplicated = graph.rewritten(repeat_channels, indices=indices)
-    encodings, moments = dict(state.encodings), dict(hessians)
+    encodings, new_hessians = dict(state.encodings), dict(hessians)
     weights, bias_offsets = dict(state.weights), dict(state.bias_offsets)
     for channels in duplicated:
         path, index = channels.path, list(channels.index)
@@ -172,24 +168,24 @@ def _duplicate(
             channels.shift.values = offset.reshape(channels.shift.shape).astype(np.float32)
         for conv in path.between:
             if conv.op == "Conv":
-                moments[conv.name] = hessians[conv.name].take(index)
+                new_hessians[conv.name] = hessians[conv.name].take(index)
         count = max(index) + 1
-        for conv in path.row_layers:  # rows for the copies, if there are none yet
-            rounded, offsets = weights.get(conv.name), bias_offsets.get(conv.name)
+        for conv in path.row_layers:  # they get rows for the copies, if they have none yet
+            rounded, row_offsets = weights.get(conv.name), bias_offsets.get(conv.name)
             if rounded is not None and len(rounded.bias) == count:
                 weights[conv.name] = RoundedWeights(
                     rounded.weight[index], rounded.scales[index], rounded.bias[index]
                 )
-            if offsets is not None and len(offsets) == count:
-                bias_offsets[conv.name] = offsets[index]
+            if row_offsets is not None and len(row_offsets) == count:
+                bias_offsets[conv.name] = row_offsets[index]
     consumers = {conv.name: conv for channels in duplicated for conv in channels.path.readers}
-    if windows := [w for conv in consumers.values() if (w := hessians_of.windows_of(conv))]:
+    if windows := [w for conv in consumers.values() if (w := windows_of(conv))]:
         few = samples[: HESSIAN.samples]  # consumers have more input channels now
-        moments |= hessians_of.gather(graph.proto(), windows, few)
+        new_hessians |= gather(graph.proto(), windows, few)
     state = replace(state, encodings=encodings, weights=weights, bias_offsets=bias_offsets)
     for channels in duplicated:  # in the order of the model
-        state = _dither(channels.path, channels.index, moments, state)
-    return graph, state, duplicated, moments
+        state = _dither(channels.path, channels.index, new_hessians, state)
+    return graph, state, duplicated, new_hessians
 
 
 def _dither(
@@ -204,28 +200,28 @@ def _dither(
     """
     tensor_steps = {path.tensor.name: offsets_of(index)}  # offset of each channel within a step
     for node in path.between:
-        turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
-        tensor_steps[node.outputs[0].name] = turn * tensor_steps[node.inputs[0].name]
+        sign = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
+        tensor_steps[node.outputs[0].name] = sign * tensor_steps[node.inputs[0].name]
     weights, bias_offsets = dict(state.weights), dict(state.bias_offsets)
     for conv in (*path.row_layers, *path.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
-        mixes, offset = result not in tensor_steps, bias_offsets.get(conv.name, np.zeros(1))
-        if not mixes and offset.size > 1:
-            offset = offset[list(index)]  # rows are in their new order
+        mixes, row_offsets = result not in tensor_steps, bias_offsets.get(conv.name, np.zeros(1))
+        if not mixes and row_offsets.size > 1:
+            row_offsets = row_offsets[list(index)]  # rows are in their new order
         weight, bias = parameters(conv)
-        target = weight.astype(np.float32), (bias + offset).astype(np.float32)
+        exact = weight.astype(np.float32), (bias + row_offsets).astype(np.float32)
         encoding, hessian = state.encodings[source], hessians[conv.name]
-        if mixes:  # all of its weights are shared among copies now
-            rounded = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
+        if mixes:  # its weights are divided among the copies of each channel
+            rounded = solve(*exact, encoding, hessian)[0] or nearest(*exact, encoding, 1)
         else:
-            rounded = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
+            rounded = _rows_of_copies(*exact, encoding, hessian, index, weights.get(conv.name))
         dithered = rounded
         if source in tensor_steps:
             dithered = with_input_offset(dithered, encoding, hessian.groups, tensor_steps[source])
         if result in tensor_steps:
             dithered = with_output_offset(dithered, state.encodings[result], tensor_steps[result])
         weights[conv.name] = dithered
-        bias_offsets[conv.name] = offset + dithered.bias.astype(np.float64) - rounded.bias
+        bias_offsets[conv.name] = row_offsets + dithered.bias.astype(np.float64) - rounded.bias
     shifts = {
         tensor: steps * state.encodings[tensor].scales.astype(np.float64)
         for tensor, steps in tensor_steps.items()
@@ -246,25 +242,28 @@ def _rows_of_copies(
     index: Sequence[int],
     rounded: RoundedWeights | None,
 ) -> RoundedWeights:
-    """Round the rows of each copied channel so that they compensate each other."""
-    group, which = hessian.groups, np.asarray(index)
+    """Round the rows of each copied channel so that they compensate each other.
+
+    ``index`` is the source channel of each row, ``rounded`` the rows so far; None: round them.
+    """
+    group, source_channels = hessian.groups, np.asarray(index)
     first = rounded or nearest(weight, bias, source, group)
-    steps, scales, biases = first.weight.copy(), first.scales.copy(), first.bias.copy()
+    integers, scales, biases = first.weight.copy(), first.scales.copy(), first.bias.copy()
     by_count: dict[int, list[int]] = {}
     for channel, times in sorted(Counter(index).items()):
         if times > 1:
             by_count.setdefault(times, []).append(channel)
     for count, channels in by_count.items():
-        rows = [np.flatnonzero(which == channel) for channel in channels]
-        alone = RoundedWeights(steps[channels], scales[channels], biases[channels])
-        moments, encoding = hessian, source
+        rows = [np.flatnonzero(source_channels == channel) for channel in channels]
+        originals = RoundedWeights(integers[channels], scales[channels], biases[channels])
+        products, encoding = hessian, source
         if group > 1:
-            moments, encoding = hessian.take(channels), source.take(channels)
-        roundings = copies(weight[channels], bias[channels], encoding, moments, count, alone)
+            products, encoding = hessian.take(channels), source.take(channels)
+        roundings = copies(weight[channels], bias[channels], encoding, products, count, originals)
         for number, copy in enumerate(roundings):
             places = [row[number] for row in rows]
-            steps[places], scales[places], biases[places] = copy.weight, copy.scales, copy.bias
-    return RoundedWeights(steps, scales, biases)
+            integers[places], scales[places], biases[places] = copy.weight, copy.scales, copy.bias
+    return RoundedWeights(integers, scales, biases)
 
 
 def offsets(count: int) -> Doubles:
@@ -274,9 +273,9 @@ def offsets(count: int) -> Doubles:
 
 def offsets_of(index: Sequence[int]) -> Doubles:
     """Return the offset of each channel within a step, different for copies: float64 [C]."""
-    result, which = np.zeros(len(index)), np.asarray(index)
+    result, source_channels = np.zeros(len(index)), np.asarray(index)
     for channel in set(index):
-        places = np.flatnonzero(which == channel)
+        places = np.flatnonzero(source_channels == channel)
         result[places] = offsets(len(places))
     return result
 
@@ -284,16 +283,16 @@ def offsets_of(index: Sequence[int]) -> Doubles:
 def with_input_offset(
     rounded: RoundedWeights, source: Encoding, group: int, offset: float | Doubles
 ) -> RoundedWeights:
-    """Return the layer for an input that is larger by some steps, with a bias to match.
+    """Return the layer with a bias that cancels an offset of its input.
 
-    Where the device pads with 0, a border of the result keeps the difference; the mean of the
-    copies, whose offsets add up to 0, does not.
+    Pads of 0 have no offset, so the border of the output is wrong by a part of it. The offsets of
+    all copies add up to 0: the mean of the copies is right.
 
     ``offset`` is in steps, a number or [C].
     """
     weight = real_weights(rounded, source, group)
-    steps = per_weight(source.scales.astype(np.float64) * offset, weight.shape, group)
-    sums = (weight * steps).reshape(len(weight), -1).sum(axis=1)
+    shifts = per_weight(source.scales.astype(np.float64) * offset, weight.shape, group)
+    sums = (weight * shifts).reshape(len(weight), -1).sum(axis=1)
     return replace(rounded, bias=np.asarray(rounded.bias - sums, np.float32))
 
 
@@ -301,8 +300,8 @@ def with_output_offset(
     rounded: RoundedWeights, result: Encoding, offset: float | Doubles
 ) -> RoundedWeights:
     """Return the layer with an output that is larger by some of its steps."""
-    steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
-    return replace(rounded, bias=np.asarray(rounded.bias + offset * steps, np.float32))
+    scales = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
+    return replace(rounded, bias=np.asarray(rounded.bias + offset * scales, np.float32))
 
 
 def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
@@ -325,17 +324,17 @@ def copies(
         weight: float [M,C/g,...].
         bias: float [M] or None.
         source: encoding of the input.
-        hessian: of the windows of the input.
-        count: how many copies.
+        hessian: Hessian of the windows of the input.
+        count: number of copies, the original included.
         first: weights of the original layer; None: rounded to nearest.
     """
     group, zeros = hessian.groups, np.zeros(len(weight), np.float32)
-    offsets_of_rows = zeros if bias is None else np.asarray(bias, np.float32)
-    results = [first or nearest(weight, offsets_of_rows, source, group)]
+    exact_bias = zeros if bias is None else np.asarray(bias, np.float32)
+    results = [first or nearest(weight, exact_bias, source, group)]
     for number in range(2, count + 1):
-        lacking = number * weight - sum(real_weights(r, source, group) for r in results)
-        lacking_bias = number * offsets_of_rows - sum(r.bias for r in results)
-        target = np.asarray(lacking, np.float32), np.asarray(lacking_bias, np.float32)
-        solved, _ = solve(*target, source, hessian)
-        results.append(solved or nearest(*target, source, group))
+        missing_weight = number * weight - sum(real_weights(r, source, group) for r in results)
+        missing_bias = number * exact_bias - sum(r.bias for r in results)
+        missing = np.asarray(missing_weight, np.float32), np.asarray(missing_bias, np.float32)
+        solved, _ = solve(*missing, source, hessian)
+        results.append(solved or nearest(*missing, source, group))
     return results

@@ -13,14 +13,14 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.quantize.budget import BudgetResult, spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate_on, calibration_findings
 from npuconv.quantize.clipping import clip_ranges
-from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.fake_quant import quant_points, with_logit_outputs
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
-from npuconv.quantize.split import SplitGraph, split
+from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Timings
 
@@ -38,13 +38,13 @@ class QuantizedGraph:
 class Quantization:
     """Result of all steps, and of those whose gain the report shows."""
 
-    data: CalibrationData  # without built-in samples that the model does not take
+    data: CalibrationData  # samples, without built-in samples that the model does not take
     calibration: Calibration  # statistics of the float pass
-    unpadded: QuantizedGraph  # before the host pads tensors between layers
-    padded: QuantizedGraph  # after that, with the findings on calibration
+    unpadded: QuantizedGraph  # graph in which the host pads no tensors between layers
+    padded: QuantizedGraph  # graph with these pads, and with the findings on calibration
     budget: BudgetResult | None  # None without a budget
-    oversampled: Oversampled  # with the layers and channels that the budget repeats
-    shares: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
+    oversampled: Oversampled  # graph with the layers and channels that the budget repeats
+    error_powers: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
     parts: SplitGraph  # the graph to write, whose convolutions are those of the device
 
 
@@ -86,26 +86,27 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
     if oversampled.repeats_anything:
         with clock.measured("sensitivity"):
             sensitivity = _measure_sensitivity(oversampled.graph, oversampled.state, data, clock)
-    shares = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
+    powers = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
     with clock.measured("split layers"):
-        parts = split(oversampled.graph, oversampled.state)
+        parts = split_quantized(oversampled.graph, oversampled.state)
         if budget is not None:
             parts = replace(parts, graph=parts.graph.with_new_needs())
-    return Quantization(data, calibration, unpadded, padded, budget, oversampled, shares, parts)
+    return Quantization(data, calibration, unpadded, padded, budget, oversampled, powers, parts)
 
 
 def _measure_sensitivity(
     graph: LegalModel, state: QuantState, data: CalibrationData, clock: Timings
 ) -> Sensitivity | None:
-    model, points = logits(graph.proto()), quant_points(graph, state)
+    model, points = with_logit_outputs(graph.proto()), quant_points(graph, state)
     return measure(model, points, state, data.used, SENSITIVITY.probes, clock.step)
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
     """Return the costs of the stages of a conversion, in float passes of one sample.
 
-    Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
-    weights depend on the layers instead, and are small where samples take long.
+    A number is the cost of the stage, or of a sample or random vector in it: the median of six
+    models (detectors, a classifier, text recognition, style transfer). The cost of steps on
+    weights depends on the layers, and is small where samples take long.
     """
     samples = len(data.used)
     return {

@@ -23,7 +23,7 @@ from npuconv.partition.channels import Channels
 from npuconv.partition.placement import Group
 from npuconv.quantize import imported_scales
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
+from npuconv.quantize.scale_constraints import ConstraintBuilder, ScaleConstraints
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 
@@ -61,8 +61,8 @@ class RangeChoice:
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._constraints = ConstraintsOf(graph, calibration.statistics, grids)
-        self._imported = dict[str, _Chosen]()  # by the name of the group; of the source
+        self._constraints = ConstraintBuilder(graph, calibration.statistics, grids)
+        self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
         for group in (group for group in candidates if group.name in imported):
@@ -84,7 +84,7 @@ class RangeChoice:
         """Return the choice if computed channels end at these shares of their largest value.
 
         Args:
-            shares: by the name of the group; 1 for the other groups.
+            shares: clipping limits by the name of the group; 1 for the other groups.
         """
 
         def choose_group(prepared: tuple[Group, ScaleConstraints, Choice]) -> tuple[str, _Chosen]:
@@ -112,11 +112,9 @@ def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
     Passthrough operators between tensors of the group need the same zero point.
     """
     points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
-    return (
-        {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
-        if len(points) == 1
-        else group
-    )
+    if len(points) > 1:
+        return group
+    return {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
 
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
@@ -156,7 +154,7 @@ def choose(constraints: ScaleConstraints, method: str) -> Choice:
     """Choose scales and zero points of a group.
 
     Args:
-        constraints: of the group.
+        constraints: values and constraints of the group.
         method: minmax, percentile, entropy, mse; auto is as minmax, or exact where the values
             are on a grid.
     """
@@ -247,9 +245,9 @@ def percentile_limit(counts: Counts, width: float, percentile: float) -> float:
     """Return the magnitude that ``percentile`` (0..100) of the values do not exceed.
 
     Args:
-        counts: of magnitudes above 0, bin k around ``(k + 0.5) * width``.
-        width: of a bin, within which the result is linear.
-        percentile: of the values.
+        counts: number of magnitudes above 0 in each bin, bin k around ``(k + 0.5) * width``.
+        width: width of a bin, within which the result is linear.
+        percentile: percent of the values below the limit.
     """
     rank = int(counts.sum()) * min(percentile / 100, 1.0)
     sums = np.cumsum(counts)

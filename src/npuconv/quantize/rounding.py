@@ -75,19 +75,8 @@ def _solve_layer(
 ) -> tuple[RoundedWeights | None, str]:
     """Return the integer weights of a convolution, and the name of their rounding."""
     source, hessian = encodings[layer.inputs[0].name], hessians[layer.name]
-    values, added = (query.constant_input(layer, k) for k in (1, 2))
-    assert values is not None  # it has a Hessian
-    return _solve(values, added, source, hessian, owner, without)
-
-
-def _solve(
-    weight: Floats,
-    bias: Floats | None,
-    source: Encoding,
-    hessian: Hessian,
-    owner: Store | None,
-    without: Collection[str],
-) -> tuple[RoundedWeights | None, str]:
+    weight, bias = (query.constant_input(layer, k) for k in (1, 2))
+    assert weight is not None, "a layer with a Hessian has constant weights"
     if owner is None or hessian.groups > 1:
         return solve(weight, bias, source, hessian, without=without)
     rounded, label = _solve_by_rows(weight, bias, source, hessian, without)
@@ -100,10 +89,10 @@ def _solve(
 class _Problem:
     """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each."""
 
-    weight: Doubles  # [G,M,K], for inputs counted in steps of the nominal scale
-    means: Doubles  # [G,K], of the inputs in such steps
-    units: Doubles  # [G,K], size of a step
-    hessian: Hessian  # of the windows, in the units of the model
+    weight: Doubles  # [G,M,K], weights for inputs in steps of the nominal scale
+    means: Doubles  # [G,K], means of the inputs in such steps
+    units: Doubles  # [G,K], sizes of a step
+    hessian: Hessian  # Hessian of the windows, in the units of the model
 
 
 def solve(
@@ -121,8 +110,8 @@ def solve(
         weight: float [M,C/g,...].
         bias: float [M] or None.
         source: encoding of the input.
-        hessian: of the windows of the input.
-        factors: of the Hessian, where they are known.
+        hessian: Hessian of the windows of the input.
+        factors: factors of the Hessian, where they are known.
         without: steps that are left out.
 
     Returns:

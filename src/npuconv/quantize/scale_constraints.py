@@ -46,14 +46,14 @@ class ScaleConstraints:
     """
 
     name: str
-    slots: list[int]  # numbers, as ``Channels`` counts them
+    slots: list[int]  # numbers of the slots in ``Channels``
     lows: Doubles  # smallest values [K], with a margin
     highs: Doubles  # largest values [K], with a margin
     values: NDArray[np.float32]  # some of the values [K,P]
-    centred: NDArray[np.bool_]  # zero point must be 0 [K]
-    caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
-    computed: NDArray[np.bool_]  # scale of an operator other than a convolution [K]
-    # Lows and highs under which all values are integers, each [K]; None where there are none.
+    centred: NDArray[np.bool_]  # whether the zero point must be 0 [K]
+    caps: Doubles  # upper bound of a Clip, which no value may exceed; inf without one [K]
+    computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
+    # Lows and highs under which all values are whole steps, each [K]; None where there are none.
     exact: Extremes | None = None
 
     def cut_off(self, low: float, high: float) -> None:
@@ -62,13 +62,7 @@ class ScaleConstraints:
         self.values = np.clip(self.values, np.float32(low), np.float32(high))
 
 
-def _filled_tensors(graph: LegalModel) -> set[str]:
-    """Return tensors that a passthrough Pad pads with one integer for all channels."""
-    pads = [node for node in graph.plan.passthrough if node.op == "Pad"]
-    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
-
-
-class ConstraintsOf:
+class ConstraintBuilder:
     """Function from a group to its constraints."""
 
     def __init__(
@@ -77,15 +71,17 @@ class ConstraintsOf:
         stats: Mapping[str, Statistics],
         grids: Mapping[str, Grid],
     ) -> None:
-        plan, centred, self.channels = graph.plan, graph.uniform_tensors, graph.channels
-        zeros = graph.centred_tensors
+        plan, self.channels, self._grids = graph.plan, graph.channels, grids
         self._stats, self._has_margins = stats, "range-margin" not in graph.options.without
-        self._grids = grids
-        self._padded, self._filled = {*zeros, *graph.padded_tensors}, _filled_tensors(graph)
+        self._padded = {*graph.centred_tensors, *graph.padded_tensors}
+        # Tensors that a passthrough Pad fills with one integer for all channels.
+        pads = [node for node in plan.passthrough if node.op == "Pad"]
+        self._filled = {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
-        self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
+        one_scale = graph.uniform_tensors
+        self._cutting = {name: bound for name, bound in bounds.items() if name not in one_scale}
         self._sums = graph.partial_sums
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
         self._functions = functions_of(graph.model, plan) if plan.operators else {}
@@ -94,17 +90,13 @@ class ConstraintsOf:
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
         constraints = self._observe(group)
-        functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
-        if functions and len(constraints.slots) == 1:
+        output = group.outputs[0] if len(group.outputs) == len(constraints.slots) == 1 else ""
+        functions, sums = self._functions.get(output), self._masked.get(output, [])
+        if functions:
             constraints.cut_off(
                 *within_tables(functions, *constraints.lows.tolist(), *constraints.highs.tolist())
             )
-        sums = self._masked.get(group.outputs[0], []) if len(group.outputs) == 1 else []
-        if (
-            sums
-            and len(constraints.slots) == 1
-            and all(set(pair) <= self._stats.keys() for pair in sums)
-        ):
+        if sums and all(set(pair) <= self._stats.keys() for pair in sums):
             stats = [(self._stats[summand], self._stats[result]) for summand, result in sums]
             low = min(result.lows.min() - summand.highs.max() for summand, result in stats)
             constraints.cut_off(
@@ -127,7 +119,7 @@ class ConstraintsOf:
         return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
 
     def _observe(self, group: Group) -> ScaleConstraints:
-        """Return the extremes and values of a group, with margins and without constraints."""
+        """Return extremes with margins and values of a group; nothing is constrained yet."""
         channels, stats = self.channels, self._stats
         tails, summed = group.tensors[0] in self._made, not self._sums.isdisjoint(group.tensors)
         members: dict[int, list[tuple[Statistics, int]]] = {}
@@ -136,7 +128,7 @@ class ConstraintsOf:
                 members.setdefault(slot, [])
         for name in group.outputs:
             for channel, slot in enumerate(channels.slots(name)):
-                if slot in members:  # not all channels of what the host cuts need be read as int8
+                if slot in members:  # int8 nodes need not read all channels that the host cuts
                     members[slot].append((stats[name], channel))
         slots = sorted(members)
         rows, count = [members[s] for s in slots], len(members)
@@ -154,6 +146,7 @@ class ConstraintsOf:
         return ScaleConstraints(group.name, slots, *observations, *free, computed)
 
     def _constrain(self, constraints: ScaleConstraints, group: Group) -> None:
+        """Set the zero points that must be 0, and the caps."""
         place = {slot: k for k, slot in enumerate(constraints.slots)}
         cut, fill = np.zeros(len(constraints.slots), bool), np.zeros(len(constraints.slots), bool)
         for name in group.tensors:
@@ -164,23 +157,21 @@ class ConstraintsOf:
                 fill[indices] = True
             if name in self._cutting:
                 cut[indices] = True
-                constraints.caps[indices] = np.minimum(
-                    constraints.caps[indices], self._cutting[name]
-                )
-        # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
-        # the Relu stays, and needs zero point 0 in all of them.
-        # The same holds for a Pad, which fills all channels with one integer, unless all are
-        # computed.
-        for alike in (fill, cut, fill):
-            below = (constraints.lows < 0) & (alike is cut or np.any(alike & ~constraints.computed))
-            if np.any(alike & (constraints.centred | below)):
-                constraints.centred |= alike
+                bound = self._cutting[name]
+                constraints.caps[indices] = np.minimum(constraints.caps[indices], bound)
+        # Saturation replaces a Relu if the lowest integer represents 0 in all channels. Otherwise
+        # the Relu stays, and needs zero point 0 in all channels. The same holds for a Pad, which
+        # fills all channels with one integer, unless the scales of all are computed.
+        for slots in (fill, cut, fill):
+            below = (constraints.lows < 0) & (slots is cut or np.any(slots & ~constraints.computed))
+            if np.any(slots & (constraints.centred | below)):
+                constraints.centred |= slots
 
     def _exact(self, constraints: ScaleConstraints, group: Group) -> Extremes | None:
         """Return ranges under which int8 holds every value on the grid exactly, as for pixels.
 
-        Only a group of a single tensor and its cuts, with a slot for each channel, has such ranges,
-        and only if no value is off the grid.
+        Such ranges exist for a group of a single tensor and its cuts, with a slot for each
+        channel, if all values are on the grid.
         """
         name = group.outputs[0] if len(group.outputs) == 1 else ""
         tensor_grid = self._grids.get(name)
@@ -198,7 +189,7 @@ class ConstraintsOf:
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
-    """Return as many values of every slot, spread over its members; a 0 where there are none."""
+    """Return equally many values of every slot, spread over its tensors; 0 if there are none."""
     longest = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
     width = max(1, min(longest, RANGES.values))
     tensors = {id(s): s for row in rows for s, _ in row}
@@ -216,7 +207,7 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=64)
 def _places(length: int, width: int) -> NDArray[np.intp]:
-    """Return the evenly spread positions of ``width`` of so many values; some twice if few."""
+    """Return ``width`` evenly spread positions; some twice if ``length`` is smaller."""
     return np.linspace(0, length - 1, width).astype(np.intp)
 
 
@@ -229,13 +220,13 @@ def with_margin(
     that is negative in all samples belongs to a class without a sample.
 
     Args:
-        stats: of the tensor.
+        stats: statistics of the tensor.
         families: a number for each channel, equal for channels that one layer makes; if it is
             empty, all channels are of one family.
         tails: whether the two largest samples predict a new one. Not for tensors of the host,
             which are often bounded or on a grid.
-        summed: whether the values are added to others, and these then activated. Nothing cuts
-            them off at 0, which they may be far from, so they grow from the middle of a range.
+        summed: whether the values are partial sums, with the activation behind the sum. No
+            activation cuts them off at 0, so their range grows from its middle.
 
     Returns:
         float64 lows and highs [C]; an extreme of 0 stays, because an activation cuts it off.
@@ -261,7 +252,7 @@ def with_margin(
 
 
 def _tail_ratio(largest: Doubles, second: Doubles) -> float:
-    """Return the median, over channels, of the ratio of the two largest; 1 where nothing is."""
+    """Return the median, over channels, of the ratio of the two largest; 1 if all are 0."""
     live = (largest > 0) & (second > 0)
     ratios = largest[live] / second[live]
     return min(float(np.median(ratios)), MARGIN.largest_tail_ratio) if live.any() else 1.0
@@ -270,7 +261,7 @@ def _tail_ratio(largest: Doubles, second: Doubles) -> float:
 def weight_of_family(stats: Statistics) -> Doubles:
     """Return the weight of the family for each channel [C]: 1 without values, towards 0.
 
-    Of a channel that is silent in most places only the active values count.
+    Only active values count, as a channel may be silent in most places.
     """
     active = np.ones(stats.channels)
     if stats.values.size:
@@ -282,9 +273,9 @@ def weight_of_family(stats: Statistics) -> Doubles:
 
 
 def _towards(extreme: Doubles, floor: Doubles, largest: Doubles, weight: Doubles) -> Doubles:
-    """Go part of the way, in the logarithm, to the largest of the family.
+    """Return extremes moved in the logarithm towards the largest extreme of the family.
 
-    An extreme of 0 counts as ``floor``, if others of the family are above 0.
+    An extreme of 0 counts as ``floor``, if another extreme of the family is above 0.
     """
     wide = np.maximum(np.maximum(extreme, floor), 1e-30) ** (1 - weight) * largest**weight
     inside = np.clip(wide, extreme, np.maximum(largest, extreme))  # powers are not exact
@@ -323,9 +314,9 @@ Functions = Mapping[str, Sequence[Sequence[TableStep]]]
 
 
 def functions_of(model: Model, plan: Plan) -> Functions:
-    """Return the functions of every tensor that nothing but tables read, by tensor."""
+    """Return the functions of every tensor whose only consumers are tables, by tensor."""
     steps: dict[str, list[TableStep]] = {}
-    root: dict[str, str] = {}  # of what a table makes: what it is a function of
+    root: dict[str, str] = {}  # tensor that a table is a function of, by output of the table
     read: dict[str, set[int]] = {}
     for node in plan.operators:
         sources = {root.get(t.name, t.name) for t in values_of(node)}
@@ -346,7 +337,7 @@ def functions_of(model: Model, plan: Plan) -> Functions:
 
 
 def _step(node: Node, source: str) -> TableStep | None:
-    """Return the operator as a step of a function; None where it has other operands."""
+    """Return the operator as a step of a function; None if a constant is no single number."""
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     if any(c is None or c.size != 1 for c in constants):
         return None
@@ -364,7 +355,7 @@ def _step(node: Node, source: str) -> TableStep | None:
 def within_tables(
     functions: Sequence[Sequence[TableStep]], low: float, high: float
 ) -> tuple[float, float]:
-    """Return the part of a range outside of which no function changes by much of its own step.
+    """Return the part of a range outside which no function changes by much of its own step.
 
     HardSwish is 0 for all numbers below -3. Saturation there loses nothing, and a smaller range
     has a smaller step.
@@ -377,7 +368,6 @@ def within_tables(
             return low, high
         allowed = RANGES.table_share * (max(outputs.max(), 0.0) - min(outputs.min(), 0.0)) / 255
         first = min(first, int(np.argmax(np.abs(outputs - outputs[0]) > allowed)) - 1)
-        last = max(
-            last, len(outputs) - int(np.argmax(np.abs(outputs - outputs[-1])[::-1] > allowed))
-        )
+        count_of_last = int(np.argmax(np.abs(outputs - outputs[-1])[::-1] > allowed))
+        last = max(last, len(outputs) - count_of_last)
     return float(values[max(first, 0)]), float(values[min(last, len(values) - 1)])

@@ -69,11 +69,11 @@ class Sensitivity:
 
         ``copy_of`` gives the layer that a copy is counted with, by node name.
         """
-        shares: dict[str, float] = {}
+        powers: dict[str, float] = {}
         for point, power in zip(self.points, self.powers.tolist(), strict=True):
             name = copy_of.get(point.layer, point.layer)
-            shares[name] = shares.get(name, 0.0) + power
-        return shares
+            powers[name] = powers.get(name, 0.0) + power
+        return powers
 
 
 def measure(
@@ -89,9 +89,9 @@ def measure(
     Args:
         model: the legal float model, its outputs before a Softmax or the like.
         points: all roundings.
-        state: how the model is quantized, for the offsets of oversampled tensors.
-        samples: at least one; only samples of the shapes of the first are used.
-        probes: random vectors, and samples that they are spread over.
+        state: quantization of the model, for the offsets of oversampled tensors.
+        samples: one or more samples; only samples of the shapes of the first are used.
+        probes: number of random vectors, and of the samples they are spread over.
         step: called after each vector.
 
     Returns:
@@ -107,7 +107,7 @@ def measure(
     rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
-        # Of thousands of small nodes; to optimize them takes longer than the few runs.
+        # The graph has thousands of small nodes: optimizing them takes longer than the few runs.
         session = executor.Session(graph.model, threads=1, optimize=False)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
         for number, point_powers in enumerate(powers, 1):

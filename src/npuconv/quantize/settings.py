@@ -17,22 +17,22 @@ STEPS: tuple[str, ...] = get_args(Step)  # each can be left out: --without
 class ProbeSettings:
     """Samples that are run before calibration."""
 
-    samples: int = 4  # number; a few show signs of channels and coarse steps
-    channel_values: int = 2**16  # of one channel and sample, searched for a grid
+    samples: int = 4  # number of samples; a few show signs of channels and coarse steps
+    channel_values: int = 2**16  # values of one channel and sample that are searched for a grid
 
 
 @dataclass(frozen=True)
 class HostPaddingSettings:
     """Padding by the host instead of the device."""
 
-    # Mean over channels by which steps must become smaller. A tensor of only positive values gains
-    # 6.
+    # Least reduction of the steps, mean over channels. A tensor of only positive values gains 6.
     gain_db: float = 1.0
     largest_growth: float = 3.0  # factor by which pads may enlarge a tensor
-    # Of the error of all activations, below which a tensor of the device does not cross (``--pad-
-    # on-host auto``).
+    # Share of the error of all activations below which a tensor of the device does not cross
+    # (``--pad-on-host auto``).
     smallest_share: float = 0.02
-    output_gain_db: float = 1.0  # by which all tensors that cross must improve the outputs together
+    error_saved: float = 0.75  # share of the error of a tensor that half the step removes
+    output_gain_db: float = 1.0  # least gain of the outputs by all tensors that cross together
     sufficient_db: float = 38.0  # SQNR of the outputs from which on no tensor crosses
 
 
@@ -42,11 +42,11 @@ class MarginSettings:
 
     # Independent values after which a channel's own range and that of its family weigh the same.
     half_weight_values: float = 300.0
-    smallest_weight: float = 0.02  # of the family, below which no channel gets a margin
-    silent_share: float = 0.02  # of a channel's range; values below it are silent
-    samples_for_tails: int = 3  # samples, below which tails are unknown
-    largest_tail_ratio: float = 1.2  # factor of an observed extreme, at most, for a tail
-    # Share of its range, at most, by which a partial sum of few values grows: each of several may
+    smallest_weight: float = 0.02  # weight of the family below which no channel gets a margin
+    silent_share: float = 0.02  # share of a channel's range below which values are silent
+    samples_for_tails: int = 3  # least number of samples that shows tails
+    largest_tail_ratio: float = 1.2  # largest factor of an observed extreme for a tail
+    # Largest share of its range by which a partial sum of few values grows: each of several may
     # clip, and no activation hides it (``benchmarks/targets.py splits``).
     sum_growth: float = 0.5
 
@@ -55,15 +55,15 @@ class MarginSettings:
 class RangeSettings:
     """Choice of ranges."""
 
-    values: int = 1024  # of one channel, on which clipping errors are measured
-    bins: int = 2048  # of the histogram for percentile and entropy
+    values: int = 1024  # values of one channel on which clipping errors are measured
+    bins: int = 2048  # bins of the histogram for percentile and entropy
     percentile: float = 99.99  # percent of the values that are not clipped
-    # Below the largest input of a Softmax, where its range ends: exp(-16) is a ten-millionth.
+    # Distance of the lowest from the largest input of a Softmax: exp(-16) is a ten-millionth.
     softmax_reach: float = 16.0
     # Shares of a range that mse tries.
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
-    table_values: int = 2049  # of a range, at which tables are looked at
-    # Of a step of its result, by which a table may change outside a range.
+    table_values: int = 2049  # values of a range at which tables are evaluated
+    # Share of a step of its result by which a table may change outside a range.
     table_share: float = 0.25
 
 
@@ -71,13 +71,13 @@ class RangeSettings:
 class HessianSettings:
     """Windows of convolutions."""
 
-    samples: int = 12  # that are run; the number of windows does not depend on it
+    samples: int = 12  # samples that are run; the number of windows does not depend on it
     block: int = 256  # values of a window whose products are kept
-    fewest_windows: int = 1024  # of a layer, all samples together, at least
-    most_windows: int = 4096  # of a layer, at most
-    windows_per_weight: int = 4  # of a row, between these two
+    fewest_windows: int = 1024  # least number of windows of a layer, all samples together
+    most_windows: int = 4096  # largest number of windows of a layer
+    windows_per_weight: int = 4  # windows for each weight of a row, between these two numbers
     held_out_every: int = 4  # interval of the samples on which roundings are compared
-    held_out_windows: int = 256  # of each layer
+    held_out_windows: int = 64  # windows of each layer and sample on which roundings are compared
     largest_kernel: int = 128  # values; larger kernels are means, which round to nearest
 
 
@@ -85,12 +85,12 @@ class HessianSettings:
 class RoundingSettings:
     """GPTQ-style rounding."""
 
-    damping: float = 0.01  # of the mean square of the inputs, added to each of them, at least
-    panel: int = 32  # columns that are rounded before those behind them are updated
-    few_weights: int = 64  # of a row, up to which several step sizes are tried
-    # Sizes tried, as multiples of the smallest that reaches the largest weight.
+    damping: float = 0.01  # least share of the mean square of the inputs, added to each square
+    panel: int = 32  # columns that are rounded before the columns behind them are updated
+    few_weights: int = 64  # largest number of weights in a row that tries several step sizes
+    # Sizes to try, as multiples of the smallest that reaches the largest weight.
     steps: tuple[float, ...] = tuple(1.0 + 0.1 * k / 15 for k in range(16))
-    # Share of the error, at most, that another rounding must leave to be taken.
+    # Largest share of the error that another rounding may leave to be taken.
     error_left: float = 0.995
     weights_at_once: int = 2**20  # bound of the working memory, weights times sizes
 
@@ -106,7 +106,7 @@ class SensitivitySettings:
 class ClippingSettings:
     """Clipping of tensors with one scale for all channels."""
 
-    # Of the largest value, at which a tensor may end.
+    # Clipping limits to try, as shares of the largest value of a tensor.
     shares: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25)
     # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
     # is between the tensors of each, in this order.
@@ -114,7 +114,7 @@ class ClippingSettings:
     # Share of the error of all roundings, at most, that the choice must leave; the first that
     # does is taken. What gains less on samples that ranges are made of may lose on others.
     sufficient: float = 0.6
-    evaluation_samples: int = 8  # on which that is measured
+    evaluation_samples: int = 8  # samples on which that error is measured
     probes: int = 6  # random vectors, each with its own sample
 
 
@@ -123,13 +123,13 @@ class BudgetSettings:
     """Extra multiplications for accuracy."""
 
     unbounded_percent: float = 100.0  # extra multiplications, where only ``--min-sqnr`` is given
-    most_copies: int = 4  # of a layer or channel; four copies leave a sixteenth of the error
+    most_copies: int = 4  # copies of a layer or channel; four leave a sixteenth of the error
     # Ratio of gains per multiplication from which on a channel is preferred to a layer.
     channel_reserve: float = 2.0
-    probes: int = 8  # random vectors, on which errors are estimated
-    evaluation_samples: int = 8  # on which a purchase is checked, at most
+    probes: int = 8  # random vectors on which errors are estimated
+    evaluation_samples: int = 8  # largest number of samples on which a choice is checked
     caution: float = 0.9  # share of the allowed error to aim at after an optimistic estimate
-    tries: int = 3  # purchases that are checked
+    tries: int = 3  # largest number of choices that are checked
 
 
 PROBE = ProbeSettings()

@@ -27,11 +27,11 @@ class SplitGraph:
     """A graph with exactly the convolutions that the device runs."""
 
     graph: LegalModel
-    state: QuantState  # with the encodings and integer weights of the parts
+    state: QuantState  # encodings and integer weights, those of the parts included
     convs: tuple[WrittenConv, ...] = ()  # parts, and how the device runs them
 
 
-def split(graph: LegalModel, state: QuantState) -> SplitGraph:
+def split_quantized(graph: LegalModel, state: QuantState) -> SplitGraph:
     """Write the layers that are beyond a limit in parts."""
     if not any(map(graph.plan.is_convolution, graph.device.splittable(graph.model))):
         return SplitGraph(graph, state)
@@ -77,7 +77,7 @@ def _weights_of(conv: WrittenConv, rounded: RoundedWeights, size: int) -> Rounde
     """Return the integer weights of a part; ``size``: weights of one output channel."""
     weight = np.where(conv.places < 0, 0, rounded.weight.reshape(-1)[conv.places])
     rows = conv.places.reshape(len(conv.places), -1).max(axis=1) // size
-    filled = rows < 0  # of zeros, whose outputs are cut off
+    filled = rows < 0  # rows of zeros, whose outputs are cut off
     return RoundedWeights(
         weight.astype(np.int8),
         np.where(filled, rounded.scales.max(), rounded.scales[rows]).astype(np.float32),

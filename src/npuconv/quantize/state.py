@@ -20,8 +20,8 @@ class QuantState:
 
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
-        methods: of the choice of ranges, by the name of the group of tensors.
-        shares: of their largest value at which channels of one scale are clipped, by group.
+        methods: method that chose the range, by the name of the group of tensors.
+        shares: clipping limit of each group with one scale, as a share of its largest value.
         weights: integer weights and biases by node; the others are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.

@@ -34,7 +34,7 @@ SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # Domains of operators that onnxruntime runs on the CPU of a host besides the standard domain.
 HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
 _CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
-_CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv is one, ConvertLayout is not
+_CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv matches, ConvertLayout does not
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def needs(ctx: RuleContext) -> list[Need]:
 def missing_axis(node: Node, ctx: RuleContext) -> int | None:
     """Return the first spatial axis whose extent the pads depend on and that is not known."""
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
-        return None  # nearly all; what follows takes longer
+        return None  # nearly always: saves the slower query
     win = window(node)
     if win is None or (win.auto_pad == "NOTSET" and not win.output_shape):
         return None

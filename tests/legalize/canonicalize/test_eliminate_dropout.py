@@ -75,7 +75,7 @@ def test_a_mask_that_is_an_output_of_the_model():
 
 
 def test_a_constant_behind_a_ratio_that_is_not():
-    """The data is what stays, whatever else the node reads."""
+    """The constant data replaces the node; the ratio is dropped."""
     net = Net(x=(2, 3), ratio=())
     net.op("Dropout", net.random(2, 3), "ratio").op("Add", "x", "t0")
     model, ctx = read(net.model()), context()

@@ -85,12 +85,12 @@ def test_two_normalizations_of_one_convolution():
 
 
 def test_training_mode():
-    """Its statistics are those of the batch."""
+    """In training mode the statistics come from the batch."""
     assert refusals(NAME, trained()) == [("bn", "it is in training mode")]
 
 
 def test_statistics_that_are_outputs_of_the_model():
-    """Statistics that are outputs stay, whatever the mode."""
+    """A node with statistics as outputs stays in any mode."""
     net = trained(training_mode=0).output("t1", "t1_1")
     assert refusals(NAME, net) == [("bn", "it is in training mode")]
 

@@ -107,7 +107,7 @@ def test_sixteen_bits_have_no_encoding_in_int8():
 
 
 def test_weights_become_the_integers_that_each_run_made():
-    """The numbers are those of each run, and no pair is left for weights."""
+    """The rewritten model has the numbers of the original, and no pair around weights."""
     proto = constant_weights()
     model = read(proto)
     assert run_pass(NAME, model) == 1

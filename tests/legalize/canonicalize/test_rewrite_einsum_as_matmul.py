@@ -73,7 +73,7 @@ def test_scores_of_an_attention_need_one_transpose():
 
 
 def test_an_open_extent_is_not_joined():
-    """Nor the other axis of the matrix, which the Reshape would have to name."""
+    """An open extent of a joined axis, or of the other axis of the matrix, refuses the rewrite."""
     reason = "extents of bxyi,bji that a Reshape joins are open"
     for label in "xj":
         proto = einsum("bxyi,bji->bxyj", {label: "n"})

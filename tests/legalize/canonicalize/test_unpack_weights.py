@@ -56,7 +56,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES[:3])
 def test_the_layer_gets_float_weights(build):
-    """Exactly those that the conversion made."""
+    """The layer has the float weights of the original conversion."""
     proto, ctx = build(), context()
     model = read(proto)
     assert run_pass(NAME, model, ctx) == 1

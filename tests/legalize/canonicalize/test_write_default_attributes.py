@@ -51,7 +51,7 @@ def test_a_transposed_convolution():
 
 
 def test_a_pool_has_no_group():
-    """Nor dilations, which not every version knows."""
+    """A pool gets neither group nor dilations, which old versions lack."""
     assert attributes(FIRES[3]) == {"kernel_shape": [2], "strides": [1], "pads": [0, 0]}
 
 
@@ -69,7 +69,7 @@ def test_output_shape_keeps_its_say_over_pads():
 
 
 def test_weights_computed_at_run_time():
-    """Their shape tells the kernel, unless it is not known either."""
+    """The shape of the weights gives the kernel; an open shape gives none."""
     net = Net(x=(1, 3, 8, 8), w=(4, 3, 3, 3)).op("Conv", "x", "w")
     assert attributes(net.model) == ALL
     net = Net(x=(1, 3, 8, 8), w=("M", 3, "kh", "kw")).op("Conv", "x", "w")

@@ -87,7 +87,7 @@ def test_pools_follow_their_neighbours():
 
 
 def test_a_chain_has_one_at_each_end():
-    """Together with the other passes, whatever lies between."""
+    """All passes together leave a Reshape at each end of the chain."""
     net = signal(auto_pad="SAME_UPPER").op("Relu").op("MaxPool", kernel_shape=[2])
     net.batchnorm(6).op("LeakyRelu", alpha=0.1).conv("", (6, 6, 3)).op("Sigmoid")
     proto = net.model()

@@ -89,7 +89,7 @@ def reasons(proto: object, ctx: Passes | None = None) -> list[str]:
     ],
 )
 def test_weights_and_bias(op, swapped, weight, bias):
-    """Weights and bias are those of each operator."""
+    """The convolution has the factors and offsets of each operator."""
     proto = affine(op, swapped=swapped).model()
     model = read(proto)
     values = query.constant_input(model.nodes()[0], 0 if swapped else 1).reshape(-1)

@@ -127,7 +127,7 @@ def test_a_depthwise_one_stays_depthwise():
 
 
 def test_zero_insertion_on_request():
-    """Both costs are told, and what was chosen."""
+    """The record has both forms and the choice."""
     proto = transposed(strides=[2, 2]).model()
     model, record = rewritten(proto, prefer=("zero-insertion",))
     assert ops(model)[:3] == ["Pad", "DepthToSpace", "Conv"]

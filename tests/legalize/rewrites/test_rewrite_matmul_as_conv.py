@@ -129,7 +129,7 @@ def test_the_rows_of_a_matrix_are_the_batch():
 )
 @pytest.mark.parametrize("addend", [None, (), (M,), (1, M), (ROWS, 1), (ROWS, M), (1, 1)])
 def test_every_form_of_gemm(addend, transA, transB, first):  # noqa: N803 - ONNX's names
-    """Whatever is transposed, whichever operand is constant, whatever is added."""
+    """Every combination of transposes, constant operand and addend becomes a convolution."""
     net = gemm(addend, transA=transA, transB=transB, first=first, alpha=1.5, beta=-0.5)
     model = rewritten(net.model())
     per_row, per_column = (ROWS, 1), ((M,), (1, M))
@@ -281,7 +281,7 @@ def test_a_rank_that_is_not_known():
 
 
 def test_shared_weights():
-    """Each product gets its own; the other's stay as they are."""
+    """Each product gets new weights; the shared weights are not changed."""
     net = Net(x=(ROWS, K), y=(2, K))
     weight = net.random(K, M)
     net.op("MatMul", "x", weight).output().op("Gemm", "y", weight, alpha=2.0).output()

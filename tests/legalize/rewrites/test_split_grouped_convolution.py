@@ -89,7 +89,7 @@ def test_dense_where_the_device_does_not(missing):
 
 
 def test_the_form_on_request():
-    """``--prefer`` is obeyed, whatever crosses and whatever it costs."""
+    """``--prefer`` overrides crossings and costs."""
     model, _ = rewritten(grouped().model(), prefer=("split",))
     assert [n.op for n in model.nodes()] == ["Split", "Conv", "Conv", "Concat"]
     model, _ = rewritten(grouped().model(), dividing(), prefer=("dense",))
@@ -243,7 +243,7 @@ def test_a_target_that_takes_groups_is_left_alone():
 
 
 def test_names_of_the_parts():
-    """All answer to the name of the layer, and are told apart."""
+    """All parts have the label of the layer and different names."""
     model, _ = rewritten(grouped(name="layer").model(), prefer=("split",))
     assert {model.label(n) for n in model.nodes()} == {"layer"}
     assert len({n.name for n in model.nodes()}) == 4

@@ -36,6 +36,6 @@ def test_three_steps():
 
 
 def test_weights_that_differ_are_no_average():
-    """Nor is a convolution over several channels."""
+    """Different weights, or several input channels, are no average."""
     assert proposals(cascade_average, layer((4, 1, 9, 9), 9, group=4), **LIMITS) == []
     assert proposals(cascade_average, layer((4, 4, 9, 9), 9, uniform=True), **LIMITS) == []

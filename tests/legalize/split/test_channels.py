@@ -76,7 +76,7 @@ def test_channels_of_a_multiplier_stay_together():
 
 
 def test_sizes_with_and_without_zeros():
-    """Groups as they are, and some of them as one dense convolution."""
+    """Single groups, or several groups as a dense convolution."""
     one = layer((8, 1, 3, 3), group=8)
     texts = [f.text for f in proposals(split_groups, one, group={"equals": 1}, in_c={"max": 4})]
     assert texts == ["1 of 8 groups at a time", "4 of 8 groups at a time"]

@@ -28,7 +28,7 @@ def net(weight=(6, 8, 5, 5), x=(1, 8, 12, 12), **attrs: Any) -> Net:
 
 
 def split(one: Net, target: Target) -> tuple[Model, list[Builder]]:
-    """The model as it is written in int8, in float."""
+    """Return the model with its split layers, and their builders."""
     model, device = read(one.model()), TargetDevice(target, Options())
     builders = split_layers(model, device.planner, device.splittable(model))
     sweep(model)
@@ -58,7 +58,7 @@ def test_a_sum_in_int32_is_one_convolution(one, limits, terms):
 
 
 def test_terms_have_every_weight_once():
-    """Of sums of sums, too."""
+    """Terms of nested sums cover every weight exactly once."""
     limits = {"kernel_h": {"max": 3}, "stride_h": {"max": 1}, "in_c": {"max": 3}}
     _, (builder,) = split(net(), chip(also=ADDS, **limits))
     seen = [0] * (8 * 5)

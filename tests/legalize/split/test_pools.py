@@ -29,7 +29,7 @@ def test_as_few_in_turn_as_can_be():
 
 
 def test_averages_do_not_follow_each_other():
-    """Nor do pools with pads around a dilated kernel."""
+    """No proposal for averages, or for pads around a dilated kernel."""
     limits = {"kernel_h": {"max": 3}}
     assert proposals(pools_in_turn, pool(9, op="AveragePool"), **limits) == []
     dilated = pool(5, dilations=(2, 2), pads=((1, 1), (1, 1)))
@@ -44,7 +44,7 @@ def test_some_channels_at_a_time():
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_tiles_pad_what_they_have_of_the_border(stride):
-    """The first has the pads of the begin, the last those of the end."""
+    """The first tile has the begin pads, the last tile the end pads."""
     one = pool(pads=((1, 1), (0, 1)), strides=(stride, stride))
     (form,) = proposals(split_pool_image, one, in_h={"max": 8})
     rows = [(part.layer.pads[0], part.layer.extents[0]) for part in form.parts]

@@ -64,7 +64,7 @@ def test_not_on_a_host(ops):
 
 
 def test_groups_single_cells_and_many_taps_have_no_such_form():
-    """Nor have pads, which another way takes first."""
+    """Groups, single cells, many taps and padded layers get no proposal."""
     for other in (
         layer((8, 1, 2, 2), dilations=(5, 5), group=8),
         layer((4, 8, 9, 9), cells=32),

@@ -12,7 +12,7 @@ from support.fits import fit, layer, proposals
 @pytest.mark.parametrize("extent", [15, 16, 17, 23])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_one_shape_and_one_initializer(extent, stride):
-    """Whatever the extents are."""
+    """All tiles have one shape and share one initializer, for any extent and stride."""
     net = Net(x=(1, 3, extent, 16)).conv("x", (2, 3, 3, 3), strides=[stride] * 2, pads=[1] * 4)
     found = fit(net, in_h={"max": 9}, in_w={"max": 10})
     assert len(found.weights) == 1

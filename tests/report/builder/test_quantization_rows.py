@@ -12,7 +12,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.quantize.budget import BudgetResult, ChannelSet
-from npuconv.quantize.fake_quant import Error, QuantPoint
+from npuconv.quantize.fake_quant import QuantPoint, SquaredErrors
 from npuconv.quantize.oversampling import Oversampled, Repeats
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.report.builder.quantization_rows import (
@@ -190,7 +190,7 @@ def rows(repeats: Repeats, after: float = 0.5, **options: object):
     sets += [ChannelSet("made", 32, ("first",), (), (0,)), ChannelSet("x", 3, (), ("first",), ())]
     layers = dict.fromkeys(repeats.layers, 700)
     channels = dict.fromkeys(repeats.channels, 25)
-    noise = Error((1.0,), (100.0,)), Error((after,), (100.0,))
+    noise = SquaredErrors((1.0,), (100.0,)), SquaredErrors((after,), (100.0,))
     own = {one.tensor: one for one in sets}
     made = Oversampled(None, None)
     spent = BudgetResult(made, repeats, layers, channels, own, 2000, *noise, True)

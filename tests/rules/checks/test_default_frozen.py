@@ -30,7 +30,7 @@ SILENT = [
 
 
 def test_the_input_is_named():
-    """A program that feeds it must be told."""
+    """A program that feeds the input needs the warning."""
     found = finding(factor(), CODE)
     assert found.message == "the input 'k' has a default, and becomes a constant of that value"
     assert found.severity == "warning"

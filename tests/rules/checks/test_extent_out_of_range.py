@@ -40,7 +40,7 @@ def test_every_extent_is_measured(fact):
 
 
 def test_channels_come_in_blocks():
-    """A multiple is told as one."""
+    """The finding names the multiple."""
     assert finding(conv(), CODE, chip(out_c={"multiple_of": 8})).limit == "a multiple of 8"
 
 

@@ -45,7 +45,7 @@ def test_what_lies_between_is_refused(group):
 
 @pytest.mark.parametrize("group", [1, 8])
 def test_both_ends_are_taken(group):
-    """Whatever the number of outputs."""
+    """A plain and a depthwise convolution pass with any number of outputs."""
     assert not findings(conv(group, 16), CODE)
 
 

@@ -60,7 +60,7 @@ def test_many_values_become_a_range():
 
 @pytest.mark.parametrize("fact", ["in_n", "in_h", "in_w", "out_h"])
 def test_an_extent_that_the_model_leaves_open(fact):
-    """A dynamic model needs any, which is no less than a number; of mixed ones both are said."""
+    """An open extent needs "any"; with fixed extents of other nodes both are listed."""
     dynamic = Net(x=("N", 3, "H", "W")).conv("x").model()
     assert finding(dynamic, CODE, chip(**{fact: "?"})).value == "any"
     net = Net(x=(1, 3, 8, 8), y=("N", 3, "H", "W")).conv("x").conv("y")

@@ -133,7 +133,7 @@ def test_what_normalizes_itself_is_not_judged():
 
 
 def test_the_verdict_is_amber_and_the_interval_wider():
-    """Figures of such samples say little of right ones; who knows better ignores the rule."""
+    """The report doubts figures of such samples, unless the user ignores the rule."""
     samples = {"x": np.tile(PIXELS / 255, (2, 1, 1, 1)).astype(np.float32)}
     doubted, trusted = (
         npuconv.convert(folded(127.5, 74.0), calibration=samples, ignore=codes).report

@@ -26,7 +26,7 @@ def test_the_message_names_axis_and_extent():
 
 
 def test_nothing_is_run(tmp_path, capfd):
-    """The runtime would end the process: the model is refused first, also if told not to."""
+    """The runtime would end the process: the model is refused before, even with ``--ignore``."""
     path = tmp_path / "model.onnx"
     path.write_bytes(FIRES[1]().SerializeToString())
     assert execute(["convert", str(path), "-q"]) == 1

@@ -39,7 +39,7 @@ def eliminate_ceil_mode(model: Model, log: Log, node: Node) -> int:
     if axes is None or not query.attribute(node, "ceil_mode", 0):
         return 0
     pads = tuple(map(_reaching, axes))
-    # Divides by a number that counts its pads, but not the cells beyond them.
+    # Whether the average counts its own pads, but not the cells that ceil_mode adds.
     counts = node.op == "AveragePool" and bool(query.attribute(node, "count_include_pad", 0))
     counts = counts and any(any(pair) for *_, pair in axes)
     if not counts or all(pair == axis[-1] for pair, axis in zip(pads, axes, strict=True)):

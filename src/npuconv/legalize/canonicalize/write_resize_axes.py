@@ -37,7 +37,7 @@ def write_resize_axes(model: Model, log: Log, node: Node) -> int:
         return 0
     axes, text = axes or range(len(dims)), f"{policy} {list(amounts)} for axes {axes}"
     if index == _SIZES and policy != "stretch":
-        axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of the others
+        axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of negative axes
         amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
         if amounts is None:
             log.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")

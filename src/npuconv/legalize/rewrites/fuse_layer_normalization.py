@@ -105,7 +105,7 @@ def _parameters(
         return result if result.shape == x.shape else np.full(x.shape, np.nan)
 
     size, rng = int(np.prod(shape)), np.random.default_rng(0)
-    # None of these is near their mean, so that each has a ratio to it.
+    # Inputs far from their mean, so that no divisor below is near 0.
     away = ((-1.0) ** np.arange(size) * (1 + np.arange(size) / size)).reshape(shape)
     with np.errstate(all="ignore"):
         above, below = outputs(away * _LARGE), outputs(-away * _LARGE)

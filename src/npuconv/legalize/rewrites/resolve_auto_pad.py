@@ -32,7 +32,7 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
         return 0
     if win.auto_pad == "NOTSET" and win.output_shape is None:
         return 0
-    # Beside output_shape alone pads are ignored, as the text says.
+    # output_shape overrides pads, as ONNX defines it.
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
         log.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
         return 0
@@ -41,7 +41,7 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
         log.refuse(model, node, f"the extent of spatial axis {resolved} is not known")
         return 0
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
-        node.attrs.pop("pads", None)  # zeros mean nothing, but no runtime takes them with auto_pad
+        node.attrs.pop("pads", None)  # no runtime takes zeros with auto_pad
     pads, extra = resolved
     before, after = f"auto_pad={win.auto_pad}", f"pads={flat_pads(pads)}"
     after += f", output_padding={list(extra)}" if any(extra) else ""
@@ -49,7 +49,7 @@ def resolve_auto_pad(model: Model, log: Log, node: Node) -> int:
         before += f", output_shape={list(win.output_shape)}"
     unmeasurable = _why_not_measurable(win)
     shorter = shorter_output(win)
-    # Pads depend on the input extent only modulo the stride; output_shape goes with one extent.
+    # Pads depend on the extent of the input modulo the stride; output_shape fits a single extent.
     modulus = None if win.output_shape else math.lcm(*win.strides)
     modulus = modulus if shorter is None else 1
     with log.rewrite(
@@ -71,7 +71,7 @@ def _why_not_measurable(win: Window) -> str:
         return "onnxruntime and onnx.reference pad a dilated pool for its kernel without dilation"
     reach = map(effective_kernel, win.kernel, win.dilations)
     slack = max(s - e for s, e in zip(win.strides, reach, strict=True))
-    # A Conv rounds a total of -1 to no pads, as ONNX does; any other starts off the edge.
+    # A Conv with total padding -1 gets no pads, as in ONNX; a smaller total shifts the windows.
     if slack > (1 if win.op == "Conv" else 0):
         return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
     return ""
@@ -85,6 +85,6 @@ def _write(
     node.attrs.pop("output_shape", None)
     if any(extra):
         node.attrs["output_padding"] = list(extra)
-    # SAME fixes the number of cells; rounding up again would add one where s > e.
+    # SAME fixes the number of cells; ceil_mode would add a cell if the stride exceeds the kernel.
     if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
         node.attrs["ceil_mode"] = 0

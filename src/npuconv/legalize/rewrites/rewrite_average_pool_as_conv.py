@@ -45,7 +45,7 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
     if isinstance(form, str):
         log.refuse(model, node, form)
         return 0
-    # The global one holds for its extents only.
+    # The convolution of a global pool holds for these extents only.
     modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
     with log.rewrite(model, [node], node.op, form.text(), modulus=modulus):
         edit.hand_over(convolve(model, node, form), node.outputs[0])
@@ -114,7 +114,7 @@ def _obstacle(node: Node, pool: Window) -> str:
     if padded and not query.attribute(node, "count_include_pad", 0):
         return "padded cells do not count, so it divides by another number at the border"
     assert pool.kernel is not None
-    # Cells that are left behind the first window, for each axis.
+    # Cells of each axis behind the first window.
     reaches = map(effective_kernel, pool.kernel, pool.dilations)
     remainders = [
         None if (extent := pool.extent(axis)) is None else extent + sum(pads) - reach

@@ -257,7 +257,7 @@ def _interleave(model: Model, node: Node, candidate: Candidate, result: Tensor) 
         spatial = [extents[0] * rows, extents[1] * columns]
         return reshape(model, node, result, [0, channels, *spatial])
     # With unknown H and W one axis after the other: a Reshape can keep leading extents and
-    # find one.
+    # compute a single extent.
     result = transpose(model, node, result, [0, 2, 3, 1])
     result = reshape(model, node, result, [0, 0, 0, channels * rows, columns])
     result = transpose(model, node, result, [0, 1, 2, 4, 3])

@@ -41,7 +41,7 @@ class Product:
     source: Tensor
     weight: np.ndarray  # float32, M x K
     channels: int  # the axis of the result that has M elements, counted from the end
-    layouts: tuple[Layout, ...]  # the ways to see it as a convolution, the best first
+    layouts: tuple[Layout, ...]  # layouts of the product as a convolution, the best first
     factor: float = 1.0  # factor of the addend
     addend: Tensor | None = None
 
@@ -95,7 +95,7 @@ _LEFT = {3: (Layout((0, 1, 2), (2,), (0, 1, 2)),), 4: (Layout((0, 2, 1, 3), (), 
 def _gemm(node: Node, constant: int, array: np.ndarray, source: Tensor) -> Product:
     """Return the product of ``alpha * A' * B' + beta * C``; a prime may be a transpose."""
     transposed = [bool(query.attribute(node, name, 0)) for name in ("transA", "transB")]
-    # Weights are M x K: B the other way round, A as it is.
+    # Weights are M x K: A unchanged, B transposed.
     weight = array.T if transposed[constant] != (constant == 1) else array
     alpha, beta = (float(query.attribute(node, name, 1.0)) for name in ("alpha", "beta"))
     reduced = int(transposed[1 - constant] != (constant == 1))
@@ -152,7 +152,7 @@ def _replace(model: Model, log: Log, node: Node, product: Product, form: ConvFor
     if bias is not None:
         form = replace(form, bias=bias.astype(product.weight.dtype))
     before = " + ".join(n.op for n in nodes)
-    # A small K would not fit the weights, so the extents are the real ones.
+    # A shorter K would not fit the weights, so the rewrite is measured at its own extents.
     with log.rewrite(model, nodes, before, form.text(), modulus=None):
         edit.inherit(model, node, *nodes[1:])
         result = convolve(model, node, form)

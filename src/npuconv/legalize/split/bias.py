@@ -76,8 +76,8 @@ def bias_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Ite
     if None in taps:
         inner = layer.without_pads()
     tap = tuple(index or 0 for index in taps)
-    # A bias grows as the sums that it is added to, with the square root of their length. One
-    # channel of the largest integer holds 127 times 127 steps of them.
+    # A bias grows with the sums, by the square root of their length. A channel of 127 with
+    # weights of 127 adds 127 * 127 steps of the accumulator.
     least = 1 + math.ceil(settings.bias_channels * math.sqrt(math.prod(layer.weight[1:])))
     counts = (*range(least, least + MOST_ADDED + 1), *range(least - 1, 0, -1))  # more first
     wider = (inner.with_channels(inner.in_channels + n, inner.out_channels, 1) for n in counts)

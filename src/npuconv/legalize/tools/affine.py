@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     Dims = tuple[int | str | None, ...]
-    Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64: one or one per channel
+    Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64, [] or [C]
 
 TWO_SIDED = ("Mul", "Div", "Add", "Sub")
 INFERENCE_ONLY = 9  # first opset of BatchNormalization with one statistic per channel
@@ -205,7 +205,7 @@ class Link:
 
     node: Node
     source: Tensor
-    factor: np.ndarray  # float64, one or one per channel
+    factor: np.ndarray  # float64, [] or [C]
     offset: np.ndarray
 
     @property

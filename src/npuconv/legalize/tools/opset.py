@@ -70,9 +70,9 @@ def raise_to(model: Model, log: Log, target: int, least: int, obstacle: str) -> 
             model, [draft.node], f"{draft.node.op} of opset {source}", f"{operators} of {reached}",
             modulus=None, measure=draft.graph is model.graph and not legacy,
         ):  # fmt: skip
-            model.graph.opset = reached  # the new region is of the new opset, ...
+            model.graph.opset = reached  # opset of the new region
             draft.write()
-        model.graph.opset = source  # ... and the next old one of the old
+        model.graph.opset = source  # opset of the next old region
     if reached > source:
         with log.rewrite(model, [], f"opset {source}", f"opset {reached}", measure=False):
             model.graph.opset = reached
@@ -413,8 +413,8 @@ def _count_parts(draft: _Draft) -> None:
 
 
 _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less")
-# Every version after which a node that looks the same means something else, is written in another
-# way than the two schemas say, or takes other inputs.
+# Versions that change the meaning of a node, its inputs, or its spelling in a way that the two
+# schemas do not show.
 STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
     **{(op, 7): _broadcast for op in _BROADCASTING},
     **{(op, 13): _flatten_softmax for op in ("Softmax", "LogSoftmax", "Hardmax")},
@@ -438,7 +438,7 @@ STEPS: dict[tuple[str, int], Callable[[_Draft], object]] = {
     ("Split", 18): _count_parts,
     ("Upsample", 10): lambda draft: setattr(draft, "op", "Resize"),
 }
-# Versions that onnxruntime has no kernel for, where it runs the version before.
+# Versions without a kernel in onnxruntime, which runs the version before.
 _UNRUNNABLE = {
     22: {"Bernoulli", "GlobalLpPool", "MaxRoiPool", "Multinomial", "RandomNormal", "RoiAlign"}
     | {"RandomNormalLike", "RandomUniform", "RandomUniformLike"},

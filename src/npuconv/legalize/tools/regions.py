@@ -83,7 +83,7 @@ def write(
         log.refuse(model, region[-1], f"it is {spelled.op} spelled out{reason}")
         return 0
     before, dims = " + ".join(member.op for member in region), query.shape(inputs[0])
-    axis = spelled.attributes.get("axis")  # behind it a constant has the extents of the input
+    axis = spelled.attributes.get("axis")  # constants have the extents from this axis on
     exact = range(int(axis), len(dims or ())) if axis is not None else ()
     with log.rewrite(model, region, before, spelled.op, exact=exact):
         attrs = dict(spelled.attributes)

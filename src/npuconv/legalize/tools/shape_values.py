@@ -33,7 +33,7 @@ _EXTENTS = ((12, 7), (40, 11), (1009, 89), (30011, 101), (1, 0), (0, 0))
 _INTEGERS = ((12, 7), (-40, -11), (0, 0), (1_000_003, 17), (1, 0), (-1, 0))
 _COMPARED = 16  # number of constants c for which extents c - 1, c, c + 1 are tried, too
 _ROUNDS = 3  # least number of rounds that must run; others divide by 0 or exceed an index
-# Exporters write these for "any extent": two tensors with one of them need not be equal.
+# Names that exporters write for any extent: equal names need not mean equal extents.
 _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"})
 _SIZED_BY_VALUE = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 _OPERATORS = _SIZED_BY_VALUE | {
@@ -95,7 +95,7 @@ class ShapeValues:
     def _extent(self, tensor: Tensor, axis: int, dim: int | str | None) -> list[int]:
         if isinstance(dim, int):
             return [dim] * len(self.rounds)
-        # Shape inference also names extents of tensors without a type, where it sees nothing.
+        # Names that shape inference gives to tensors without a type mean nothing.
         named = dim and tensor.dtype is not None and dim not in self.ambiguous
         named = named and re.search(r"[A-Za-z]", str(dim)) and str(dim).lower() not in _NO_NAMES
         symbol = (str(dim), -1) if named else (tensor.name, axis)

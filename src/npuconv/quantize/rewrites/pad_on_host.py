@@ -27,7 +27,7 @@ from npuconv.partition.placement import Plan
 
 _ZEROS = "the zeros cross to the device, too"
 _ROUND_TRIP = "it crosses to the host, and back with the zeros"
-OPSET = 11  # from here on the amounts of a Pad are an input
+OPSET = 11  # first opset in which the amounts of a Pad are an input
 
 
 @model_pass(Phase.HOST_PREP)

@@ -39,7 +39,7 @@ class RepeatedChannels:
         index: the source channel of each channel: first all channels, then the copies.
         old_names: former name of a tensor with these channels, by its name.
         shift: offsets that the host adds to the channels, still 0; None if the device makes them.
-        picks: by tensor, names of tensors of the host with one copy of each channel.
+        picks: names of tensors of the host with one copy of each channel, by tensor.
     """
 
     path: ChannelPath

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -29,6 +30,14 @@ from npuconv.partition.placement import Plan
 ShiftedInputs = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
 
 
+class RepeatedNode(NamedTuple):
+    """Copy of a node of a repeated layer."""
+
+    name: str
+    output: str  # name of its output
+    is_conv: bool  # whether it is the convolution, not its activation
+
+
 @dataclass
 class LayerCopies:
     """A layer that runs several times."""
@@ -40,8 +49,12 @@ class LayerCopies:
     # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
     # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
-    # Names of new nodes and of their outputs, and whether the node is the convolution.
-    copies: list[tuple[str, str, bool]] = field(default_factory=list)
+    copies: list[RepeatedNode] = field(default_factory=list)
+
+    @property
+    def conv_names(self) -> list[str]:
+        """Names of the copies of the convolution."""
+        return [copy.name for copy in self.copies if copy.is_conv]
 
 
 @model_pass(Phase.OVERSAMPLE)
@@ -116,7 +129,7 @@ def _repeat(
                 copy = edit.add_node(
                     model, node.op, operands, [output], origin=[node], attrs=node.attrs, name=name
                 )
-                layer.copies.append((copy.name, output.name, node is conv))
+                layer.copies.append(RepeatedNode(copy.name, output.name, node is conv))
                 tensor = output
             results.append(tensor)
         share = np.asarray(1 / count, np.float32)

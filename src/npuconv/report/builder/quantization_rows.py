@@ -18,7 +18,7 @@ from npuconv.partition.crossings import traffic
 from npuconv.partition.placement import Plan
 from npuconv.quantize import imported_scales
 from npuconv.quantize.budget import BudgetResult
-from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.fake_quant import SquaredErrors
 from npuconv.quantize.quantization import Quantization, QuantizedGraph
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
@@ -93,7 +93,7 @@ def layer_rows(
             source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
-    powers = quantization.shares  # errors in the outputs, relative to the power of the outputs
+    powers = quantization.error_powers  # relative to the power of the outputs
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
     total, rows = sum(powers.values()), []
     for row in comparison.rows:
@@ -328,5 +328,5 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
     return round(10 * math.log10(1 + noise / others), 2) if others > 0 else None
 
 
-def _db(error: Error) -> float | None:
+def _db(error: SquaredErrors) -> float | None:
     return None if error.sqnr_db is None else round(error.sqnr_db, 2)

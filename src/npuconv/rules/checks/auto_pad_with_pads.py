@@ -33,7 +33,7 @@ from npuconv.rules.context import RuleContext
 )
 def auto_pad_with_pads(node: Node, _ctx: RuleContext) -> Violations:
     if not query.attribute(node, "auto_pad"):
-        return  # nearly all; what follows takes longer
+        return  # nearly always: saves the slower query
     win = window(node)
     if win is None or win.auto_pad == "NOTSET" or all(pair == (0, 0) for pair in win.pads):
         return

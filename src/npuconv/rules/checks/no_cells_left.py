@@ -48,7 +48,7 @@ def no_cells_left(node: Node, ctx: RuleContext) -> Violations:
     if node.op != "Resize" and not ctx.facts(node):
         return  # other rules report attributes that contradict each other
     faults = _resize_faults(node) if node.op == "Resize" else _window_faults(node)
-    for axis, extent, why in islice(faults, 1):  # the other axis is nearly always the same
+    for axis, extent, why in islice(faults, 1):  # the first fault suffices
         yield Violation({"axis": axis, "extent": extent, "why": why})
 
 
