@@ -9,9 +9,9 @@ another collection.
 
 Each model is converted as a whole process, by default and without each step, and scored by
 onnxruntime: the mean over samples of the SQNR of all outputs (each sample within -20..60 dB),
-then the mean over models; of the outputs as they are, and before a final Softmax, Sigmoid or
-the like. Wins and losses are models that change by more than 0.3 dB. Half of the packaged
-models are held out: do not look at them while a step is made.
+then the mean over models; both for the outputs, and for the tensors before a final Softmax,
+Sigmoid or the like. Wins and losses are models that change by more than 0.3 dB. Half of the
+packaged models are held out: do not look at them during the development of a step.
 
 Other versions and peers are compared in the same way:
 
@@ -167,7 +167,7 @@ def compare(
 
 
 def time_ratio(base: Mapping[str, Result], variant: Mapping[str, Result]) -> float | None:
-    """Return the median over models of the conversion time by that of the base."""
+    """Return the median over models of the conversion time, divided by the time of the base."""
     pairs = [(base[name], variant[name]) for name in base.keys() & variant.keys()]
     ratios = [b.seconds / a.seconds for a, b in pairs if not (a.error or b.error) and a.seconds]
     return statistics.median(ratios) if ratios else None

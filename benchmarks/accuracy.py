@@ -5,11 +5,11 @@
     python benchmarks/accuracy.py normalization  # inferred normalization against the known one
 
 Each command has --help. ``models`` calibrates each shared model on 32 samples and scores it on
-16 others by onnxruntime itself: SQNR of all outputs together, and, where the model classifies,
-how often the answer is that of the float model on these samples and more of their kind, with the
-SQNR on all of them: of 16, one that is nearly even between two classes may decide. Wall time and
-peak memory are those of the whole process, by those of a process that runs the float model on the
-32 samples. Peers see the same samples in the same run. They are no dependencies of this project:
+16 others by onnxruntime itself: SQNR of all outputs together, and for classifiers the share of
+answers that agree with the float model, on these samples and more of their kind, with the SQNR on
+all of them: with only 16 samples, an undecided sample has too much weight. Wall time and peak
+memory are of the whole process, divided by a process that runs the float model on the 32 samples.
+Peers get the same samples in the same run. They are not dependencies of this project:
 
     python -m venv DIR && DIR/bin/pip install onnx onnxruntime sympy nncf
     python benchmarks/accuracy.py models --peers --peers-python DIR/bin/python
@@ -50,13 +50,13 @@ class Row:
     Attributes:
         model: name of the recipe; synthetic data is marked by an S.
         converter: heading of its column.
-        sqnr: of all outputs and samples together, in dB.
-        agreement: share of answers that are those of the float model.
+        sqnr: SQNR of all outputs and samples together, in dB.
+        agreement: share of answers that agree with the float model.
         many: SQNR over all samples whose answers are compared, in dB.
-        wall: wall time by that of the float model on the same samples.
-        memory: peak memory by that of the same process.
-        cpu: seconds that it computed, on all cores; other work of the machine hardly counts.
-        error: why there are no figures.
+        wall: wall time, divided by the time of the float model on the same samples.
+        memory: peak memory, divided by the memory of the float model.
+        cpu: CPU seconds on all cores, which hardly depend on other work of the machine.
+        error: reason why there are no figures.
     """
 
     model: str
@@ -181,7 +181,7 @@ def _number(value: float) -> str:
 def save(rows: list[Row], path: Path | None) -> None:
     """Write rows as JSON after every model, so that nothing is lost to an interruption.
 
-    JSON has no infinity: null stands for exact, and for what was not measured.
+    JSON has no infinity: null means exact, or not measured.
     """
     if path:
         values = [

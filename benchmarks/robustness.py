@@ -26,7 +26,7 @@ from hostile import corpus, driver, verdict
 from hostile.case import COMMANDS, Case
 
 MIB = 2**20
-_COMMANDS = (*COMMANDS, "verify", "run")  # for files of labels, for folders of split
+_COMMANDS = (*COMMANDS, "verify", "run")  # verify reads labels, run reads folders of split
 HEAD = ("family", "cases", "runs", "exit 0", "exit 1", "exit 2", "faults", "peak MiB", "longest s")
 
 

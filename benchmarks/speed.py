@@ -163,7 +163,7 @@ class Chain:
         self.op("Add", before)
 
     def separable(self) -> None:
-        """A depthwise Conv that asks for SAME, and one of kernel 1."""
+        """Append a depthwise Conv with SAME padding, and a Conv of kernel 1."""
         weight = self.random(CHANNELS, 1, 3, 3)
         self.op("Conv", weight, group=CHANNELS, auto_pad="SAME_UPPER")
         self.op("Relu")
@@ -199,7 +199,7 @@ class Chain:
 
 
 def generate(nodes: int, *, mixed: bool = True) -> onnx.ModelProto:
-    """A model of about this many nodes; mixed ones have hardly a Conv that stays as it is."""
+    """Return a model of about this many nodes; most convolutions of a mixed model are rewritten."""
     chain = Chain()
     kinds: list[Callable[[], None]] = [chain.ready]
     if mixed:
@@ -259,8 +259,8 @@ def compare_models(options: argparse.Namespace) -> None:
 def compare_samples(options: argparse.Namespace) -> None:
     """Measure how memory and time of convert grow with the samples, of one file and of many.
 
-    A sample more is the slope between the fewest and the most samples, by that of a process
-    that only runs the float model.
+    The cost of a sample is the slope between the fewest and the most samples, divided by the slope
+    of a process that only runs the float model.
     """
     sizes = (FEW, SAMPLES, 64, MANY)
     heads = ["model", f"MiB at {' / '.join(map(str, sizes))} samples, directory", "MiB, one .npz"]

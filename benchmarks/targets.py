@@ -88,7 +88,7 @@ def shapes_of(path: str) -> dict[str, tuple[int, ...]]:
 
 @dataclass
 class Row:
-    """One device: how many models it takes, and what that adds."""
+    """One device: number of models that it takes, and added costs."""
 
     converted: int = 0
     refused: int = 0
@@ -97,7 +97,7 @@ class Row:
     base: Size = Size()
 
     def take(self, path: str, base: Size, target: str, assume: Sequence[str]) -> None:
-        """Convert a model, check the file, and add what it costs."""
+        """Convert a model, check the file, and add its costs."""
         options = {"verify": False, "assume": list(assume), "input_shape": shapes_of(path)}
         try:
             converted = npuconv.convert(path, target, format="float", **options).model

@@ -21,7 +21,7 @@ _QPOOL = ["auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel
           "strides"]  # fmt: skip
 _NHWC = ["activation", "activation_params"]
 
-# onnxruntime's own domains are not in onnx.defs; only what a convolution chip may implement
+# Operators of onnxruntime's own domains, which onnx.defs lacks, that a device may implement.
 EXTRA: dict[str, dict[str, tuple[list[int], list[str]]]] = {
     "com.microsoft": {
         "DequantizeLinear": ([1], ["axis"]),
@@ -57,16 +57,16 @@ EXTRA: dict[str, dict[str, tuple[list[int], list[str]]]] = {
 
 def collect() -> dict[str, dict[str, tuple[set[int], set[str]]]]:
     """Versions and attributes of every operator, from onnx and from ``EXTRA``."""
-    found: dict[str, dict[str, tuple[set[int], set[str]]]] = {}
+    operators_by_domain: dict[str, dict[str, tuple[set[int], set[str]]]] = {}
     for schema in defs.get_all_schemas_with_history():
-        since, attributes = found.setdefault(schema.domain, {}).setdefault(
+        since, attributes = operators_by_domain.setdefault(schema.domain, {}).setdefault(
             schema.name, (set(), set())
         )
         since.add(schema.since_version)
         attributes.update(schema.attributes)
     for domain, operators in EXTRA.items():
-        found[domain] = {name: (set(a), set(b)) for name, (a, b) in operators.items()}
-    return found
+        operators_by_domain[domain] = {name: (set(a), set(b)) for name, (a, b) in operators.items()}
+    return operators_by_domain
 
 
 def render() -> str:
@@ -83,7 +83,7 @@ def render() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the table, or with ``--check`` say whether it is what would be written."""
+    """Write the table, or with ``--check`` compare it with the file."""
     text = render()
     if arguments == ["--check"]:
         fresh = OUT.exists() and OUT.read_text("utf-8") == text

@@ -1,7 +1,7 @@
-"""Write what is derived from the code: reference pages and JSON schemas.
+"""Write the pages that are derived from the code: reference pages and JSON schemas.
 
 python tools/gendocs.py          # write
-python tools/gendocs.py --check  # say what is stale, exit code 1 if anything is
+python tools/gendocs.py --check  # name stale files; exit code 1 if there are any
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOTE = "<!-- Made by tools/gendocs.py; `make docs` writes it anew. -->\n\n"
 
 def pages() -> dict[Path, str]:
     """Every derived file and its text."""
-    found = {
+    texts = {
         REFERENCE / "rules.md": _rules(),
         REFERENCE / "passes.md": _passes(),
         REFERENCE / "options.md": _options(),
@@ -60,12 +60,12 @@ def pages() -> dict[Path, str]:
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         if command is not None:
-            found[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
-    found[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
+            texts[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
+    texts[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
     for name in schemas.NAMES:
         text = json.dumps(schemas.load(name), indent=2, sort_keys=True)
-        found[REFERENCE / f"{name}.schema.json"] = f"{text}\n"
-    return found
+        texts[REFERENCE / f"{name}.schema.json"] = f"{text}\n"
+    return texts
 
 
 def _rules() -> str:
@@ -90,12 +90,12 @@ def _passes() -> str:
 
 
 def _filled(page: str, **tables: str) -> str:
-    """A page of docs with each table between the two comments of its name."""
+    """A page of docs; each table is between the two comments with its name."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     for name, table in tables.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        head, _, rest = text.partition(start)
-        text = f"{head}{start}{table}{end}{rest.partition(end)[2]}"
+        head, _, tail = text.partition(start)
+        text = f"{head}{start}{table}{end}{tail.partition(end)[2]}"
     return text
 
 
@@ -136,7 +136,7 @@ def _splits(op: str) -> str:
 def _options() -> str:
     rows = _keys(Options, "")
     lines = ["| key | default | values | |", "|---|---|---|---|", *rows]
-    others = [name for name, said in Options.misplaced.items() if said.startswith("a flag")]
+    others = [name for name, hint in Options.misplaced.items() if hint.startswith("a flag")]
     flags = ", ".join(f"`--{name.replace('_', '-')}`" for name in others)
     text = (
         "Keys of a `--config` file; the flags of the same names win over it. `rules` has no flag. "
@@ -147,19 +147,19 @@ def _options() -> str:
 
 
 def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    """A row for each key, those of a part under its name."""
+    """Yield a row for each key; keys of a part have its prefix."""
     parts = {"preprocess": (Preprocess, "preprocess."), "rules": (Selection, "rules.PATTERN.")}
     for name, field in model.model_fields.items():
         if not prefix and name in parts:
             yield from _keys(*parts[name])
             continue
         default = _yaml(field.get_default(call_default_factory=True))
-        values = ", ".join(f"`{one}`" for one in _values(field.annotation))
+        values = ", ".join(f"`{word}`" for word in _values(field.annotation))
         yield f"| {prefix}{name} | `{default}` | {values} | {field.description} |"
 
 
 def _yaml(value: object) -> str:
-    """A default as a file would have it."""
+    """A default in the syntax of YAML."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_yaml, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
@@ -199,7 +199,7 @@ def _glossary() -> str:
 
 
 def _command(command: click.Command, parent: click.Context, name: str, level: int = 1) -> str:
-    """The page of a command: usage, description, options; those of its subcommands follow."""
+    """The page of a command: usage, description, options, and its subcommands."""
     context = click.Context(command, info_name=name, parent=parent)
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"{'#' * level} npuconv {name}" if level == 1 else f"## {name}"]
@@ -209,36 +209,36 @@ def _command(command: click.Command, parent: click.Context, name: str, level: in
         parts.append("\n".join(["| option | |", "|---|---|", *rows]))
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            if found is not None:
-                parts.append(_command(found, context, sub, level + 1).strip())
+            subcommand = command.get_command(context, sub)
+            if subcommand is not None:
+                parts.append(_command(subcommand, context, sub, level + 1).strip())
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _paragraphs(text: str) -> str:
-    r"""The help of a command; what follows click's mark \\b keeps its lines."""
+    r"""The help of a command; paragraphs with click's mark \\b keep their lines."""
     parts = text.replace("\f", "").strip().split("\n\n")
-    kept = (
+    blocks = (
         f"```\n{p.strip().removeprefix(chr(8)).strip()}\n```" if "\b" in p else p for p in parts
     )
-    return "\n\n".join(kept)
+    return "\n\n".join(blocks)
 
 
 def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """Names and help of all options, also of those that the short help leaves out."""
+    """Yield names and help of all options, also if the short help hides them."""
     context.meta[SHOWS_ALL] = True
     for option in command.get_params(context):
         # click makes --help, with the names of whichever context has asked for it first.
         if isinstance(option, click.Option) and "--help" not in option.opts:
-            shown = copy(option)
-            shown.hidden = False
-            record = shown.get_help_record(context)
+            visible_option = copy(option)
+            visible_option.hidden = False
+            record = visible_option.get_help_record(context)
             if record is not None:
                 yield record[0], " ".join(record[1].split())
 
 
 def cell(text: str) -> str:
-    """A bar would end the cell of a table."""
+    """Escape bars, which would end the cell of a table."""
     return text.replace("|", "\\|")
 
 

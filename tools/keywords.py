@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
     from npuconv.config import Preprocess as PreprocessOptions
 """
-_LISTS = {"Floats": "float | Sequence[float]"}  # by their names in npuconv.config
+_LISTS = {"Floats": "float | Sequence[float]"}  # type by its name in npuconv.config
 _LISTS |= dict.fromkeys(("Integers", "Pair"), "int | Sequence[int]")
 # Keys that check and convert, or run_batch, take as parameters of their own.
 _PARAMETERS = {"target", "calibration", "cache"}
@@ -36,8 +36,8 @@ def module() -> str:
     """The module of typed keyword arguments."""
     types = _annotations(Options)
     common = {name: kind for name, kind in types.items() if name not in _PARAMETERS}
-    wanted = ("preprocess", "input_shape", "calibration_key", "seed")
-    of_samples = {name: types[name] for name in wanted}
+    sample_keys = ("preprocess", "input_shape", "calibration_key", "seed")
+    of_samples = {name: types[name] for name in sample_keys}
     classes = [
         ("PreprocessKeywords(TypedDict, total=False)", "Keys of ``preprocess``.",
          _annotations(Preprocess)),
@@ -48,7 +48,7 @@ def module() -> str:
         ("BatchKeywords(CommonKeywords, total=False)", "Options of ``run_batch``.",
          {name: types[name] for name in ("target", "calibration")}),
     ]  # fmt: skip
-    return _KEYWORDS + "".join(f"\n\n{_typed_dict(*one)}" for one in classes)
+    return _KEYWORDS + "".join(f"\n\n{_typed_dict(*entry)}" for entry in classes)
 
 
 def _typed_dict(head: str, doc: str, types: dict[str, str]) -> str:
@@ -65,11 +65,11 @@ def _typed_dict(head: str, doc: str, types: dict[str, str]) -> str:
 
 
 def _annotations(model: type[BaseModel]) -> dict[str, str]:
-    """The types of the keys of a model as they are written, but for what may be given instead."""
+    """The types of the keys of a model, widened by types that validation also accepts."""
     (tree,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(tree, ast.ClassDef)
-    keys = [one for one in tree.body if isinstance(one, ast.AnnAssign)]
-    written = {ast.unparse(one.target): ast.unparse(one.annotation) for one in keys}
+    keys = [key for key in tree.body if isinstance(key, ast.AnnAssign)]
+    written = {ast.unparse(key.target): ast.unparse(key.annotation) for key in keys}
     return {
         name: _widened(kind.replace("'", '"'))
         for name, kind in written.items()
@@ -78,7 +78,7 @@ def _annotations(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _widened(kind: str) -> str:
-    """A type with what is taken as well: lists, one number for several, the name of a preset."""
+    """A type widened by lists, by one number for several, and by the name of a preset."""
     if kind == "Preprocess":
         return "PreprocessOptions | PreprocessKeywords | Preset"
     kind = re.sub(r"Floats|Integers|Pair", lambda name: _LISTS[name[0]], kind)

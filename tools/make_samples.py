@@ -1,7 +1,7 @@
 """Trains and writes the sample models of ``samples/``.
 
-``python tools/make_samples.py`` makes every file anew from fixed seeds;
-``python tools/make_samples.py --check`` measures the files that are there.
+``python tools/make_samples.py`` makes all files from fixed seeds;
+``python tools/make_samples.py --check`` measures the existing files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def export_error(sample: Sample, layers: list[Layer], split: Split, directory: P
 
 
 def make(sample: Sample, directory: Path) -> bool:
-    """Train and write one sample; whether the file computes what was trained."""
+    """Train and write one sample; return whether the file computes the same as the layers."""
     print(f"{sample.name}: training", flush=True)
     start = time.monotonic()
     split = load(sample)
@@ -84,7 +84,7 @@ def make(sample: Sample, directory: Path) -> bool:
 
 
 def check(samples: Path) -> bool:
-    """Measure the files below ``samples``; whether all are good and small enough."""
+    """Measure the files below ``samples``; return whether all are accurate and small enough."""
     good, total = True, 0
     for sample in SAMPLES:
         directory = samples / sample.name
@@ -103,7 +103,7 @@ def check(samples: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make or check the samples; the exit code."""
+    """Make or check the samples; return the exit code."""
     parser = argparse.ArgumentParser(description="Train and write the sample models.")
     parser.add_argument("--out", type=Path, default=Path("samples"), help="where they are")
     parser.add_argument("--check", action="store_true", help="only measure the files there")

@@ -89,8 +89,8 @@ def _chart(report: Report) -> Iterator[str]:
     sqnr = words.scores(report.accuracy) if report.accuracy else "not measured"
     yield '<text class="title" x="0" y="30">Accuracy, layer by layer</text>'
     yield f'<text class="small" x="0" y="50">{escape(sqnr.partition(", cosine")[0])}</text>'
-    for at, bar in enumerate(profile(report)):
-        y = _TOP + _ROW * at + 12
+    for number, bar in enumerate(profile(report)):
+        y = _TOP + _ROW * number + 12
         layer = bar.layer
         long = 190 * min(max((layer.sqnr_db or 0.0) / _FULL_DB, 0.01), 1.0)
         noise = 100 * (layer.noise_share or 0.0)

@@ -38,13 +38,13 @@ class Row:
     """Results of check and convert on one model.
 
     Attributes:
-        model, target, form: what was converted.
+        model, target, form: model, target and output format of the conversion.
         check, convert: exit codes.
         bytes: hash of the written model.
         report: hash of its report without sentences.
-        sqnr: of all outputs, in dB.
-        crossings: between device and host.
-        remark: headline of the report or error; and check's, if that ended otherwise.
+        sqnr: SQNR of all outputs, in dB.
+        crossings: number of crossings between device and host.
+        remark: headline of the report, or the error; also of check, if it ended differently.
     """
 
     model: str
@@ -70,14 +70,14 @@ class Row:
 
 def main() -> int:
     """Write the table, and compare it."""
-    chosen = _arguments()
-    before = _read(chosen.compare) if chosen.compare else {}
-    cases = [(p, t, f) for p in chosen.models for t in chosen.targets for f in chosen.forms]
+    options = _arguments()
+    before = _read(options.compare) if options.compare else {}
+    cases = [(p, t, f) for p in options.models for t in options.targets for f in options.forms]
     wrong = 0
     spawning = multiprocessing.get_context("spawn")  # a fork would share a runtime's threads
     with (
-        ProcessPoolExecutor(chosen.jobs, mp_context=spawning) as pool,
-        Path(chosen.table).open("w", encoding="utf-8", newline="") as stream,
+        ProcessPoolExecutor(options.jobs, mp_context=spawning) as pool,
+        Path(options.table).open("w", encoding="utf-8", newline="") as stream,
     ):
         table = csv.writer(stream, delimiter="\t", lineterminator="\n")
         table.writerow([field.name for field in fields(Row)])
@@ -177,12 +177,12 @@ def _read(path: str) -> dict[tuple[str, str, str], Row]:
 
 
 def _arguments() -> argparse.Namespace:
-    beside = ROOT.parent / "shared"
+    shared = ROOT.parent / "shared"
     models = [
         *sorted(ROOT.glob("samples/*/model.onnx")),
-        *sorted(beside.glob("models/*/model.onnx")),
-        *sorted(beside.glob("exporters/*.onnx")),
-        *sorted(beside.glob("cases/*/*.onnx")),
+        *sorted(shared.glob("models/*/model.onnx")),
+        *sorted(shared.glob("exporters/*.onnx")),
+        *sorted(shared.glob("cases/*/*.onnx")),
     ]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", type=Path, nargs="*", default=models)

@@ -35,8 +35,8 @@ def inside(text: str, folder: str) -> str:
     """The text of a page with only those links that lead to other pages of the site.
 
     Args:
-        text: of the page.
-        folder: where the page is in the repository.
+        text: text of the page.
+        folder: folder of the page in the repository.
     """
 
     def led(found: re.Match[str]) -> str:

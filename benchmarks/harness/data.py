@@ -1,7 +1,7 @@
 """Photographs and labelled arrays, cut into samples that never share a photograph.
 
-A role is what samples are for: ``calib`` (calibration), ``score`` (SQNR and cosine),
-``others`` (more of what ``score`` draws from, for agreement of the best class only) or
+A role is the purpose of samples: ``calib`` (calibration), ``score`` (SQNR and cosine),
+``others`` (more samples like ``score``, for agreement of the best class only) or
 ``foreign`` (SQNR on every photograph of another collection).
 """
 
@@ -23,7 +23,7 @@ Role = Literal["calib", "score", "others", "foreign"]
 COUNTS = {"calib": 32, "score": 16}
 # Every third photograph is kept for scoring, so that both sides have each source.
 THIRDS = 3
-FOLDS = 4 * THIRDS  # in the order of their names, then in three others
+FOLDS = 4 * THIRDS  # photographs in the order of their names, then in three other orders
 USUAL = THIRDS - 1
 _fold = USUAL
 _PHOTOS = "*.jpg"
@@ -108,7 +108,7 @@ def photos(folder: Path, role: Role) -> list[Path]:
 
 
 def crop_photo(folder: Path, role: Role, k: int, size: tuple[int, int]) -> Image.Image:
-    """Crop number k: the largest one of every photograph, then random ones of half its size on.
+    """Return crop number k: first the largest of every photograph, then random smaller crops.
 
     Args:
         folder: the shared data.

@@ -1,13 +1,13 @@
-"""Integers of the simulator and of our arithmetic against onnxruntime, every operator listed.
+"""Integers of the simulator and of npuconv's arithmetic against onnxruntime, for all operators.
 
-Each model is converted for a target that lists every operator, with few samples: the integers
-matter, not how good they are. Then every int8 tensor of the simulator is compared with that of
-onnxruntime, node by node as written, and every operator beside convolutions is computed by
-``npuconv.arithmetic`` from the inputs that it has there. The exit code is 1 if a tensor of the
-simulator differs, or an operator by more than one step.
+Each model is converted for a target that lists every operator, with few samples: only equality of
+integers matters, not accuracy. Then every int8 tensor of the simulator is compared with the tensor
+of onnxruntime, node by node as written, and ``npuconv.arithmetic`` computes every operator beside
+convolutions from its inputs in onnxruntime. The exit code is 1 if a tensor of the simulator
+differs, or an operator by more than one step.
 
-onnxruntime does not shift: with ``--requantize shift`` the operators are computed from the inputs
-that they have in the simulator, and none may differ from it.
+onnxruntime does not shift: with ``--requantize shift`` the operators are computed from their
+inputs in the simulator, and must be equal to the simulator.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
 
 
 def main(arguments: list[str]) -> int:
-    """Compare, print, and say whether all is within its bound."""
+    """Compare and print; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", choices=list(recipes()), default=list(recipes()))
     parser.add_argument("--format", choices=["qoperator", "qdq"], default="qoperator")

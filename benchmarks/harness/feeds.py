@@ -22,7 +22,7 @@ def open_session(model: Path) -> ort.InferenceSession:
 
 
 def read_feeds(session: ort.InferenceSession, path: Path) -> Iterator[dict[str, Array]]:
-    """Samples one by one; a row gets the batch axis where it has none."""
+    """Yield the samples; a row without a batch axis gets one."""
     with np.load(path) as file:
         arrays = {i.name: (file[i.name], len(i.shape)) for i in session.get_inputs()}
     for k in range(len(next(iter(arrays.values()))[0])):
@@ -33,7 +33,7 @@ def read_feeds(session: ort.InferenceSession, path: Path) -> Iterator[dict[str, 
 
 
 def settle(model: Path, feed: dict[str, Array]) -> onnx.ModelProto:
-    """The model as the peers need it: shapes fixed to those of a feed, opset 13 at least."""
+    """Return the model for the peers: with the shapes of a feed, and opset 13 or later."""
     proto = onnx.load(model)
     constants = {tensor.name for tensor in proto.graph.initializer}
     session = open_session(model)

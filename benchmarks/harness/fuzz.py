@@ -1,7 +1,8 @@
-"""Mutated files for every loader: whatever they say, an error is one of ours, and soon there.
+"""Mutated files for every loader: each must give an NpuconvError, in time.
 
-With atheris (the extra `fuzz`) coverage leads the way; without it, mutations of the hostile
-corpus with a fixed seed. What is found lies in build/fuzz; the exit code is 1.
+With atheris (the extra `fuzz`) mutations are guided by coverage; without it, they are random
+mutations of the hostile corpus with a fixed seed. Findings are written to build/fuzz, and the exit
+code is 1.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _fuzz(name: str, engine: str, seconds: int) -> tuple[str, bool]:
-    """Return the number of inputs, and whether one of them was a finding."""
+    """Return the number of inputs, and whether there was a finding."""
     home = FOUND / name
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(Path(__file__).resolve()), name, "--inside"]
@@ -102,7 +103,7 @@ def _atheris(name: str, seeds: list[bytes], run: Run, seconds: int) -> int:
 
 
 def _mutate(name: str, seeds: list[bytes], run: Run, seconds: int) -> int:
-    """Random changes of the seeds; the input at work is on the disk, should it be the last."""
+    """Run random mutations of the seeds; the current input is on the disk in case of a crash."""
     rng, last, count = random.Random(1), FOUND / name / "last", 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -140,7 +141,7 @@ def _mutated(rng: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def _guarded(run: Run, data: bytes) -> None:
-    """Our own errors are what is wanted; a bug of ours, and anything else, is a finding."""
+    """Accept errors for the user; an InternalError and any other exception is a finding."""
     from npuconv.errors import InternalError, NpuconvError
 
     try:
@@ -206,7 +207,7 @@ def _samples(name: str, shape: tuple[int, ...]) -> Run:
 
 
 def _files(*families: str, suffix: str) -> Callable[[], list[bytes]]:
-    """The files of the corpus with that ending, small ones, each once."""
+    """Return the small files of the corpus with a suffix, without duplicates."""
 
     def seeds() -> list[bytes]:
         return list(dict.fromkeys(_read(families, suffix)))

@@ -1,18 +1,17 @@
-"""Share of intervals of the report that hold the SQNR on samples that decided nothing.
+"""Share of reported intervals that contain the SQNR on samples which the conversion did not see.
 
-Samples are those of ``ablation.py collect``.
+``ablation.py collect`` writes the samples.
 
-Every model is converted with its calibration samples, or with ``--blind`` without any; printed
-is the SQNR of the report with its interval, and that on other data of the same kind and on
-photographs of another collection.
+Every model is converted with its calibration samples, or with ``--blind`` without samples. The
+output is the reported SQNR with its interval, the SQNR on other data of the same kind, and the
+SQNR on photographs of another collection.
 
-Which samples the tool holds out depends on their places. With ``--divisions 4`` every model is
-converted four times, each time with others of its samples in the places that are held out: of 32
-samples every one is held out once. A single division is right or wrong on many models at once, as
-they share photographs.
+The order of the samples decides which samples are held out. With ``--divisions 4`` every model is
+converted four times with rotated samples, so that each of 32 samples is held out once. A single
+division is right or wrong on many models at once, because they share photographs.
 
-The powers of every sample are kept in a folder, and what is there is not converted again: other
-settings of the interval are counted in a second.
+The powers of every sample are kept in a folder, and finished models are not converted again: other
+settings of the interval take a second.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ class Case:
     """One conversion.
 
     Attributes:
-        name: of the model.
-        division: number of places that its samples were rotated by.
-        doubt_db: of the interval, see ``npuconv.report.builder.notices``.
-        powers: of every sample, by role: ``measured`` for those of the report.
-        unsaturated: the same before outputs saturate.
+        name: name of the model.
+        division: number of places by which its samples were rotated.
+        doubt_db: width added to the interval, see ``npuconv.report.builder.notices``.
+        powers: signal and noise of every sample by role; ``measured`` is the role of the report.
+        unsaturated: signal and noise before outputs saturate.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Case:
         """Interval of the report, dB, to its precision."""
         measured, inner = self.powers["measured"], self.unsaturated["measured"]
         ends_db = expected(measured, inner, self.doubt_db)
-        assert ends_db is not None  # as there is a figure
+        assert ends_db is not None  # a report with an SQNR has an interval
         return round(ends_db[0], 1), round(ends_db[1], 1)
 
     @property
@@ -87,13 +86,13 @@ class Case:
         return pooled_db(self.powers.get(role, []))
 
     def beyond(self, role: str) -> float | None:
-        """Return how far outside it is, dB, negative below; 0 inside, None without samples."""
+        """Return the distance from the interval, dB: negative below, 0 inside; None: no samples."""
         db = self.found(role)
         return None if db is None else db - min(max(db, self.interval[0]), self.interval[1])
 
 
 def measure(entry: Entry, *, blind: bool, division: int) -> Case:
-    """Convert one model, and measure it on what was held out and on others' samples.
+    """Convert one model, and measure it on held out samples and on samples of other roles.
 
     Raises:
         NpuconvError: it cannot be converted.
@@ -141,7 +140,7 @@ def _shapes(arguments: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def kept(path: Path, entry: Entry, *, blind: bool, division: int) -> Case | None:
-    """Return a case from its file, or measure it and write the file; None where it fails."""
+    """Return a case from its file, or measure it and write the file; None if it fails."""
     if path.exists():
         values: dict[str, Any] = json.loads(path.read_text())
         for key in ("powers", "unsaturated"):
@@ -158,7 +157,7 @@ def kept(path: Path, entry: Entry, *, blind: bool, division: int) -> Case | None
 
 
 def show(cases: list[Case]) -> None:
-    """Print the table, a line for each model, and what it comes to."""
+    """Print the table, a line for each model, and the totals."""
     heads = ("model", "report", "expected", *ROLES.values())
     print(f"| {' | '.join(heads)} |\n|---{'|--:' * (len(heads) - 1)}|")
     for name, group in itertools.groupby(cases, lambda case: case.name):

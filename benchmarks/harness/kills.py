@@ -1,10 +1,10 @@
-"""Kills at random moments during convert and batch: is every file that is there whole.
+"""Kills at random moments during convert and batch: every file must be complete.
 
-The folder keeps what the kill before has left. Two sets of options take turns, so that there
-is always an old file to be replaced by another; after each kill every output must be, to
-the byte, what an undisturbed run writes with the one or the other. Half of the kills come
-in the last fifth of a run, where files are written. In the end a run that nobody disturbs
-must leave its outputs, and nothing else.
+The folder keeps the files of the run before. Two sets of options alternate, so that there is
+always an old file to be replaced by a new file; after each kill every output must have the bytes
+that a run without a kill writes with one of the two sets. Half of the kills come in the last fifth
+of a run, when files are written. At the end, a run without a kill must leave its outputs, and
+no other files.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Place:
         )  # fmt: skip
 
     def outputs(self) -> Iterator[tuple[str, str]]:
-        """Names and digests of what has been written."""
+        """Names and digests of the written files."""
         inputs = {p.name for p in self.folder.iterdir() if p.suffix in (".npz", ".yaml")}
         inputs |= {f"{name}.onnx" for name in SAMPLES}
         for path in sorted(self.folder.rglob("*")):
@@ -74,7 +74,7 @@ class Place:
 
 
 def state(path: Path) -> str:
-    """A digest; of the report of a batch, which says how far it came, whether it is whole."""
+    """Return the digest of a file; for the report of a batch, whether it is complete."""
     data = path.read_bytes()
     if not path.name.startswith("batch.report"):
         return hashlib.sha256(data).hexdigest()
@@ -85,7 +85,7 @@ def state(path: Path) -> str:
 
 
 def undisturbed(place: Place) -> tuple[dict[str, set[str]], dict[str, float]]:
-    """Contents that every file may have, and how long each kind of command takes."""
+    """Return the allowed contents of every file, and the duration of each kind of command."""
     allowed: dict[str, set[str]] = {}
     seconds = {}
     for kind in ("convert", "batch"):
@@ -114,7 +114,7 @@ def kill(process: psutil.Popen, moment: float, number: int) -> bool:
 
 
 def broken(place: Place, allowed: dict[str, set[str]]) -> list[str]:
-    """Files that are not what a run without a kill writes."""
+    """Return the files that differ from the files of a run without a kill."""
     return [
         name
         for name, digest in place.outputs()
@@ -123,7 +123,7 @@ def broken(place: Place, allowed: dict[str, set[str]]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Kill, look, count."""
+    """Kill commands and count broken files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,9 +1,9 @@
-"""Crossings and accuracy where the device lists its operators, beside convolutions only.
+"""Crossings and accuracy of a device with all operators, compared with convolutions only.
 
-Each model is converted once for a target that lists nothing but Conv (with what is exact on int8)
-and once for one that lists every operator, calibrated on the samples of ``accuracy.py`` and scored
-on those that this scores on and ``MORE`` others, before a final Softmax or Sigmoid, which hide
-errors, where the host computes these: all samples together, where the worst decide, and the median.
+Each model is converted for a target that lists only Conv (and operators that are exact on int8),
+and for a target that lists every operator. It is calibrated on the samples of ``accuracy.py`` and
+scored on the other samples of ``accuracy.py`` and ``MORE`` others, before a final Softmax or
+Sigmoid on the host, which hide errors: SQNR of all samples together, and median of the samples.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def write_target(path: Path, operators: tuple[str, ...], requantize: str = "floa
 
 
 def convert(entry: Entry, target: Path, out: Path, arguments: list[str]) -> tuple[str, str]:
-    """Convert; return crossings with their MiB and CPU seconds, and what is on the host."""
+    """Convert; return crossings with their MiB, CPU seconds, and the operators on the host."""
     options = ["-o", str(out), "--calibration", str(entry.calib), "--target", str(target), "-q"]
     line = [sys.executable, "-m", "npuconv", "convert", str(entry.model), *options, *arguments]
     done = measure(line)
@@ -90,7 +90,7 @@ def more_samples(entry: Entry, shared: Path, folder: Path) -> Path:
 
 
 def measured(model: Path, converted: Path, samples: Path) -> Measured | None:
-    """Measure the error of an int8 model; None where there is none."""
+    """Measure the error of an int8 model; return None without a model."""
     if not converted.exists():
         return None
     feeds = list(read_feeds(open_session(model), samples))
@@ -98,10 +98,10 @@ def measured(model: Path, converted: Path, samples: Path) -> Measured | None:
 
 
 def scores(results: Sequence[Measured | None]) -> Iterator[str]:
-    """Yield the SQNR of all samples, and the median of theirs, of each model.
+    """Yield the SQNR of all samples together, and the median SQNR of the samples, of each model.
 
-    Both are before what saturates, where all models have that as a float tensor; those whose
-    device computes it as well do not.
+    Both are measured before a saturating operator if its input is a float tensor in all models: it
+    is not if the device computes the operator.
     """
     inside = all(result is None or result.unsaturated for result in results)
     for result in results:

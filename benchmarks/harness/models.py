@@ -34,13 +34,13 @@ class Recipe:
     """Feeding and scoring of one model.
 
     Attributes:
-        model: folder of the model; several recipes may share one.
-        make: makes samples.
-        shapes: input shapes to fix, where the model leaves them open.
-        top1: axis of the classes of the first output, where the largest one is the answer.
-        others: samples besides the scored ones on which the answers are compared.
-        synthetic: the data is made up, for want of data that suits the model.
-        pixels: how photographs become its input, where it reads them.
+        model: folder of the model; several recipes may share a model.
+        make: function that makes samples.
+        shapes: input shapes to fix, if the model leaves them open.
+        top1: axis of the classes of the first output; the largest value is the answer.
+        others: number of samples, besides the scored samples, on which answers are compared.
+        synthetic: whether the data is made up, because no data suits the model.
+        pixels: conversion of photographs to its input, if it reads photographs.
     """
 
     model: str
@@ -103,7 +103,7 @@ _RGB_AND_ONES = Pixels(std=(1.0,), layout="nhwc")
 
 
 def _with_ones(image: Image.Image) -> Array:
-    """RGB 0..255 and a channel of ones, channels last."""
+    """Return RGB 0..255 and a channel that is 1 everywhere, channels last."""
     values = _RGB_AND_ONES(image)
     return np.concatenate([values, np.ones_like(values[..., :1])], -1)
 

@@ -1,13 +1,14 @@
-"""The normalization that is inferred from a model, against the one it was trained with.
+"""The normalization that is inferred from a model, against the normalization of its training.
 
-Samples are those of ``ablation.py collect``.
+``ablation.py collect`` writes the samples.
 
-For every model that reads photographs: what its package does, what ``convert`` alone would
-assume, whether it calls that clear, and why. With ``--db`` each model is converted three times,
-calibrated on its own data, on built-in pictures in the right normalization, and on builtin
-pictures in the inferred one; printed is the mean over samples of the SQNR on other data of its
-own, before a final Softmax or Sigmoid. ``--folder`` adds models that lie there, each with a
-``meta.json`` (mean, std, color, layout, size, input); they have no data of their own.
+For every model that reads photographs the table has the normalization of its package, the
+normalization that ``convert`` would assume without data, and its certainty with the reason. With
+``--db`` each model is converted three times: calibrated on its own data, on built-in pictures in
+the right normalization, and on built-in pictures in the inferred normalization; the table has the
+mean over samples of the SQNR on other data of its own, before a final Softmax or Sigmoid.
+``--folder`` adds the models of a folder, each with a ``meta.json`` (mean, std, color, layout, size,
+input) and without data.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ class Case:
     """A model of photographs.
 
     Attributes:
-        name: of it.
-        model: file.
+        name: name of the model.
+        model: file of the model.
         arguments: options that it needs.
-        pixels: what its package does with pixels.
-        held: held out while quantization was made; the odds were set with it in view.
+        pixels: conversion of pixels by its package.
+        held: whether it was held out during the development of quantization; the probabilities of
+            normalizations were set with it in view.
         entry: its own data, if there is any.
     """
 
@@ -112,7 +114,7 @@ def measure(bench: Bench, source: Path, case: Case) -> list[float | None]:
 
 
 def show(results: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
-    """Print the table and what it comes to."""
+    """Print the table and the totals."""
     heads = ("model", "trained with", "assumed", "", "own data", "given", "alone")
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for case, plan, values in results:

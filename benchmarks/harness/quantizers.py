@@ -1,7 +1,7 @@
-"""Quantizers of other projects, and the float run that costs are divided by.
+"""Quantizers of other projects, and the run of the float model by which costs are divided.
 
-As a script it runs one of them in the environment that has it; so it imports nothing of that
-before it is asked:
+As a script it runs a quantizer in the environment that has it; packages of other quantizers are
+not imported:
 
     python -m harness.quantizers float MODEL SAMPLES
     python -m harness.quantizers ort MODEL SAMPLES OUT MinMax|Percentile all|conv

@@ -1,6 +1,6 @@
 """Layers of converted models, each alone, on other runtimes.
 
-Models are those of ``samples`` and those given as arguments.
+The models are in ``samples`` or arguments.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _cells(path: Path) -> list[str]:
-    """Return how many layers and values there are, and what each judge says of each form."""
+    """Return the numbers of layers and values, and the verdict of each judge on each form."""
     data = path.parent / "calibration.npz"
     verdicts_by_judge: dict[tuple[str, str], Verdict] = {}
     for form in ("qoperator", "qdq"):

@@ -144,9 +144,9 @@ def prepare(name: str, shared: Path, work: Path) -> Entry:
     There are 32 to calibrate and 16 to score on, and the recipe's ``others``.
 
     Args:
-        name: of the recipe, and of its folder in ``work``.
+        name: name of the recipe, and of its folder in ``work``.
         shared: folder with ``models`` and ``data``.
-        work: keeps sample sets; those of other recipes or another fold are written again.
+        work: folder of sample sets; sets of another recipe or fold are written again.
     """
     recipe = recipes()[name]
     # Whole paths: they are handed to other processes.

@@ -24,7 +24,7 @@ import onnxruntime as ort
 from harness.feeds import Array, read_feeds
 from harness.process import environment
 
-HIGHEST, LOWEST = 60.0, -20.0  # dB of a sample
+HIGHEST, LOWEST = 60.0, -20.0  # bounds of the SQNR of a sample, in dB
 Powers = tuple[float, float]  # signal and noise of a sample
 SATURATING = frozenset({"Softmax", "Sigmoid", "LogSoftmax", "HardSigmoid", "Tanh"})
 _PASSED = frozenset(
@@ -41,8 +41,8 @@ class Score:
 
     Attributes:
         plain: signal and noise of each sample, over all outputs.
-        logits: the same before saturation; the outputs if nothing saturates.
-        agreed: answers that are those of the float model.
+        logits: signal and noise before saturation; of the outputs if nothing saturates.
+        agreed: number of answers that agree with the float model.
         answers: number of answers; 0 if the model does not classify.
     """
 
@@ -52,7 +52,7 @@ class Score:
     answers: int = 0
 
 
-Scores = dict[str, Score]  # by role
+Scores = dict[str, Score]  # score by role
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -175,11 +175,11 @@ def score_model(
         model: the float model.
         quantized: the int8 model.
         sets: sample files by role.
-        work: keeps the float outputs, in a folder for each role.
+        work: folder of the float outputs, with a folder for each role.
         top1: axis of the classes of the first output, whose answers are compared; or None.
 
     Raises:
-        ValueError: outputs have other types or shapes than those of the float model.
+        ValueError: outputs have other types or shapes than in the float model.
     """
     float_proto, proto = onnx.load(model), onnx.load(quantized)
     logits, int8_logits = find_logits(float_proto), find_logits(proto)

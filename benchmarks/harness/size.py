@@ -2,10 +2,10 @@
 
 ``--megabytes 300`` takes a minute or two, 3 GB some 15 minutes.
 
-The model is made of convolutions with large weights and small maps, so that the weights are
-what counts. Two figures of each run: what the process itself holds (anonymous and shared
-memory, sampled), and its peak resident set, which includes pages of mapped files that the
-system takes back whenever it needs them.
+The model has convolutions with large weights and small activations, so that weights dominate.
+Each run has two figures: memory that only the process holds (anonymous and shared memory,
+sampled), and its peak resident set, which includes pages of mapped files that the system takes
+back when it needs them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def status(pid: int) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table; the exit code says whether the limits are kept."""
+    """Print the table; return the exit code, 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=3000)
     parser.add_argument("--layers", type=int, default=30)

@@ -29,7 +29,7 @@ def _seed(kind: str, role: Role) -> np.random.Generator:
 def speak(role: Role, seconds: int) -> Array:
     """Make a sound with the spectrum and rhythm of speech, in noise: values within -1..1.
 
-    Syllables of harmonics under three moving formants, hissed ones, and silence.
+    Syllables of harmonics under three moving formants, syllables of noise, and silence.
     """
     draw = _seed("speech", role)
     parts = [_syllable(draw) for _ in range(seconds * RATE // _SYLLABLE)]
@@ -199,7 +199,7 @@ def clips(role: Role, count: int, length: int) -> Array:
 
 
 def spectra(sound: Array, window: Array, hop: int) -> Array:
-    """Power spectra of centred windows, [frames, bins]; a window's length is that of the FFT."""
+    """Power spectra of centred windows, [frames, bins]; the window is as long as the FFT."""
     size = window.size
     padded = np.pad(sound, size // 2, mode="reflect")
     starts = range(0, padded.size - size + 1, hop)

@@ -1,10 +1,10 @@
-"""Cost of split layers in int8: SQNR of a model that is split, less SQNR of the model unsplit.
+"""Cost of split layers in int8: SQNR of the split model minus SQNR of the unsplit model.
 
-Each limit is half of what the model needs, so that its largest layers are split in two; or 1,
-or 0. Models are calibrated on the samples of ``accuracy.py``, and scored on all others there are,
-at most 48 crops of photographs: the mean of the SQNR of samples, before a final Softmax or
-Sigmoid, each sample at most 60 dB. SQNR of all samples together would be that of the worst one.
-With ``--list Pad`` a bias that is not taken becomes channels of a constant.
+Each limit is half of the value that the model needs, so that its largest layers are split in two;
+or 1, or 0. Models are calibrated on the samples of ``accuracy.py``, and scored on all other
+samples, at most 48 crops of photographs: the mean of the SQNR of samples, before a final Softmax
+or Sigmoid, each sample at most 60 dB. The worst sample would dominate the SQNR of all samples
+together. With ``--list Pad`` a bias that is not supported becomes channels of a constant.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ HALVES = {
     "input channels": ("in_c",),
     "kernel": ("kernel_w",),
 }
-CROPS = 32  # of photographs, scored besides those of ``accuracy.py``
-LARGEST_DB = 60.0  # of a sample: above it nothing is lost that anybody would see
+CROPS = 32  # crops of photographs, scored besides the samples of ``accuracy.py``
+LARGEST_DB = 60.0  # upper bound of the SQNR of a sample: higher values make no difference
 FIXED = {
     "stride 1": ("stride_h=1", "stride_w=1"),
     "no bias": ("bias=false",),
@@ -93,8 +93,8 @@ class Bench:
     recipe: Recipe
     calibration: Feeds
     scored: list[dict[str, Array]]
-    options: dict[str, object]  # of all conversions
-    numbers: dict[str, str]  # of the target's ``activations``
+    options: dict[str, object]  # options of all conversions
+    numbers: dict[str, str]  # keys of ``activations`` in the target
     listed: list[str]  # operators of the device beside Conv
 
     def score(self, assume: tuple[str, ...]) -> tuple[float, int] | None:
@@ -140,7 +140,7 @@ def prepare(name: str, arguments: argparse.Namespace) -> Bench:
 
 
 def row(name: str, arguments: argparse.Namespace) -> list[str]:
-    """Return the SQNR of a model unsplit, and for each kind of limit by how much it changes."""
+    """Return the SQNR of the unsplit model, and its change for each kind of limit."""
     before: list[float] = []
     counts: dict[str, int] = {}
     changes: dict[str, list[float]] = {kind: [] for kind in arguments.only}

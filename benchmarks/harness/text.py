@@ -68,7 +68,7 @@ def _ground(
 
 
 def _ink(ground: Image.Image, draw: random.Random) -> tuple[int, int, int]:
-    """A colour that can be told from the mean of what is behind it."""
+    """Return a colour that contrasts with the mean of its background."""
     brightness = float(np.asarray(ground.convert("L"), np.float32).mean())
     low, high = (150, 255) if brightness < 128 else (0, 100)
     return draw.randint(low, high), draw.randint(low, high), draw.randint(low, high)
@@ -108,7 +108,7 @@ def _blur(image: Image.Image, draw: random.Random) -> Image.Image:
 
 
 def pad_line(image: Image.Image, width: int, pixels: Pixels) -> Array:
-    """A line as input: too long ones are squeezed, what is left over is zero."""
+    """Return a line as input: a long line is squeezed, a short line is padded with zeros."""
     if image.width > width:
         image = image.resize((width, image.height), Image.Resampling.BICUBIC)
     values = pixels(image)
@@ -133,7 +133,7 @@ def line_batch(
 def turned_batch(
     folder: Path, role: Role, count: int, size: tuple[int, int], pixels: Pixels
 ) -> Array:
-    """Lines as inputs, half of them upside down; so is half of each kind of background."""
+    """Return lines as inputs; half of the lines of each kind of background are upside down."""
     lines = (draw_line(folder, role, k, size[0], 2) for k in range(count))
     turned = (line.rotate(180) if k // 2 % 2 else line for k, line in enumerate(lines))
     return np.stack([pad_line(line, size[1], pixels) for line in turned])

@@ -108,7 +108,7 @@ def compile_file(command: list[str], file: Path) -> Compiled:
 
 @dataclass(frozen=True)
 class Row:
-    """Results of a model; None for what is not installed."""
+    """Results of a model; None for tools that are not installed."""
 
     name: str
     layers: int | None = None

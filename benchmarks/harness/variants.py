@@ -1,8 +1,8 @@
-"""Variants to compare: the converter as it is, without a step, of another version, and peers.
+"""Variants to compare: the converter, without a step, in another version, and its peers.
 
-Results are kept in a folder by a hash of source, options and samples: a second run only does
-what is new. Sources are copied before the first conversion, so that changing them meanwhile
-does not mix versions.
+Results are kept in a folder by a hash of source, options and samples: a second run skips finished
+conversions. Sources are copied before the first conversion, so that edits during a run do not mix
+versions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Variant:
 
     Attributes:
         label: name of the row or column.
-        command: what runs npuconv; empty for a peer.
-        source: folder on the path, as a copy.
-        arguments: options besides those of the model.
-        peer: another quantizer instead.
-        blind: without calibration data.
+        command: command that runs npuconv; empty for a peer.
+        source: copy of the source folder, for the import path.
+        arguments: options besides the options of the model.
+        peer: another quantizer instead of npuconv.
+        blind: whether the conversion has no calibration data.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Variant:
         return [*start, str(entry.model), *options, *entry.arguments, *self.arguments]
 
     def key(self, entry: Entry) -> str:
-        """Return what a conversion depends on, as a hash."""
+        """Return a hash of all inputs of a conversion."""
         stamps = [f"{path} {path.stat().st_mtime_ns}" for path in (entry.model, entry.calib)]
         source = self.source.name if self.source else ""
         peer = [str(self.peer.python), *self.peer.words] if self.peer else []
@@ -168,7 +168,7 @@ def _digest(entry: Entry) -> str:
 
 
 def copy_source(source: Path, work: Path) -> Path:
-    """Copy a source folder to one that is named after its contents, and return that."""
+    """Copy a source folder to a folder that is named after its contents; return the copy."""
     files = sorted(
         path
         for path in (source / "npuconv").rglob("*")

@@ -111,7 +111,7 @@ def convert_with(
     """``convert`` with options that have been validated."""
     options, clock = with_target_defaults(options), Timings(progress)
     output_format = format_named(options.format)
-    with limits.applied(options.limits):  # on files from others, in all code below
+    with limits.applied(options.limits):  # limits on untrusted files, for all code below
         legal = legalize(model, options, clock)  # rewritten, with the place of each node
         legal = legal.with_findings(form_findings(legal))
         node_rows, shown_clock = rewritten_rows(legal), clock if timings else None

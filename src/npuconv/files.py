@@ -32,7 +32,7 @@ from npuconv.errors import OutputError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there the system refuses to remove what is open
+except ImportError:  # Windows, which refuses to remove open files by itself
     fcntl = None  # type: ignore[assignment]
 
 _PART = re.compile(r"\..*\.(\d+)\.part", re.DOTALL)

@@ -59,6 +59,6 @@ class Timings:
 
     def _report(self, text: str, share: float) -> None:
         before = sum(self._expected.get(stage, 0.0) for stage in self._finished)
-        if self._stage not in self._finished:  # else it runs again, beyond what was expected
+        if self._stage not in self._finished:  # a second run of a stage adds no progress
             before += share * self._expected.get(self._stage, 0.0)
         self._progress(text, round(before), WHOLE if self._expected else 0)

@@ -7,8 +7,8 @@ Models, simplest first:
 - ``int8_layers``, ``int8_operators``, ``int8_pairs``: written int8 models, a layer, an operator,
   and a pair with its float model.
 - ``affine_nets``, ``outlier_nets``, ``partial_sums``: models of one subject.
-- ``conv_graphs``, ``odd_models``, ``odd_networks``: random models by number, all choices by
-  ``dice``; ``verdicts`` says what must hold for the last two.
+- ``conv_graphs``, ``odd_models``, ``odd_networks``: random models by seed number, all choices by
+  ``dice``; ``verdicts`` checks odd models and networks.
 - ``real_models``: samples and public models, each converted once a run.
 - ``zoo``: one model of each kind, for laws that hold for all.
 

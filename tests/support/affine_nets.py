@@ -34,7 +34,7 @@ def first(net: Net, op: str, values: object) -> Net:
 
 
 def shared(op: str) -> Net:
-    """Two convolutions with one weight; only one is followed by the operator."""
+    """Two convolutions that share their weights; the operator follows only the second."""
     net = Net(x=(1, 4, 8, 8))
     weight = net.random(4, 4, 3, 3)
     net.op("Conv", "x", weight, name="one").output()
@@ -45,7 +45,7 @@ COLUMN = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)
 
 
 def fires(op: str, ordered: str) -> list[Build]:
-    """Models in which a convolution takes in ``op``, or its inverse ``ordered``."""
+    """Models whose operator ``op``, or its inverse ``ordered``, is folded into the convolution."""
     return [
         lambda: second(convolved(), op, COLUMN).model(),
         lambda: first(convolved(bias=False), op, COLUMN[None]).model(),
@@ -60,7 +60,7 @@ def fires(op: str, ordered: str) -> list[Build]:
 
 
 def silent(op: str, ordered: str) -> list[Build]:
-    """Models in which no convolution can take in the operator."""
+    """Models whose operator cannot be folded into a convolution."""
     return [
         lambda: first(convolved(), ordered, COLUMN).model(),
         lambda: second(convolved(), op, COLUMN.reshape(4)[:1].repeat(6)).model(),

@@ -37,7 +37,7 @@ INT8_PHASES = (Phase.QUANTIZE, Phase.LOWER)
 
 @cache
 def builtin(name: str = "npu-int8") -> Target:
-    """A target that comes with npuconv, read once: nothing changes it."""
+    """A built-in target; the result is cached, because targets are immutable."""
     return Target.load(name)
 
 
@@ -140,7 +140,7 @@ def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
 def findings(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
 ) -> list[Any]:
-    """Return the findings of one rule on a model as it is, or as it was calibrated."""
+    """Return the findings of one rule on a model, which is converted if the rule needs samples."""
     chip = target if isinstance(target, Target) else builtin(target)
     rule = next(r for r in engine.all_rules() if r.code == code)
     if rule.stage in ("calibrated", "measured"):
@@ -160,13 +160,13 @@ def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> l
     Args:
         proto: the model.
         samples: arrays by input name; by default noise between 0 and 1.
-        options: of the conversion.
+        options: options of the conversion.
     """
     shapes = {item.name: _lengths(item) for item in proto.graph.input}
-    fed = samples or {name: _noise(shape) for name, shape in shapes.items()}
-    chosen = {"method": "entropy", "verify": False, **options}
+    feeds = samples or {name: _noise(shape) for name, shape in shapes.items()}
+    all_options = {"method": "entropy", "verify": False, **options}
     try:
-        found = npuconv.convert(proto, calibration=fed, **chosen).report.findings
+        found = npuconv.convert(proto, calibration=feeds, **all_options).report.findings
     except npuconv.UnsupportedModelError as error:
         found = error.report.findings
     return list(found)
@@ -184,15 +184,15 @@ def _noise(shape: list[int]) -> np.ndarray:
 def finding(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
 ) -> Finding:
-    """The one thing that a rule says of a model."""
-    (found,) = findings(proto, code, target, **options)
-    return found
+    """The only finding of a rule on a model."""
+    (result,) = findings(proto, code, target, **options)
+    return result
 
 
 def session(
     model: onnx.ModelProto | Path, *, optimize: bool = False, threads: int = 1
 ) -> ort.InferenceSession:
-    """Return a silent session of onnxruntime itself, which changes nothing of the model."""
+    """Return a silent session of onnxruntime on the unchanged model."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads
@@ -215,7 +215,7 @@ def run(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
 def same_numbers(
     before: onnx.ModelProto, after: Model | onnx.ModelProto, rtol: float = 1e-4
 ) -> None:
-    """Both give the same outputs on the same random inputs, and the second is valid ONNX."""
+    """Assert that two models have the same outputs on random inputs, and the second is valid."""
     proto = save.to_proto(after) if isinstance(after, Model) else after
     onnx.checker.check_model(proto)
     for old, new in zip(run(before), run(proto), strict=True):

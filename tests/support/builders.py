@@ -3,8 +3,8 @@
     net = Net(x=(1, 3, 8, 8))
     net.conv("x", (4, 3, 3, 3), auto_pad="SAME_UPPER").op("Relu").model()
 
-Weights are random but seeded by what has been built so far, so a model is the same
-every time. Each call appends a node that reads the last result unless told otherwise.
+Weights are random; their seed depends on the calls before, so a model is the same
+every time. Each call appends a node that reads the last result by default.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Net:
 
     Args:
         opset: version of the standard domain.
-        ir_version: of the file.
-        prefix: of the names it makes; branches of one model need different ones.
+        ir_version: IR version of the file.
+        prefix: prefix of generated names; branches of one model need different prefixes.
         inputs: name=shape of the float inputs.
     """
 
@@ -60,15 +60,15 @@ class Net:
         self, op: str, *inputs: str, name: str | None = None, domain: str = "", outputs: int = 1,
         to: str = "", **attrs: Any,
     ) -> Net:  # fmt: skip
-        """Append a node that reads ``inputs``, or the last result where none are given."""
+        """Append a node that reads ``inputs``, by default the last result."""
         read = list(inputs) if inputs else [self.last]
         stem = to or f"{self.prefix}t{len(self.nodes)}"
-        made = [stem + (f"_{i}" if i else "") for i in range(outputs)]
+        results = [stem + (f"_{i}" if i else "") for i in range(outputs)]
         label = name if name is not None else f"{op.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, read, made, name=label, domain=domain, **attrs))
+        self.nodes.append(helper.make_node(op, read, results, name=label, domain=domain, **attrs))
         if domain:
             self.domains[domain] = 1
-        self.last = made[0]
+        self.last = results[0]
         return self
 
     def conv(
@@ -134,23 +134,23 @@ class Net:
 
 
 def _with_output_types(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Outputs that inference cannot tell are float and as many-dimensional as the first input."""
+    """Infer the outputs; an unknown type is float, an unknown shape has the first input's rank."""
     inferred = onnx.shape_inference.infer_shapes(proto)
     types = {o.name: o for o in inferred.graph.output}
     inputs = proto.graph.input
     rank = len(inputs[0].type.tensor_type.shape.dim) if inputs else 0
     for output in proto.graph.output:
-        known = types[output.name].type
-        kind = known.tensor_type.elem_type or TensorProto.FLOAT
-        if not known.tensor_type.HasField("shape"):
+        output_type = types[output.name].type
+        kind = output_type.tensor_type.elem_type or TensorProto.FLOAT
+        if not output_type.tensor_type.HasField("shape"):
             dims = [f"{output.name}_{axis}" for axis in range(rank)]
-            known = helper.make_tensor_type_proto(kind, dims)
-        output.type.CopyFrom(known)
+            output_type = helper.make_tensor_type_proto(kind, dims)
+        output.type.CopyFrom(output_type)
     return proto
 
 
 def digits(batch: int | str = "N") -> onnx.ModelProto:
-    """A small classifier with what real ones have: auto_pad, BatchNormalization, Relu, Gemm."""
+    """A small classifier with auto_pad, BatchNormalization, Relu and Gemm, as in real models."""
     net = Net(x=(batch, 1, 8, 8))
     net.conv("x", (4, 1, 3, 3), auto_pad="SAME_UPPER", bias=False).batchnorm(4).op("Relu")
     net.op("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
@@ -162,14 +162,14 @@ def digits(batch: int | str = "N") -> onnx.ModelProto:
 def integer_conv(
     weight: np.ndarray, *, zero: int = 0, dtype: type = np.int8, bias: Any = np.int32, **attrs: Any
 ) -> onnx.ModelProto:
-    """A QLinearConv as it is written for the device, between its two conversions.
+    """A QLinearConv between its two conversions, as npuconv writes it.
 
     Args:
         weight: integers, O x I/group x kH x kW.
         zero: zero point of input and output.
         dtype: element type of input and output.
-        bias: element type of the bias; None: there is none.
-        attrs: of the convolution.
+        bias: element type of the bias; None: no bias.
+        attrs: attributes of the convolution.
     """
     net = Net(x=(1, weight.shape[1] * attrs.get("group", 1), 8, 8))
     scale, point = net.constant(np.float32(0.1)), net.constant(dtype(zero))

@@ -1,9 +1,9 @@
-"""Random graphs of one to four convolutions, and what they must become.
+"""Random graphs of one to four convolutions, with the expected fault.
 
     case = Case(opset=9, number=17)
     case = Case(opset=9, number=17, faulty=True)
 
-All can be made legal, or all have a fault that no rewrite can mend, in a node that is known.
+A graph can be made legal; a faulty graph has a known node with a fault that no rewrite can mend.
 The same opset and number give the same graph every time.
 """
 
@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.conv_text import SAME, Slide, transpose_crops, transpose_extents
 from support.dice import Dice
 
-LARGEST = 40  # extents stay below, so that a graph takes milliseconds
+LARGEST = 40  # upper bound of extents, so that a graph takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Axis:
 
 @dataclass
 class Layer:
-    """A convolution: its attributes as the node has them, its weights, and what it gives."""
+    """A convolution: attributes of its node, shape of its weights, and its output."""
 
     op: str
     attrs: dict[str, Any]
-    weight: tuple[int, ...]
-    outputs: int
-    extents: list[int]
-    traits: set[str] = field(default_factory=set)
+    weight: tuple[int, ...]  # shape of the weights
+    outputs: int  # output channels
+    extents: list[int]  # spatial extents of the output
+    traits: set[str] = field(default_factory=set)  # kinds of layer that it covers
 
 
 def layer(
@@ -59,12 +59,12 @@ def layer(
     """A convolution for an input of these channels and extents.
 
     Args:
-        dice: what is thrown.
+        dice: random numbers.
         op: Conv or ConvTranspose.
-        channels: of the input.
-        extents: what the spatial axes are when the model runs.
-        dynamic: which of them the model does not say.
-        fault: what must be wrong with it, see ``conv_graphs``.
+        channels: number of input channels.
+        extents: spatial extents of the input when the model runs.
+        dynamic: whether an extent is symbolic in the model, by axis.
+        fault: fault of the convolution: a key of ``FAULTS``, or empty.
     """
     mode = _mode(dice, op, dynamic, fault)
     flat = -1
@@ -105,7 +105,7 @@ def _axis(dice: Dice, op: str, extent: int, mode: str) -> Axis:
 
 
 def _removable(dice: Dice, op: str, extent: int, mode: str) -> Axis:
-    """An axis of a 3D convolution that need not be there."""
+    """An axis of a 3D convolution that a rewrite can remove."""
     if extent == 1 and (op == "Conv" or mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER")):
         # One cell in, one cell out: all but one cell of the kernel meet padding.
         kernel, dilation = dice.number(1, 3), dice.number(1, 2)
@@ -117,7 +117,7 @@ def _removable(dice: Dice, op: str, extent: int, mode: str) -> Axis:
             kernel = 1
         return Axis(kernel, stride, dilation, begin, end)
     if op == "Conv" and extent <= 4 and mode in ("NOTSET", "VALID") and dice.chance(50):
-        return Axis(extent, dice.number(1, 2))  # the kernel covers all of it, once
+        return Axis(extent, dice.number(1, 2))  # the kernel covers the whole axis
     return Axis(dilation=dice.number(1, 2))
 
 
@@ -141,7 +141,7 @@ def _finished(
     fault: str,
 ) -> Layer:  # fmt: skip
     group = dice.one_of([g for g in range(1, channels + 1) if channels % g == 0])
-    each = dice.number(1, 3 if group < 3 else 2)
+    multiplier = dice.number(1, 3 if group < 3 else 2)
     pads = [a.begin for a in axes] + [a.end for a in axes]
     slide = Slide(
         [a.kernel for a in axes], [a.stride for a in axes], [a.dilation for a in axes], pads,
@@ -149,17 +149,20 @@ def _finished(
     )  # fmt: skip
     attrs: dict[str, Any] = {"group": group}
     if op == "Conv":
-        found, weight = slide.counts(extents), (group * each, channels // group, *slide.kernel)
+        counts, weight = (
+            slide.counts(extents),
+            (group * multiplier, channels // group, *slide.kernel),
+        )
     else:
-        slide, found = _transposed(dice, slide, extents, axes, mode, attrs)
-        weight = (channels, each, *slide.kernel)
+        slide, counts = _transposed(dice, slide, extents, axes, mode, attrs)
+        weight = (channels, multiplier, *slide.kernel)
     attrs |= _written(dice, slide)
     if fault == "pads":
         attrs |= {"auto_pad": mode, "pads": [1] * (2 * len(axes))}
     if mode == "SHAPE" and slide.auto_pad == "NOTSET" and dice.chance(20):
-        attrs["pads"] = [1] * (2 * len(axes))  # which the text says are ignored
-    traits = _traits(op, slide, attrs, channels, group * each, mode)
-    return Layer(op, _without_defaults(dice, attrs), weight, group * each, found, traits)
+        attrs["pads"] = [1] * (2 * len(axes))  # the operator text says that they are ignored
+    traits = _traits(op, slide, attrs, channels, group * multiplier, mode)
+    return Layer(op, _without_defaults(dice, attrs), weight, group * multiplier, counts, traits)
 
 
 def _transposed(
@@ -171,23 +174,23 @@ def _transposed(
     whole = transpose_extents(slide, extents, extra)
     if any(extra):
         attrs["output_padding"] = extra
-    wanted: list[int] = []
+    output_shape: list[int] = []
     if mode == "SHAPE":
-        wanted = [
+        output_shape = [
             n if len(axes) == 3 and _stays(a, n) else dice.number(max(1, full - 4), full + 2)
             for a, n, full in zip(axes, extents, whole, strict=True)
         ]
-        attrs["output_shape"] = wanted
+        attrs["output_shape"] = output_shape
         halves = dice.one_of(["NOTSET", *SAME])
         slide = replace(slide, auto_pad=halves)
-    crops, appended = transpose_crops(slide, extents, whole, wanted)
+    crops, appended = transpose_crops(slide, extents, whole, output_shape)
     return slide, [
         n + more - begin - end for n, more, (begin, end) in zip(whole, appended, crops, strict=True)
     ]
 
 
 def _stays(axis: Axis, extent: int) -> bool:
-    """An axis made removable must come out as it went in."""
+    """Return whether a removable axis keeps its extent."""
     return (axis.kernel == axis.stride == 1) or extent == 1
 
 
@@ -205,7 +208,7 @@ def _written(dice: Dice, slide: Slide) -> dict[str, Any]:
 
 
 def _without_defaults(dice: Dice, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Attributes that may be left out are, or not."""
+    """Leave out some attributes that have their default."""
     axes = len(attrs["kernel_shape"])
     defaults = {
         "auto_pad": "NOTSET", "dilations": [1] * axes, "group": 1, "pads": [0] * (2 * axes),
@@ -223,7 +226,7 @@ def _traits(
 ) -> set[str]:
     group = attrs["group"]
     kind = "group 1" if group == 1 else "group C" if group == channels else "group between"
-    found = {f"{op} {len(slide.kernel)}D", f"{op} {kind}", f"{op} {mode}"}
+    traits = {f"{op} {len(slide.kernel)}D", f"{op} {kind}", f"{op} {mode}"}
     tests = {
         "multiplier": group == channels > 1 and outputs > channels,
         "dilated": any(d > 1 and k > 1 for d, k in zip(slide.dilations, slide.kernel, strict=True)),
@@ -236,14 +239,14 @@ def _traits(
         "output_padding": "output_padding" in attrs,
         "pads ignored": mode == "SHAPE" and any(attrs.get("pads", ())),
     }
-    return found | {f"{op} {name}" for name, holds in tests.items() if holds}
+    return traits | {f"{op} {name}" for name, holds in tests.items() if holds}
 
 
-OPSETS = {1: 3, 7: 3, 9: 4, 11: 6, 13: 7, 17: 8, 21: 10, 22: 10}  # and the IR of their time
+OPSETS = {1: 3, 7: 3, 9: 4, 11: 6, 13: 7, 17: 8, 21: 10, 22: 10}  # IR version by opset
 
 
 class Sketch:
-    """A model under construction: what it is so far, and the shape it has when it runs."""
+    """A model under construction, and the shape of its last tensor when it runs."""
 
     def __init__(self, dice: Dice, opset: int, rank: int, fault: str) -> None:
         self.dice, self.opset, self.fault = dice, opset, fault
@@ -282,7 +285,7 @@ class Sketch:
         return len(self.extents)
 
     def values(self, *shape: int) -> np.ndarray:
-        """Multiples of 1/8, so that float32 sums are next to exact and differences are bugs."""
+        """Multiples of 1/8, so that float32 sums are nearly exact and a difference is a bug."""
         return (self.rng.integers(-8, 9, shape) / 8).astype(np.float32)
 
     def constant(self, array: np.ndarray) -> str:
@@ -291,29 +294,29 @@ class Sketch:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def op(self, op: str, *rest: str, named: bool = True, **attrs: Any) -> str:
-        """Append a node to the last result; returns how a finding calls it."""
+    def op(self, op: str, *inputs: str, named: bool = True, **attrs: Any) -> str:
+        """Append a node to the last result; return its name in findings."""
         name = f"n{len(self.nodes)}" if named else ""
         result = f"t{len(self.nodes)}"
         number = sum(n.op_type == op for n in self.nodes)
-        self.nodes.append(helper.make_node(op, [self.last, *rest], [result], name=name, **attrs))
+        self.nodes.append(helper.make_node(op, [self.last, *inputs], [result], name=name, **attrs))
         self.last = result
         return name or f"{op}_{number}"
 
     def convolution(self, fault: str) -> None:
-        """Append one, with this fault."""
+        """Append a convolution with this fault."""
         op = "Conv"
         if fault not in ("3d", "same-dynamic"):
             op = self.dice.weighted(Conv=3, ConvTranspose=2)
-        made = layer(self.dice, op, self.channels, self.extents, self.dynamic, fault)
-        weight = self.values(*made.weight)
+        conv = layer(self.dice, op, self.channels, self.extents, self.dynamic, fault)
+        weight = self.values(*conv.weight)
         names = [self._fed(weight) if fault == "weights" else self.constant(weight)]
         if self.dice.chance(60):
-            names.append(self.constant(self.values(made.outputs)))
-        node = self.op(made.op, *names, named=not self.dice.chance(20), **made.attrs)
+            names.append(self.constant(self.values(conv.outputs)))
+        node = self.op(conv.op, *names, named=not self.dice.chance(20), **conv.attrs)
         self.bad = node if fault else self.bad
-        self.channels, self.extents = made.outputs, made.extents
-        self.traits |= made.traits
+        self.channels, self.extents = conv.outputs, conv.extents
+        self.traits |= conv.traits
 
     def _fed(self, weight: np.ndarray) -> str:
         self.feeds["w"] = weight
@@ -321,7 +324,7 @@ class Sketch:
         return "w"
 
     def between(self) -> None:
-        """Append what may stand behind a convolution, or nothing."""
+        """Append an operator that may follow a convolution, or nothing."""
         shares = {"nothing": 6, "relu": 3, "batchnorm": 2, "affine": 2, "pool": 3, "pad": 3}
         kind = self.dice.weighted(**shares)
         self.traits.add(kind)
@@ -356,7 +359,7 @@ class Sketch:
         strides = [self.dice.number(1, 2) for _ in kernel]
         mode = self.dice.weighted(NOTSET=4, SAME_UPPER=1, SAME_LOWER=1, VALID=1)
         if mode in ("SAME_UPPER", "SAME_LOWER"):
-            # A stride beyond the kernel is where onnxruntime pads by less than nothing.
+            # With a stride beyond the kernel onnxruntime computes negative pads.
             strides = [1 if d else min(s, k) for s, k, d in
                        zip(strides, kernel, self.dynamic, strict=True)]  # fmt: skip
         pads = [self.dice.number(0, k - 1) if mode == "NOTSET" else 0 for k in kernel * 2]
@@ -381,7 +384,7 @@ class Sketch:
         if mode == "crop":
             sides = [(-a, b) if n > 1 else (0, b) for (a, b), n in
                      zip(sides, self.extents, strict=True)]  # fmt: skip
-        if self.rank == 3:  # what grows cannot be removed
+        if self.rank == 3:  # a padded axis could not be removed
             sides = [(0, 0) if n == 1 else pair for pair, n in
                      zip(sides, self.extents, strict=True)]  # fmt: skip
         extra = 1 if mode == "channels" else 0
@@ -397,13 +400,13 @@ class Sketch:
             key = "paddings" if self.opset < 2 else "pads"
             self.op("Pad", **{key: amounts}, value=value, **attrs)
             return
-        rest = [self.constant(np.asarray(amounts, np.int64))]
+        inputs = [self.constant(np.asarray(amounts, np.int64))]
         if value:
-            rest.append(self.constant(np.asarray(value, np.float32)))
-        self.op("Pad", *rest, **attrs)
+            inputs.append(self.constant(np.asarray(value, np.float32)))
+        self.op("Pad", *inputs, **attrs)
 
     def head(self) -> None:
-        """End in a classifier, sometimes."""
+        """Append a classifier to some of the graphs."""
         if not self.dice.chance(15):
             return
         self.traits.add("classifier")
@@ -434,17 +437,17 @@ class Sketch:
         return helper.make_model(graph, opset_imports=imports, ir_version=OPSETS[self.opset])
 
 
-# What is wrong, and the code that must say so.
+# Rule code that must report a fault, by name of the fault.
 FAULTS = {"3d": "SHP001", "same-dynamic": "SHP012", "weights": "OPS003", "pads": "SHP004"}
 
 
 class Case:
-    """A model, inputs for it, and what to expect."""
+    """A model, its inputs, and the expected fault."""
 
     def __init__(self, opset: int, number: int, faulty: bool = False) -> None:
         sketch = _sketch(Dice(opset, number, faulty), opset, faulty)
         self.model, self.feeds = sketch.model(), sketch.feeds
-        self.fault, self.node = sketch.fault, sketch.bad  # what is wrong with which node
+        self.fault, self.node = sketch.fault, sketch.bad  # expected fault and its node
         self.traits = sketch.traits | ({f"fault {self.fault}"} if self.fault else set())
         self.text = f"Case({opset}, {number}, {faulty})\n{_text(self.model, sketch)}"
 
@@ -452,25 +455,25 @@ class Case:
 def for_all(
     opset: int, count: int, law: Callable[[Case], None], faulty: bool = False
 ) -> dict[str, int]:
-    """Try a law on this many graphs.
+    """Check a law on this many graphs.
 
     Returns:
-        How often each trait was among them.
+        Number of graphs by trait.
 
     Raises:
-        Exception: what the law raises, with a description of the graph.
+        Exception: the error of the law, with a description of the graph.
     """
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number in range(count):
         case = Case(opset, number, faulty)
         for trait in case.traits:
-            seen[trait] = seen.get(trait, 0) + 1
+            counts[trait] = counts.get(trait, 0) + 1
         try:
             law(case)
         except Exception as error:
             error.add_note(case.text)
             raise
-    return seen
+    return counts
 
 
 def _sketch(dice: Dice, opset: int, faulty: bool) -> Sketch:
@@ -479,8 +482,8 @@ def _sketch(dice: Dice, opset: int, faulty: bool) -> Sketch:
     rank = 3 if fault == "3d" else int(dice.weighted(**ranks))
     sketch = Sketch(dice, opset, rank, fault)
     count = dice.number(1, 4)
-    # What stands before could make an axis removable, or its extent known; and behind pads
-    # that contradict each other no shape means anything.
+    # A layer before could make an axis removable, or its extent known; and no shape is defined
+    # behind contradicting pads.
     where = {"3d": 0, "same-dynamic": 0, "pads": count - 1}.get(fault, dice.number(0, count - 1))
     if not fault and dice.chance(15):
         sketch.between()
@@ -492,7 +495,7 @@ def _sketch(dice: Dice, opset: int, faulty: bool) -> Sketch:
 
 
 def _text(model: onnx.ModelProto, sketch: Sketch) -> str:
-    """The graph, one node a line, with everything that is needed to build it again."""
+    """The graph as text, one line per node, complete enough to build it by hand."""
     shapes = {c.name: list(c.dims) for c in model.graph.initializer}
     shapes |= {name: list(array.shape) for name, array in sketch.feeds.items()}
     head = f"opset {sketch.opset}, ir {model.ir_version}, x={sketch.dims} run with {sketch.shape}"

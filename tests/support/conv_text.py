@@ -1,11 +1,11 @@
 """ONNX's texts of Conv, ConvTranspose and the pools, in numpy.
 
-An evaluation that shares nothing with what it judges: written from the texts of all
-versions (1, 11 and 22 of the convolutions), for any number of spatial axes, summed in
-float64, one matrix product for each cell of the kernel. Where a text and every runtime part
-ways the runtimes are followed: SAME of Conv-1 is that of Conv-11, and the two halves of the
-padding of ConvTranspose-1 are those of ConvTranspose-11. Where onnxruntime alone parts from
-the text (SAME with dilation, padding below zero) the text is followed.
+An evaluation that shares no code with npuconv: written from the texts of all versions (1, 11
+and 22 of the convolutions), for any number of spatial axes, summed in float64, with one matrix
+product for each cell of the kernel. If all runtimes differ from a text, this follows the
+runtimes: Conv-1 has the SAME of Conv-11, and ConvTranspose-1 has the two halves of padding of
+ConvTranspose-11. If only onnxruntime differs (SAME with dilation, padding below zero), this
+follows the text.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Slide:
 
 
 def framed(x: np.ndarray, slide: Slide, fill: float) -> np.ndarray:
-    """The input with its pads, and with room for the last window where that reaches further."""
+    """The input with its pads, and with fill up to the end of the last window."""
     extents = x.shape[2:]
     frame = [(0, 0), (0, 0)]
     for n, (begin, end), count, s, reach in zip(
@@ -129,8 +129,8 @@ def conv_transpose(
     for tap in slide.taps():
         kernel = w[(..., *tap)].reshape(group, channels, outputs).swapaxes(1, 2)
         total[slide.met(tap, extents)] += (kernel @ flat).reshape(batch, -1, *extents)
-    kept = (slice(begin, n - end) for n, (begin, end) in zip(room, crops, strict=True))
-    return _biased(total[(..., *kept)], b)
+    cells = (slice(begin, n - end) for n, (begin, end) in zip(room, crops, strict=True))
+    return _biased(total[(..., *cells)], b)
 
 
 def transpose_extents(
@@ -146,13 +146,13 @@ def transpose_crops(
     slide: Slide, extents: Sequence[int], whole: Sequence[int], output_shape: Sequence[int]
 ) -> tuple[Pads, list[int]]:
     """Return the cells cut off at both ends of every axis, and those appended first."""
-    wanted = list(output_shape)[-len(extents) :]  # some write batch and channels too
-    if not wanted and slide.auto_pad not in SAME:
+    final_extents = list(output_shape)[-len(extents) :]  # some write batch and channels too
+    if not final_extents and slide.auto_pad not in SAME:
         pads = slide.explicit if slide.auto_pad == "NOTSET" else [(0, 0)] * len(extents)
         return pads, [0] * len(extents)
-    if not wanted:
-        wanted = [n * s for n, s in zip(extents, slide.strides, strict=True)]
-    totals = [n - want for n, want in zip(whole, wanted, strict=True)]
+    if not final_extents:
+        final_extents = [n * s for n, s in zip(extents, slide.strides, strict=True)]
+    totals = [n - want for n, want in zip(whole, final_extents, strict=True)]
     return [halves(max(t, 0), slide.auto_pad) for t in totals], [max(-t, 0) for t in totals]
 
 
@@ -167,10 +167,10 @@ def max_pool(x: np.ndarray, slide: Slide) -> np.ndarray:
 
 
 def average_pool(x: np.ndarray, slide: Slide, count_include_pad: bool = False) -> np.ndarray:
-    """The sum of a window over the cells that count: the input's, or those of the pads too."""
+    """Mean of each window over the cells of the input, or of input and pads."""
     counts, ones = slide.counts(x.shape[2:]), np.ones((1, 1, *x.shape[2:]))
     members = framed(ones, slide, 0.0)
-    if count_include_pad:  # but not what a rounded-up window covers beyond the pads
+    if count_include_pad:  # without cells beyond the pads, which a rounded-up window may cover
         members = np.zeros_like(members)
         sides = zip(x.shape[2:], slide.pads_of(x.shape[2:]), strict=True)
         members[(..., *(slice(0, n + begin + end) for n, (begin, end) in sides))] = 1.0
@@ -188,7 +188,7 @@ def evaluate(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[st
     """Outputs of a model, node by node.
 
     Raises:
-        KeyError: an operator that is not described here.
+        KeyError: this module has no evaluator for an operator.
     """
     opset = next(o.version for o in model.opset_import if o.domain == "")
     values = {t.name: _wide(numpy_helper.to_array(t)) for t in model.graph.initializer}
@@ -232,9 +232,9 @@ def _conv(attrs: dict[str, Any], _opset: int, x: Any, w: Any, b: Any = None) -> 
 def _conv_transpose(
     attrs: dict[str, Any], _opset: int, x: Any, w: Any, b: Any = None
 ) -> np.ndarray:
-    extra, wanted = attrs.get("output_padding", ()), attrs.get("output_shape", ())
+    extra, output_shape = attrs.get("output_padding", ()), attrs.get("output_shape", ())
     slide = slide_of(attrs, w.shape[2:])
-    return conv_transpose(x, w, b, slide, attrs.get("group", 1), extra, wanted)
+    return conv_transpose(x, w, b, slide, attrs.get("group", 1), extra, output_shape)
 
 
 def _max_pool(attrs: dict[str, Any], _opset: int, x: Any) -> np.ndarray:
@@ -252,13 +252,13 @@ def _global(reduce: Callable[..., np.ndarray]) -> Operator:
 def _batch_normalization(
     attrs: dict[str, Any], _opset: int, x: Any, *stats: np.ndarray
 ) -> np.ndarray:
-    """The inference form: with the statistics given."""
+    """BatchNormalization in inference, with constant statistics."""
     scale, shift, mean, variance = (s.reshape(-1, *[1] * (x.ndim - 2)) for s in stats)
     return np.asarray((x - mean) / np.sqrt(variance + attrs.get("epsilon", 1e-5)) * scale + shift)
 
 
 def _elementwise(function: Callable[..., np.ndarray]) -> Operator:
-    """Before version 7 the second operand lies along the first from `axis` on."""
+    """Return an evaluator; before version 7, `axis` is the first axis of the second operand."""
 
     def run(attrs: dict[str, Any], opset: int, a: Any, b: Any) -> np.ndarray:
         if opset < 7 and "axis" in attrs:
@@ -269,8 +269,8 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Operator:
 
 
 def _gemm(attrs: dict[str, Any], _opset: int, a: Any, b: Any, c: Any = None) -> np.ndarray:
-    left, right = (a.T if attrs.get("transA") else a), (b.T if attrs.get("transB") else b)
-    product = attrs.get("alpha", 1.0) * (left @ right)
+    a_matrix, b_matrix = (a.T if attrs.get("transA") else a), (b.T if attrs.get("transB") else b)
+    product = attrs.get("alpha", 1.0) * (a_matrix @ b_matrix)
     return np.asarray(product if c is None else product + attrs.get("beta", 1.0) * c)
 
 
@@ -278,14 +278,14 @@ def _pad(
     attrs: dict[str, Any], opset: int, x: Any, amounts: Any = None, fill: Any = None,
     axes: Any = None,
 ) -> np.ndarray:  # fmt: skip
-    """Version 1 calls its amounts `paddings`, 2 `pads`; 11 makes them an input, 18 has axes."""
+    """Pad: the amounts are `paddings` in version 1, `pads` in 2, an input in 11; 18 has axes."""
     if opset < 11:
         amounts, fill = attrs["paddings" if opset < 2 else "pads"], attrs.get("value", 0.0)
     named = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes]
-    given = dict(zip(named, zip(*np.reshape(amounts, (2, -1)), strict=True), strict=True))
-    sides = [given.get(axis, (0, 0)) for axis in range(x.ndim)]
-    kept = (slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, sides, strict=True))
-    cut = x[tuple(kept)]
+    sides_by_axis = dict(zip(named, zip(*np.reshape(amounts, (2, -1)), strict=True), strict=True))
+    sides = [sides_by_axis.get(axis, (0, 0)) for axis in range(x.ndim)]
+    inner = (slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, sides, strict=True))
+    cut = x[tuple(inner)]
     grown = [(max(a, 0), max(b, 0)) for a, b in sides]
     mode = attrs.get("mode") or "constant"
     if mode != "constant":

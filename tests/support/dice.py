@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Dice:
-    """Throws that depend on the seed alone: names and numbers."""
+    """Random choices that depend only on the seed, which consists of names and numbers."""
 
     def __init__(self, *seed: object) -> None:
         self._random = random.Random(repr(seed))
@@ -20,13 +20,13 @@ class Dice:
         return self._random.randint(low, high)
 
     def one_of(self, options: Sequence[T]) -> T:
-        """Each as likely."""
+        """Draw an option; all options are equally likely."""
         return self._random.choice(options)
 
     def weighted(self, **shares: int) -> str:
-        """One of these names, as often as its share."""
+        """Draw a name with the probability of its share."""
         return self._random.choices(list(shares), list(shares.values()))[0]
 
     def chance(self, percent: int) -> bool:
-        """True this often."""
+        """Return True with this probability."""
         return self.number(0, 99) < percent

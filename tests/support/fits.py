@@ -1,4 +1,4 @@
-"""One convolution on a device with these limits: what it becomes, measured.
+"""Rewrite of one convolution for a device with limits, compared with the original.
 
 found = fit(Net(x=(1, 8, 9, 9)).conv("x", (4, 8, 3, 3)), in_c={"max": 4})
 """
@@ -49,7 +49,7 @@ def fit(
     also: dict[str, Any] | None = None,
     **limits: Any,
 ) -> Fitted:
-    """Run the pass on a model; what it makes is equal, keeps every limit, and is left alone.
+    """Run the pass; assert that the result is equal, legal, and not rewritten a second time.
 
     ``also`` are further keys of the target file.
     """
@@ -69,7 +69,7 @@ def fit(
 
 
 def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any) -> Layer:
-    """A convolution of an image of so many cells each way."""
+    """A convolution of a square image with this side."""
     group = attrs.get("group", 1)
     attrs.setdefault("source", (1, weight[1] * group, cells, cells))
     defaults: dict[str, Any] = {
@@ -78,8 +78,8 @@ def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any)
     return Layer(weight=weight, **{**defaults, **attrs})
 
 
-def proposals(split: LayerSplit, one: Layer, **limits: Any) -> list[Proposal]:
+def proposals(split: LayerSplit, original: Layer, **limits: Any) -> list[Proposal]:
     """The forms that one way to split proposes."""
-    operator = chip(one.op, **limits).operator(one.op)
+    operator = chip(original.op, **limits).operator(original.op)
     assert operator is not None
-    return list(split.propose(one, Demand(operator)))
+    return list(split.propose(original, Demand(operator)))

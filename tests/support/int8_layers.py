@@ -137,14 +137,14 @@ def same(
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in watch)
-    wanted = executor.Session(watched, threads=1, optimize=False).run(feeds)
+    expected = executor.Session(watched, threads=1, optimize=False).run(feeds)
     for optimize in optimized:
-        made = as_float(model, watch)
-        found = executor.Session(made, threads=1, optimize=optimize).run(feeds)
-        assert list(found) == list(wanted)
-        for name, values in wanted.items():
-            assert found[name].dtype == values.dtype
-            np.testing.assert_array_equal(found[name], values, name)
+        float_form = as_float(model, watch)
+        results = executor.Session(float_form, threads=1, optimize=optimize).run(feeds)
+        assert list(results) == list(expected)
+        for name, values in expected.items():
+            assert results[name].dtype == values.dtype
+            np.testing.assert_array_equal(results[name], values, name)
 
 
 def integers(net: Net, source: str = "x", step: float = 0.02, zero: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Models of one int8 operator between conversions, as files for TFLite are made of."""
+"""Models of one int8 operator between conversions, which can be translated to TFLite."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WIDE, FINE, MADE = TensorScale(0.05, -7), TensorScale(0.03125, 12), TensorScale(
 
 @dataclass(frozen=True)
 class Case:
-    """An operator with the scales of what it reads and makes, and with attributes.
+    """An operator with the scales of its inputs and its output, and with attributes.
 
     Attributes:
-        op: ONNX's name.
-        scales: of the inputs x0, x1, and of the result y.
-        attrs: of the node.
+        op: name of the operator in ONNX.
+        scales: scales of the inputs x0, x1, and of the output y.
+        attrs: attributes of the node.
         rest: further inputs, constants.
-        shapes: of the inputs.
-        constants: int8 values of inputs, by number.
+        shapes: shapes of the inputs.
+        constants: int8 values of constant inputs, by number.
     """
 
     op: str
@@ -42,26 +42,26 @@ class Case:
         """Return the model; its metadata name the operator."""
         count = len(self.scales) - 1
         nodes, constants = list[onnx.NodeProto](), dict[str, np.ndarray]()
-        for k, at in enumerate(self.scales):
-            constants[f"s{k}"] = np.float32(at.scale)
-            constants[f"z{k}"] = np.int8(at.zero)
+        for k, scale in enumerate(self.scales):
+            constants[f"s{k}"] = np.float32(scale.scale)
+            constants[f"z{k}"] = np.int8(scale.zero)
         constants |= {f"x{k}": values for k, values in self.constants.items()}
         for k in range(count):
-            ends = [f"x{k}", f"s{k}", f"z{k}"]
-            nodes.append(helper.make_node("DequantizeLinear", ends, [f"d{k}"]))
+            triple = [f"x{k}", f"s{k}", f"z{k}"]
+            nodes.append(helper.make_node("DequantizeLinear", triple, [f"d{k}"]))
         constants |= {f"r{k}": values for k, values in enumerate(self.rest) if values.size}
         names = [f"r{k}" if values.size else "" for k, values in enumerate(self.rest)]
         inputs = [*(f"d{k}" for k in range(count)), *names]
         nodes.append(helper.make_node(self.op, inputs, ["f"], name="op", **self.attrs))
         nodes.append(helper.make_node("QuantizeLinear", ["f", f"s{count}", f"z{count}"], ["y"]))
-        given = [
+        input_infos = [
             helper.make_tensor_value_info(f"x{k}", TensorProto.INT8, self.shapes[k])
             for k in range(count)
             if k not in self.constants
         ]
-        made = [helper.make_tensor_value_info("y", TensorProto.INT8, None)]
+        output_infos = [helper.make_tensor_value_info("y", TensorProto.INT8, None)]
         tensors = [numpy_helper.from_array(v, k) for k, v in constants.items()]
-        graph = helper.make_graph(nodes, "one", given, made, tensors)
+        graph = helper.make_graph(nodes, "one", input_infos, output_infos, tensors)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
         helper.set_model_props(model, {KEY: "op", REQUANTIZE_KEY: requantize})
         return model

@@ -1,7 +1,7 @@
 """Integer convolution of the device by its definition, to compare the simulator with.
 
-Padding is filled with the stored integer 0 whatever the zero point is: where the zero
-point of a padded input is not 0, the device computes something else than ONNX's text says.
+Padding is the stored integer 0 for any zero point: if the zero point of a padded input is not
+0, the result differs from the definition of ONNX.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from npuconv.arithmetic.whole import Rounding, WholeArray, shifted_right
 Array = NDArray[Any]
 Requantize = Callable[[NDArray[np.int32]], Array]
 
-# Up to here a float32 or float64 sum of integers is exact in whatever order it is made.
+# Magnitude up to which a float32 or float64 sum of integers is exact in any order.
 _EXACT32, _EXACT64 = 2**24, 2**53
 
 
 @dataclass(frozen=True)
 class IntegerConv:
-    """A convolution as the device holds it."""
+    """A convolution in the integers of the device."""
 
     weight: Array  # int8 [M, C/group, kernel...]
     bias: Array | None  # int32 [M], or None
@@ -47,8 +47,8 @@ def accumulate(layer: IntegerConv, x: Array, x_zero: int = 0, w_zero: Array | in
     axes = layer.weight.ndim - 2
     points = np.asarray(w_zero, np.int64).reshape(-1, *[1] * (axes + 1))
     weight = layer.weight.astype(np.int64) - points
-    ends = [(layer.pads[k], layer.pads[k + axes]) for k in range(axes)]
-    padded = np.pad(x, [(0, 0), (0, 0), *ends]).astype(np.int32) - x_zero
+    sides = [(layer.pads[k], layer.pads[k + axes]) for k in range(axes)]
+    padded = np.pad(x, [(0, 0), (0, 0), *sides]).astype(np.int32) - x_zero
     total = _products(layer, padded.astype(_exact(weight, padded)), weight)
     if layer.bias is not None:
         total += layer.bias.astype(np.int64).reshape(1, -1, *[1] * axes)
@@ -128,7 +128,7 @@ def by_shift(
         multiplier: scalar or [M], below 2**31.
         shift: scalar or [M], 0..62.
         zero: zero point of the result, whose type the result has; int8 for a plain number.
-        rounding: which way exactly half a step goes.
+        rounding: direction in which half a step is rounded.
     """
     sums = np.asarray(total).astype(np.int64)
     product = sums * column(np.asarray(multiplier, np.int64), sums.ndim)

@@ -1,4 +1,4 @@
-"""Jobs of a batch in this process, for tests that are about their results."""
+"""Jobs of a batch in this process, for tests of their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from npuconv.data.images import keep_in
 
 @contextlib.contextmanager
 def settings_of_worker() -> Iterator[None]:
-    """Reset what a worker sets for its process at the end of a with statement."""
+    """Reset the settings that a worker makes for its process, at the end of a with statement."""
     try:
         yield
     finally:
@@ -43,7 +43,7 @@ def _run(
 
 
 def run_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run jobs one by one in this process: starting one for each takes most of the time."""
+    """Run jobs in this process, in sequence: the start of a process takes most of the time."""
     monkeypatch.setattr(local, "run", _run)
 
 

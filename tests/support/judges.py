@@ -1,4 +1,4 @@
-"""Other people's runtimes as judges: each layer of a converted model alone, on given integers."""
+"""Comparison with other runtimes: each layer of a converted model alone, on random integers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from npuconv import executor
 from npuconv.evaluate.subgraphs import element_types
 
 Run = Callable[[Path, np.ndarray], np.ndarray]
-_OPEN = 16  # cells, where an extent is not known
-_BETWEEN = ("Relu", "Clip")  # may stand between a Conv and its QuantizeLinear
+_OPEN = 16  # extent that replaces an unknown extent
+_BETWEEN = ("Relu", "Clip")  # operators that may be between a Conv and its QuantizeLinear
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Layer:
     """A convolution with the conversions around it, int8 in and out.
 
     Attributes:
-        name: of the convolution.
-        model: of this layer alone.
-        shape: of its input.
+        name: name of the convolution.
+        model: model of this layer alone.
+        shape: shape of its input.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Verdict:
     """Result of a runtime on the layers of a model.
 
     Attributes:
-        layers: how many there are.
-        refused: of them, how many it does not run.
-        reason: why, for the first.
-        values: outputs of the others.
-        differing: of these, how many are not the same.
-        furthest: difference of a value at most, in steps.
+        layers: number of layers.
+        refused: number of layers that the runtime does not run.
+        reason: reason of the first refusal.
+        values: number of compared output values.
+        differing: number of values that differ.
+        furthest: largest difference of a value, in steps.
     """
 
     layers: int
@@ -60,8 +60,8 @@ def run_tract(path: Path, x: np.ndarray) -> np.ndarray:
     """Run a model of one input and output in tract."""
     import tract
 
-    (made,) = tract.onnx().load(str(path)).into_model().into_runnable().run([x])
-    return np.array(made.to_numpy())
+    (result,) = tract.onnx().load(str(path)).into_model().into_runnable().run([x])
+    return np.array(result.to_numpy())
 
 
 def run_openvino(path: Path, x: np.ndarray) -> np.ndarray:
@@ -76,8 +76,8 @@ def run_openvino(path: Path, x: np.ndarray) -> np.ndarray:
 def run_reference(path: Path, x: np.ndarray) -> np.ndarray:
     """Run a model of one input and output in ONNX's reference evaluator."""
     model = onnx.load(str(path))
-    (made,) = executor.run_reference(model, {model.graph.input[0].name: x}).values()
-    return made
+    (result,) = executor.run_reference(model, {model.graph.input[0].name: x}).values()
+    return result
 
 
 JUDGES: dict[str, Run] = {"onnx": run_reference, "tract": run_tract, "openvino": run_openvino}
@@ -85,12 +85,12 @@ READS = {"onnx": ("qoperator", "qdq"), "tract": ("qoperator", "qdq"), "openvino"
 
 
 def is_installed(judge: str) -> bool:
-    """Return whether the package of that name is there."""
+    """Return whether the package of a runtime is installed."""
     return importlib.util.find_spec(judge) is not None
 
 
 def judged(model: onnx.ModelProto, judge: str) -> Verdict:
-    """Run every layer alone, on integers of the whole range, and compare with onnxruntime."""
+    """Run every layer alone on a runtime, on random int8 values, and compare with onnxruntime."""
     refused, reason, values, differing, furthest, count = 0, "", 0, 0, 0, 0
     rng = np.random.default_rng(0)
     for layer in layers(model):
@@ -123,12 +123,12 @@ def layers(model: onnx.ModelProto) -> Iterator[Layer]:
     for node in graph.node:
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    known = element_types(model)
+    types = element_types(model)
     for node in graph.node:
         if node.op_type == "QLinearConv":
-            yield _alone(model, node, [node], node.input[3], known)
+            yield _alone(model, node, [node], node.input[3], types)
         elif node.op_type == "Conv" and (nodes := _explicit(node, makers, readers)):
-            yield _alone(model, node, nodes, makers[node.input[1]].input[0], known)
+            yield _alone(model, node, nodes, makers[node.input[1]].input[0], types)
 
 
 def _explicit(
@@ -136,7 +136,7 @@ def _explicit(
     makers: dict[str, onnx.NodeProto],
     readers: dict[str, list[onnx.NodeProto]],
 ) -> list[onnx.NodeProto]:
-    """Return a Conv with its conversions; nothing where these are not all there."""
+    """Return a Conv with its conversions; empty if a conversion is missing."""
     before = [makers.get(name) for name in conv.input]
     if any(node is None or node.op_type != "DequantizeLinear" for node in before):
         return []
@@ -155,13 +155,13 @@ def _alone(
     conv: onnx.NodeProto,
     nodes: list[onnx.NodeProto],
     weight: str,
-    known: dict[str, onnx.TypeProto.Tensor],
+    types: dict[str, onnx.TypeProto.Tensor],
 ) -> Layer:
     constants = {t.name: t for t in model.graph.initializer}
     source, result = nodes[0].input[0], nodes[-1].output[0]
     values = numpy_helper.to_array(constants[weight])
     group = next((a.i for a in conv.attribute if a.name == "group"), 1)
-    dims = [d.dim_value for d in known[source].shape.dim] if source in known else []
+    dims = [d.dim_value for d in types[source].shape.dim] if source in types else []
     extents = [d if d > 0 else _OPEN for d in dims[2:]] or [_OPEN] * (values.ndim - 2)
     shape = (1, values.shape[1] * group, *extents)
     read = {name: constants[name] for n in nodes for name in n.input if name in constants}
@@ -173,5 +173,5 @@ def _alone(
         list(read.values()),
     )
     imports = [o for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    made = helper.make_model(graph, opset_imports=imports, ir_version=model.ir_version)
-    return Layer(conv.name, made, shape)
+    layer_model = helper.make_model(graph, opset_imports=imports, ir_version=model.ir_version)
+    return Layer(conv.name, layer_model, shape)

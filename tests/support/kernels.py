@@ -44,31 +44,31 @@ def computed(
 
 
 def stored(seed: int, *shape: int) -> np.ndarray:
-    """Integers of the whole range."""
+    """Random integers from -128 to 127."""
     return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
 
 
-def numbers(q: np.ndarray, at: TensorScale) -> np.ndarray:
+def numbers(q: np.ndarray, scale: TensorScale) -> np.ndarray:
     """Return the real numbers of integers, float64."""
-    return (q.astype(np.float64) - at.zero) * np.float64(np.float32(at.scale))
+    return (q.astype(np.float64) - scale.zero) * np.float64(np.float32(scale.scale))
 
 
-def once(values: np.ndarray, at: TensorScale) -> np.ndarray:
-    """Float arithmetic rounded once."""
-    steps = np.rint(values / np.float64(np.float32(at.scale))) + at.zero
+def once(values: np.ndarray, scale: TensorScale) -> np.ndarray:
+    """Round results of float arithmetic to int8."""
+    steps = np.rint(values / np.float64(np.float32(scale.scale))) + scale.zero
     return np.clip(steps, -128, 127).astype(np.int8)
 
 
 def runtime(op: str, inputs: list[Any], domain: str = "com.microsoft", **attrs: Any) -> np.ndarray:
     """Run one node of onnxruntime on constant inputs."""
-    names, made = [], []
+    names, constants = [], []
     for number, value in enumerate(inputs):
         names.append("" if value is None else f"i{number}")
         if value is not None:
-            made.append(numpy_helper.from_array(np.asarray(value), names[-1]))
+            constants.append(numpy_helper.from_array(np.asarray(value), names[-1]))
     node = helper.make_node(op, names, ["y"], domain=domain, **attrs)
     graph = helper.make_graph(
-        [node], "one", [], [helper.make_tensor_value_info("y", TensorProto.INT8, None)], made
+        [node], "one", [], [helper.make_tensor_value_info("y", TensorProto.INT8, None)], constants
     )
     opsets = [helper.make_opsetid("", 19), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
@@ -76,13 +76,13 @@ def runtime(op: str, inputs: list[Any], domain: str = "com.microsoft", **attrs: 
     return np.asarray(session.run(None, {})[0])
 
 
-def parts(at: TensorScale) -> list[np.ndarray]:
+def parts(scale: TensorScale) -> list[np.ndarray]:
     """Scale and zero point as a QLinear operator takes them."""
-    return [np.asarray(at.scale, np.float32), np.asarray(at.zero, np.int8)]
+    return [np.asarray(scale.scale, np.float32), np.asarray(scale.zero, np.int8)]
 
 
 def assert_near(ours: np.ndarray, theirs: np.ndarray, steps: int = 1) -> None:
-    """At most so many steps apart, of the same shape and type."""
+    """Assert the same shape and type, and differences of at most ``steps``."""
     assert ours.shape == theirs.shape
     assert ours.dtype == theirs.dtype == np.int8
     assert int(np.abs(ours.astype(int) - theirs.astype(int)).max(initial=0)) <= steps

@@ -87,35 +87,35 @@ def _shape(dice: Dice) -> tuple[int | str, ...]:
 
 def _convolution(work: OddModel) -> None:
     dice, axes = work.dice, work.axes
-    made = dice.number(1, 6)
+    outputs = dice.number(1, 6)
     group = dice.one_of((1, 1, 1, 1, work.channels, work.channels, 2, 3))
-    made = made * group if dice.chance(90) else made
+    outputs = outputs * group if dice.chance(90) else outputs
     read = max(work.channels // group, 1) + (1 if dice.chance(2) else 0)
-    weight = (made, read, *(dice.number(1, 3) for _ in range(axes)))
+    weight = (outputs, read, *(dice.number(1, 3) for _ in range(axes)))
     attrs: dict[str, Any] = {"group": group} if group > 1 or dice.chance(20) else {}
     op = "ConvTranspose" if dice.chance(12) else "Conv"
     if op == "ConvTranspose":
-        weight, made = (work.channels, made, *weight[2:]), made * group
+        weight, outputs = (work.channels, outputs, *weight[2:]), outputs * group
     attrs |= _window(dice, axes)
     work.net.conv(work.net.last, weight, op=op, bias=dice.chance(70), **attrs)
-    work.channels = made
+    work.channels = outputs
 
 
 def _window(dice: Dice, axes: int) -> dict[str, Any]:
     """Attributes of a sliding window, some of them wrong."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if dice.chance(40):
-        found["strides"] = [dice.number(1, 3) for _ in range(axes)]
+        attributes["strides"] = [dice.number(1, 3) for _ in range(axes)]
     if dice.chance(20):
-        found["dilations"] = [dice.number(1, 2) for _ in range(axes)]
+        attributes["dilations"] = [dice.number(1, 2) for _ in range(axes)]
     if dice.chance(20):
-        found["auto_pad"] = dice.one_of(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
-    if dice.chance(10 if "auto_pad" in found else 50):
+        attributes["auto_pad"] = dice.one_of(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
+    if dice.chance(10 if "auto_pad" in attributes else 50):
         low = -1 if dice.chance(3) else 0
-        found["pads"] = [dice.number(low, 2) for _ in range(2 * axes)]
+        attributes["pads"] = [dice.number(low, 2) for _ in range(2 * axes)]
     if dice.chance(2):
-        found["strides"] = [1] * (axes + 1)
-    return found
+        attributes["strides"] = [1] * (axes + 1)
+    return attributes
 
 
 def _activation(work: OddModel) -> None:
@@ -280,8 +280,8 @@ def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
     """Options that both commands take; few of them at a time."""
     codes = [rule.code for rule in all_rules()]
     fixed = [n if isinstance(n, int) else dice.number(1, 9) for n in shape]
-    found: dict[str, Any] = {"max_samples": 4, "target": dice.one_of(TARGETS)}
-    found["format"] = dice.weighted(qoperator=45, qdq=15, weights=12, float=18, tflite=10)
+    options: dict[str, Any] = {"max_samples": 4, "target": dice.one_of(TARGETS)}
+    options["format"] = dice.weighted(qoperator=45, qdq=15, weights=12, float=18, tflite=10)
     choices: dict[str, tuple[int, Callable[[], Any]]] = {
         "ignore": (20, lambda: tuple(dice.one_of(codes) for _ in range(3))),
         "input_shape": (20, lambda: {NAME: tuple(fixed) if dice.chance(80) else (1, 2)}),
@@ -311,5 +311,5 @@ def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
     }
     for name, (percent, make) in choices.items():
         if dice.chance(percent):
-            found[name] = make()
-    return found
+            options[name] = make()
+    return options

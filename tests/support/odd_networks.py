@@ -1,10 +1,10 @@
-"""Small networks of all that a device may compute, for random devices.
+"""Small networks of all operators that a device may compute, for random devices.
 
     case = odd_network(17)
     npuconv.convert(case.model, **case.options)
 
-Unlike ``odd_models`` these are valid: what varies is how operators meet, what of them the
-device lists, and in which form the model is written.
+Unlike ``odd_models`` these networks are valid. They vary the sequences of operators, the
+operators that the device lists, and the output format.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def odd_device(dice: Dice) -> dict[str, Any]:
         "granularity": dice.one_of(("channel", "channel", "tensor")),
     }
     listed = [op for op in (*PASSED_ON, *COMPUTED) if dice.chance(85)]
-    found: dict[str, Any] = {
+    device: dict[str, Any] = {
         "schema": 1, "name": "odd", "activations": activations, "weights": weights,
         "operators": {"Conv": {"limits": limits} if limits else {}, **{op: {} for op in listed}},
         "unlisted_operators": dice.one_of(("host", "host", "host", "undocumented")),
     }  # fmt: skip
     if dice.chance(50):
-        found["fused_activations"] = {"one_of": ["Relu", "Clip"]}
-    return found
+        device["fused_activations"] = {"one_of": ["Relu", "Clip"]}
+    return device
 
 
 TARGETS = ("rknn", "ethos-u55", "npu-int8", "horizon-x3", "mediatek-mdla2")
@@ -83,10 +83,10 @@ class OddNetwork:
     """A network, options of the conversion, and samples.
 
     Attributes:
-        model: float, and valid.
-        options: of check and convert; ``target`` is a name, or data for a file.
-        samples: N x C x H x W float32, what calibrates.
-        feeds: inputs to compare on.
+        model: a valid float model.
+        options: options of check and convert; ``target`` is a name, or data for a file.
+        samples: calibration samples, N x C x H x W float32.
+        feeds: inputs for the comparison.
     """
 
     model: onnx.ModelProto
@@ -133,7 +133,7 @@ class _Growing:
         self.batch, self.first, self.made = batch, first, [first]
 
     def op(self, op: str, *inputs: str, **attrs: Any) -> str:
-        """Append a node; return what it makes."""
+        """Append a node; return the name of its output."""
         return self.net.op(op, *inputs, **attrs).last
 
     def number(self, value: Any) -> str:
@@ -151,7 +151,7 @@ class _Growing:
         return self.dice.one_of([m for m in self.made if m.shape == image.shape]).name
 
     def model(self) -> onnx.ModelProto:
-        """Return the model, whose outputs are all that nobody reads."""
+        """Return the model; its outputs are all tensors without consumers."""
         read = {name for node in self.net.nodes for name in node.input}
         loose = [m.name for m in self.made if m.name not in read | {"x"}]
         return self.net.output(*dict.fromkeys(loose)).model()
@@ -171,7 +171,7 @@ def odd_network(seed: int) -> OddNetwork:
     shape = work.first.shape
     feeds, samples = images(2 if work.batch == 2 else 1, *shape), images(16, *shape, seed=1)
     options = _options(dice, work)
-    if dice.chance(50):  # of one sign, as pixels are: the host pads these
+    if dice.chance(50):  # values of one sign, like pixels: the host pads such inputs
         feeds, samples = np.abs(feeds), np.abs(samples)
     return OddNetwork(work.model(), options, samples, {"x": feeds})
 
@@ -187,25 +187,25 @@ def _convolution(work: _Growing, image: Image) -> list[Image]:
     rows = group if group > 1 else dice.one_of((2, 4, 6, 8, 16))
     weight = (rows, image.channels // group, *sizes)
     window = {"group": group, "pads": pads * 2, "strides": list(strides)}
-    made = work.net.conv(image.name, weight, bias=dice.chance(75), **window).last
+    result = work.net.conv(image.name, weight, bias=dice.chance(75), **window).last
     if dice.chance(40):
-        made = work.op("Relu", made)
-    return [Image(made, rows, *_windows(image, sizes, pads, strides))]
+        result = work.op("Relu", result)
+    return [Image(result, rows, *_windows(image, sizes, pads, strides))]
 
 
 def _dilated(work: _Growing, image: Image) -> list[Image]:
-    """Few groups, a dilation, or pads that differ: whatever a device may have to rewrite."""
+    """Append a convolution with few groups, a dilation or unequal pads, which needs rewrites."""
     dice, (channels, height, width) = work.dice, image.shape
     if min(height, width) < 5:
         return _convolution(work, image)
     group = 2 if channels % 2 == 0 and dice.chance(40) else 1
-    apart = dice.one_of((1, 2))
+    dilation = dice.one_of((1, 2))
     top, left, bottom, right = pads = [dice.number(0, 2) for _ in range(4)]
     rows = group * dice.one_of((2, 3, 4))
-    window = {"group": group, "pads": pads, "dilations": [apart, 1]}
+    window = {"group": group, "pads": pads, "dilations": [dilation, 1]}
     weight = (rows, channels // group, 3, 3)
-    made = work.net.conv(image.name, weight, bias=dice.chance(50), **window).last
-    return [Image(made, rows, height + top + bottom - 2 * apart, width + left + right - 2)]
+    result = work.net.conv(image.name, weight, bias=dice.chance(50), **window).last
+    return [Image(result, rows, height + top + bottom - 2 * dilation, width + left + right - 2)]
 
 
 def _transposed(work: _Growing, image: Image) -> list[Image]:
@@ -213,17 +213,17 @@ def _transposed(work: _Growing, image: Image) -> list[Image]:
     if max(height, width) > 16:
         return _convolution(work, image)
     stride, size, rows = dice.one_of((1, 2)), dice.one_of((2, 3, 4)), dice.one_of((2, 4))
-    made = work.net.conv(
+    result = work.net.conv(
         image.name, (channels, rows, size, size), op="ConvTranspose", strides=[stride] * 2
     ).last
     sides = [(side - 1) * stride + size for side in (height, width)]
-    return [Image(made, rows, *sides)]
+    return [Image(result, rows, *sides)]
 
 
 def _windows(
     image: Image, sizes: Sequence[int], pads: Sequence[int], strides: Sequence[int]
 ) -> list[int]:
-    """Return how many windows there are along rows and columns."""
+    """Return the number of windows along rows and columns."""
     sides = zip(image.shape[1:], sizes, pads, strides, strict=True)
     return [(side + 2 * pad - size) // stride + 1 for side, size, pad, stride in sides]
 
@@ -269,9 +269,9 @@ def _squeeze_and_excite(work: _Growing, image: Image) -> list[Image]:
 
 
 def _concat(work: _Growing, image: Image) -> list[Image]:
-    other = work.dice.one_of([m for m in work.made if m.shape[1:] == image.shape[1:]])
-    made = work.op("Concat", image.name, other.name, axis=1)
-    return [Image(made, image.channels + other.channels, *image.shape[1:])]
+    partner = work.dice.one_of([m for m in work.made if m.shape[1:] == image.shape[1:]])
+    result = work.op("Concat", image.name, partner.name, axis=1)
+    return [Image(result, image.channels + partner.channels, *image.shape[1:])]
 
 
 def _pool(work: _Growing, image: Image) -> list[Image]:
@@ -284,8 +284,8 @@ def _pool(work: _Growing, image: Image) -> list[Image]:
     window = {"kernel_shape": list(sizes), "strides": list(strides), "pads": pads * 2}
     op = dice.one_of(("MaxPool", "AveragePool"))
     counted = {"count_include_pad": 1} if op == "AveragePool" and dice.chance(50) else {}
-    made = work.op(op, image.name, **window, **counted)
-    return [Image(made, image.channels, *_windows(image, sizes, pads, strides))]
+    result = work.op(op, image.name, **window, **counted)
+    return [Image(result, image.channels, *_windows(image, sizes, pads, strides))]
 
 
 def _resize(work: _Growing, image: Image) -> list[Image]:
@@ -297,8 +297,8 @@ def _resize(work: _Growing, image: Image) -> list[Image]:
     if how["mode"] == "nearest":
         how["nearest_mode"] = "floor"
     times = dice.one_of(((2, 2), (2, 1), (1, 3)))
-    made = work.op("Resize", image.name, "", work.number([1, 1, *times]), **how)
-    return [Image(made, image.channels, times[0] * image.height, times[1] * image.width)]
+    result = work.op("Resize", image.name, "", work.number([1, 1, *times]), **how)
+    return [Image(result, image.channels, times[0] * image.height, times[1] * image.width)]
 
 
 def _split(work: _Growing, image: Image) -> list[Image]:
@@ -306,8 +306,8 @@ def _split(work: _Growing, image: Image) -> list[Image]:
         return _function(work, image)
     sizes = work.net.constant(np.asarray([1, image.channels - 1]))
     first = work.op("Split", image.name, sizes, axis=1, outputs=2)
-    rest = Image(f"{first}_1", image.channels - 1, *image.shape[1:])
-    return [Image(first, 1, *image.shape[1:]), rest]
+    second = Image(f"{first}_1", image.channels - 1, *image.shape[1:])
+    return [Image(first, 1, *image.shape[1:]), second]
 
 
 def _slice(work: _Growing, image: Image) -> list[Image]:
@@ -315,8 +315,8 @@ def _slice(work: _Growing, image: Image) -> list[Image]:
         return _function(work, image)
     start, end = work.dice.one_of(((1, image.height), (0, -1)))
     inputs = [work.net.constant(np.asarray([k])) for k in (start, end, 2)]
-    made = work.op("Slice", image.name, *inputs)
-    return [Image(made, image.channels, image.height - 1, image.width)]
+    result = work.op("Slice", image.name, *inputs)
+    return [Image(result, image.channels, image.height - 1, image.width)]
 
 
 def _constant(work: _Growing, image: Image) -> list[Image]:
@@ -329,7 +329,7 @@ def _constant(work: _Growing, image: Image) -> list[Image]:
 
 
 def _hard_swish(work: _Growing, image: Image) -> list[Image]:
-    """Write it as exporters do where the opset has none."""
+    """Append a hard swish as exporters write it for opsets without HardSwish."""
     gate = work.op("Add", image.name, work.number(3.0))
     gate = work.op("Clip", gate, work.number(0.0), work.number(6.0))
     product = work.op("Mul", image.name, gate)
@@ -342,8 +342,8 @@ def _softmax(work: _Growing, image: Image) -> list[Image]:
 
 def _pad(work: _Growing, image: Image) -> list[Image]:
     work.net.last = image.name
-    made = work.net.pad([0, 0, 1, 1, 0, 0, 1, 1], work.dice.one_of((None, 0.0, 0.4))).last
-    return [Image(made, image.channels, image.height + 2, image.width + 2)]
+    result = work.net.pad([0, 0, 1, 1, 0, 0, 1, 1], work.dice.one_of((None, 0.0, 0.4))).last
+    return [Image(result, image.channels, image.height + 2, image.width + 2)]
 
 
 def _channels_last(work: _Growing, image: Image) -> list[Image]:
@@ -352,7 +352,7 @@ def _channels_last(work: _Growing, image: Image) -> list[Image]:
 
 
 def _layer_norm(work: _Growing, image: Image) -> list[Image]:
-    """Over the channels, as exporters write it where the opset has none."""
+    """Append a LayerNormalization of channels as exporters write it for older opsets."""
     turned = work.op("Transpose", image.name, perm=[0, 2, 3, 1])
     centred = work.op("Sub", turned, work.mean(turned, [-1]))
     spread = work.mean(work.op("Pow", centred, work.number(2.0)), [-1])
@@ -364,7 +364,7 @@ def _layer_norm(work: _Growing, image: Image) -> list[Image]:
 
 
 def _attention(work: _Growing, image: Image) -> list[Image]:
-    """Let all pixels look at all."""
+    """Append an attention of all pixels to all pixels."""
     flat = work.net.constant(np.asarray([0, image.channels, -1]))
     square = work.net.constant(np.asarray([0, *image.shape]))
     columns = work.op("Reshape", image.name, flat)
@@ -393,16 +393,16 @@ PARTS: dict[str, tuple[int, Callable[[_Growing, Image], list[Image]]]] = {
 def _options(dice: Dice, work: _Growing) -> dict[str, Any]:
     target: Any = odd_device(dice) if dice.chance(75) else dice.one_of(TARGETS)
     form = dice.weighted(qoperator=30, qdq=20, weights=5, float=10, tflite=35)
-    found = {"target": target, "max_samples": 4, "format": form}
+    options = {"target": target, "max_samples": 4, "format": form}
     if dice.chance(20):
-        found["opset"] = dice.one_of((14, 17, 19, 22, 25))
+        options["opset"] = dice.one_of((14, 17, 19, 22, 25))
     rare = (
         ("standard_ops", True), ("fit", False), ("io", "int8"), ("max_extra_macs", 20),
         ("pad_on_host", "all"), ("pad_on_host", "never"), ("max_extra_bytes", 200),
         ("without", ("clipping",)), ("prefer", ("dense",)), ("keep_float", ("op:Relu",)),
         ("layout", "nhwc"),
     )  # fmt: skip
-    found |= {option: value for option, value in rare if dice.chance(10)}
+    options |= {option: value for option, value in rare if dice.chance(10)}
     if work.batch == "N" and dice.chance(50):
-        found["input_shape"] = {"x": (1, *work.first.shape)}
-    return found
+        options["input_shape"] = {"x": (1, *work.first.shape)}
+    return options

@@ -1,4 +1,4 @@
-"""ONNX's own tests of convolutions and company, with weights and amounts as constants.
+"""ONNX's own tests of convolutions and related operators, with weights and pads as constants.
 
 From the onnx package: ``onnx.backend.test.case.node``, and the exported models and data
 in ``backend/test/data/pytorch-converted`` and ``pytorch-operator``.
@@ -44,7 +44,7 @@ MODULES = (
 
 @cache
 def onnx_cases() -> tuple[OnnxCase, ...]:
-    """All of them, by name."""
+    """All cases, sorted by name."""
     from onnx.backend.test.case import node
     from onnx.backend.test.loader import load_model_tests
 
@@ -52,14 +52,14 @@ def onnx_cases() -> tuple[OnnxCase, ...]:
         warnings.simplefilter("ignore")  # tests of other operators divide by zero
         for module in MODULES:
             importlib.import_module(f"{node.__name__}.{module}")
-        found = [_node_case(c) for c in node._NodeTestCases if _is_ours(c)]
+        cases = [_node_case(c) for c in node._NodeTestCases if _is_ours(c)]
         for kind in ("pytorch-converted", "pytorch-operator"):
-            found += _stored(load_model_tests(kind=kind))
-    return tuple(sorted(found, key=lambda case: case.name))
+            cases += _stored(load_model_tests(kind=kind))
+    return tuple(sorted(cases, key=lambda case: case.name))
 
 
 def _is_ours(case: Any) -> bool:
-    """One node, as it is; the `expanded` ones show what a function is made of."""
+    """Return whether a case has one node of ``OPERATORS``, not the expansion of a function."""
     nodes = case.model.graph.node
     return len(nodes) == 1 and nodes[0].op_type in OPERATORS
 
@@ -70,14 +70,14 @@ def _node_case(case: Any) -> OnnxCase:
 
 
 def _stored(cases: list[Any]) -> list[OnnxCase]:
-    found = []
+    results = []
     for case in cases:
         folder = Path(case.model_dir)
         model = onnx.load(folder / "model.onnx")
         if any(node.op_type in OPERATORS for node in model.graph.node):
             inputs, outputs = (_arrays(folder / "test_data_set_0", k) for k in ("input", "output"))
-            found.append(_case(f"{case.kind}/{case.name}", model, inputs, outputs, case))
-    return found
+            results.append(_case(f"{case.kind}/{case.name}", model, inputs, outputs, case))
+    return results
 
 
 def _arrays(folder: Path, kind: str) -> list[np.ndarray]:
@@ -91,14 +91,14 @@ def _case(name: str, model: onnx.ModelProto, inputs: Any, outputs: Any, case: An
     frozen = onnx.ModelProto()
     frozen.CopyFrom(model)
     graph = frozen.graph
-    known = {t.name for t in graph.initializer}
-    free = [i.name for i in graph.input if i.name not in known]
+    initializers = {t.name for t in graph.initializer}
+    free = [i.name for i in graph.input if i.name not in initializers]
     feeds = dict(zip(free, map(np.asarray, inputs), strict=True))
     later = {n for node in graph.node if node.op_type in OPERATORS for n in node.input[1:]}
     for constant in [n for n in free if n in later]:
         graph.initializer.append(numpy_helper.from_array(feeds.pop(constant), constant))
     if frozen.ir_version >= 4:  # before, every initializer is an input too
-        kept = [i for i in graph.input if i.name in feeds]
+        inputs_left = [i for i in graph.input if i.name in feeds]
         del graph.input[:]
-        graph.input.extend(kept)
+        graph.input.extend(inputs_left)
     return OnnxCase(name, frozen, feeds, list(map(np.asarray, outputs)), case.rtol, case.atol)

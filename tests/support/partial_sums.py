@@ -22,7 +22,7 @@ SHIFTS = {"requantize": {"kind": "shift"}}
 
 
 def two() -> Net:
-    """A padded convolution, and another behind."""
+    """Two convolutions; the first is padded."""
     return Net(x=X).conv("x", (6, 8, 3, 3), pads=[1] * 4).op("Relu").conv(None, (4, 6, 1, 1))
 
 

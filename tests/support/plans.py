@@ -30,7 +30,7 @@ from support.asserts import Passes, context, read, run_pass
 
 Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4
-AS_SEEN = ("range-margin",)  # without this step
+AS_SEEN = ("range-margin",)  # steps to leave out, so that ranges are as observed
 QUANTIZE = (
     "drop-saturated",
     "fill-with-lowest",
@@ -51,7 +51,7 @@ def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
 
 
 def planned(model: Model, ctx: Passes | None = None) -> LegalModel:
-    """A legal float model as the steps of quantization take it."""
+    """Return a float model, with its plan, as the input of quantization."""
     ctx = ctx or context()
     findings, annotations = Findings(ctx.options), ctx.annotations
     legal = LegalModel(
@@ -79,12 +79,12 @@ def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
 
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
-    layers = [one for conv in graph.plan.convolutions if (one := hessians_of.windows_of(conv))]
+    layers = [layer for conv in graph.plan.convolutions if (layer := hessians_of.windows_of(conv))]
     return hessians_of.gather(graph.proto(), layers, feeds)
 
 
 def calibrated(graph: LegalModel, feeds: Feeds) -> Calibration:
-    """All that samples show."""
+    """Return statistics and Hessians on samples."""
     return Calibration(watch(graph, feeds), windows(graph, feeds))
 
 
@@ -93,26 +93,26 @@ def prepare(
 ) -> LegalModel:
     """Set the plan and the encodings of ``ctx``, calibrated on random inputs.
 
-    Ranges are those of the inputs, with nothing added.
+    Ranges are the observed ranges, without margins.
 
     Args:
         model: a legal float model.
-        ctx: what is filled.
-        plain: scales of tensors that are to have one, and zero point 0.
+        ctx: receives the emission.
+        plain: scales of tensors that get one scale and zero point 0, by name.
     """
     graph = planned(model, ctx)
-    found: dict[str, Encoding] = {}
+    encodings: dict[str, Encoding] = {}
     if graph.plan.groups:
-        seen = Calibration(watch(graph, random_feeds(model)), {})
-        found = dict(choose_encodings(without(graph, *AS_SEEN), seen, {}).encodings)
-        found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
-    ctx.emission = Emission.from_plan(graph.plan, found, {})
+        calibration = Calibration(watch(graph, random_feeds(model)), {})
+        encodings = dict(choose_encodings(without(graph, *AS_SEEN), calibration, {}).encodings)
+        encodings |= {name: Encoding.plain(scale) for name, scale in plain.items()}
+    ctx.emission = Emission.from_plan(graph.plan, encodings, {})
     return graph
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """A graph whose ranges are chosen and whose weights are rounded, and what was seen."""
+    """A graph with ranges and rounded weights, and its calibration."""
 
     graph: LegalModel
     state: QuantState
@@ -121,17 +121,17 @@ class Quantized:
 
     @property
     def points(self) -> list[QuantPoint]:
-        """All of its roundings."""
+        """All tensors and weights that are rounded."""
         return quant_points(self.graph, self.state)
 
 
 def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Quantized:
-    """A legal model on samples of its own, or on eight random ones."""
+    """Quantize a legal model on ``feeds``, by default on eight random samples."""
     model = read(proto)
     graph, feeds = planned(model, context(**options)), list(feeds) or random_feeds(model, 8)
-    seen = calibrated(graph, feeds)
-    state = round_weights(graph, seen.hessians, choose_encodings(graph, seen, {}))
-    return Quantized(graph, state, seen.hessians, feeds)
+    calibration = calibrated(graph, feeds)
+    state = round_weights(graph, calibration.hessians, choose_encodings(graph, calibration, {}))
+    return Quantized(graph, state, calibration.hessians, feeds)
 
 
 def prepared(proto: onnx.ModelProto) -> tuple[Model, Passes]:
@@ -154,7 +154,7 @@ def converted(
     plain: Mapping[str, float] = MappingProxyType({}),
     **options: object,
 ) -> tuple[Model, Passes, onnx.ModelProto]:
-    """The model after quantization and these passes, and the form with conversions."""
+    """The model after quantization and these passes, and the model with explicit conversions."""
     model, ctx = read(proto), context(**options)
     quantize(model, ctx, plain)
     explicit = save.to_proto(model)

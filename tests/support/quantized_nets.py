@@ -1,4 +1,4 @@
-"""Models that are quantized already, as exporters write them.
+"""Quantized models, as exporters write them.
 
 net = Quantized(x=(1, 3, 8, 8)).fake(0.031, -7)
 net.qdq_conv((4, 3, 3, 3), scale=0.013).fake(0.057, -128).model()
@@ -36,7 +36,7 @@ class Quantized(Net):
         return self.op("DequantizeLinear", self.last, *self.parameters(scale, zero, dtype), **attrs)
 
     def fake(self, scale: Number, zero: Any = 0, dtype: type = np.int8, **attrs: Any) -> Quantized:
-        """Append a pair, as training with simulated rounding leaves it."""
+        """Append a pair of conversions, as after quantization-aware training."""
         self.quantize(scale, zero, dtype, **attrs)
         self.dequantize(scale, zero, dtype, **attrs)
         return self
@@ -73,7 +73,7 @@ def trained(**attrs: Any) -> onnx.ModelProto:
     """Build an export of quantization-aware training, with scales no calibration would choose.
 
     Args:
-        attrs: of the first convolution.
+        attrs: attributes of the first convolution.
     """
     net = Quantized(x=(1, 3, 8, 8)).fake(0.0317, -7)
     net.qdq_conv((4, 3, 3, 3), [0.0011, 0.0023, 0.00371, 0.0007], **attrs).fake(0.0173, -128)
@@ -85,8 +85,9 @@ def operators(dtype: type = np.int8, zero: int = -3) -> onnx.ModelProto:
     """A model of QLinearConv, MaxPool on integers and QLinearMatMul.
 
     Args:
-        dtype: of the activations.
-        zero: point of all activations but the first output, whose lowest integer stands for 0.
+        dtype: element type of the activations.
+        zero: zero point of the activations, except the output of the convolution: its lowest
+            integer represents 0.
     """
     net = Quantized(x=(1, 3, 8, 8))
     first, low = (
@@ -113,16 +114,16 @@ def integer_operators(*, dynamic: bool = False) -> onnx.ModelProto:
     """
     net = Quantized(x=(1, 3, 8, 8))
     weight = net.integers(4, 3, 3, 3, dtype=np.uint8, low=0, high=255)
-    own = net.parameters(0.0043, 125, np.uint8)
+    weight_parameters = net.parameters(0.0043, 125, np.uint8)
     if dynamic:
         net.op("DynamicQuantizeLinear", "x", outputs=3)
         values, scale, zero = (net.last + end for end in ("", "_1", "_2"))
     else:
         scale, zero = net.parameters(0.031, 113, np.uint8)
         values = net.op("QuantizeLinear", "x", scale, zero).last
-    net.op("ConvInteger", values, weight, zero, own[1], name="conv")
+    net.op("ConvInteger", values, weight, zero, weight_parameters[1], name="conv")
     net.nodes.append(helper.make_node("Cast", [net.last], ["cast"], to=TensorProto.FLOAT))
-    return _scaled(net, "cast", scale, own[0]).op("Relu").model()
+    return _scaled(net, "cast", scale, weight_parameters[0]).op("Relu").model()
 
 
 def _scaled(net: Net, values: str, *scales: str) -> Net:

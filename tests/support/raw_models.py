@@ -57,19 +57,19 @@ for arguments in sys.argv[1:]:
 
 def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
     """Return stdout of all commands; exit code and lines on stderr of each."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, *commands],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         check=True,
     )
-    found: list[tuple[int, list[str]]] = []
+    exits: list[tuple[int, list[str]]] = []
     lines: list[str] = []
-    for line in done.stderr.splitlines():
+    for line in process.stderr.splitlines():
         if line.startswith("code "):
-            found.append((int(line.removeprefix("code ")), lines))
+            exits.append((int(line.removeprefix("code ")), lines))
             lines = []
         else:
             lines.append(line)
-    return done.stdout, found
+    return process.stdout, exits

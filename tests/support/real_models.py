@@ -1,7 +1,7 @@
-"""Samples and, where they lie beside the project, real models: each converted once a run.
+"""Samples, and real models if they are beside the project: each is converted once per run.
 
-Conversions take most of the time of tests that look at what is written, so a run has a
-folder for them, which processes share: the first to ask converts, the others wait and read.
+Conversions take most of the time of tests of written models, so all processes of a run share a
+folder of conversions: the first process converts a model, the others wait and read the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ needs_models = pytest.mark.skipif(not MODELS, reason="no real models beside the 
 
 
 def each(*paths: Path) -> list[object]:
-    """Return models as parameters of a test; the slow ones are left to ``make sweep``."""
+    """Return models as parameters of a test; slow models only run in ``make sweep``."""
     return [
         pytest.param(path, marks=[pytest.mark.sweep] if path.parent.name in SLOW else [])
         for path in paths
@@ -62,8 +62,8 @@ class Converted:
     """A conversion on two samples.
 
     Attributes:
-        report: of the conversion.
-        path: of the written model; None where it was refused.
+        report: report of the conversion.
+        path: path of the written model; None if it was refused.
     """
 
     report: Report
@@ -71,7 +71,7 @@ class Converted:
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The written model; the test is skipped where there is none."""
+        """The written model; the test is skipped if the model was refused."""
         if self.path is None:
             pytest.skip(f"refused: {self.report.summary.headline}")
         return onnx.load(self.path)
@@ -85,22 +85,23 @@ class Conversions:
         folder.mkdir(exist_ok=True)
 
     def of(self, path: Path, form: str = "qoperator") -> Converted:
-        """Return the conversion of a model, made by whoever asks first."""
+        """Return the conversion of a model; convert it if no process has."""
         stem = self.folder / f"{path.parent.name}.{form}"
-        made, report = stem.with_suffix(f".{form}.onnx"), stem.with_suffix(f".{form}.json")
+        model_path = stem.with_suffix(f".{form}.onnx")
+        report_path = stem.with_suffix(f".{form}.json")
         with _locked(stem.with_suffix(f".{form}.lock")):
-            if not report.exists():
-                report.write_text(_convert(path, form, made).model_dump_json(), "utf-8")
-        found = Report.model_validate_json(report.read_text("utf-8"))
-        return Converted(found, made if made.exists() else None)
+            if not report_path.exists():
+                report_path.write_text(_convert(path, form, model_path).model_dump_json(), "utf-8")
+        report = Report.model_validate_json(report_path.read_text("utf-8"))
+        return Converted(report, model_path if model_path.exists() else None)
 
 
-def _convert(path: Path, form: str, made: Path) -> Report:
+def _convert(path: Path, form: str, model_path: Path) -> Report:
     try:
         result = npuconv.convert(path, format=form, max_samples=2, input_shape=shapes_of(path))
     except npuconv.UnsupportedModelError as error:
         return error.report
-    result.save(made)
+    result.save(model_path)
     return result.report
 
 
@@ -115,16 +116,16 @@ def _locked(path: Path) -> Iterator[None]:
 def feeds(
     model: onnx.ModelProto, seed: int = 0, **shapes: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return random inputs in 0..1; one sample, 64 (a sound: 576) where an extent is open.
+    """Return random inputs in 0..1: one sample; other open extents are 64, of a sound 576.
 
     Args:
-        model: whose inputs.
-        seed: of the numbers.
-        **shapes: of inputs that must not be guessed.
+        model: the model.
+        seed: seed of the numbers.
+        **shapes: shapes of inputs with other open extents, by name.
     """
     rng = np.random.default_rng(seed)
     constants = {t.name for t in model.graph.initializer}
-    found = {}
+    inputs = {}
     for info in model.graph.input:
         if info.name in constants:
             continue
@@ -135,5 +136,5 @@ def feeds(
         dims = shapes.get(info.name) or [size or sizes[axis] for axis, size in enumerate(dims)]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         values = rng.random(dims) if dtype.kind == "f" else np.ones(dims)
-        found[info.name] = values.astype(dtype)
-    return found
+        inputs[info.name] = values.astype(dtype)
+    return inputs

@@ -1,4 +1,4 @@
-"""Targets in one line: what a rule enforces needs a chip that has written it down."""
+"""Targets in one line: tests of rules need devices with documented limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sources: {notes/group: the notes, manual: the manual}
 activations: {dtype: int8}
 weights: {dtype: int8}
 operators:
-"""  # six lines: what is appended begins on line 7
+"""  # six lines: text that is appended begins on line 7
 
 
 def chip(op: str = "Conv", *, also: dict[str, Any] | None = None, **limits: Any) -> Target:
@@ -55,7 +55,7 @@ def described(body: str) -> Target:
 
 
 def fails(text: str) -> str:
-    """Return what is said of a target file that is wrong."""
+    """Return the error message on an invalid target file."""
     with pytest.raises(TargetError) as caught:
         Target.from_document(document(text))
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Reading TFLite files, and running them with LiteRT's reference kernels where that is there."""
+"""TFLite files: read by their schema, and run on LiteRT's reference kernels if installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {code: name for name, code in vars(tflite.BuiltinOperator).items() if na
 
 @dataclass(frozen=True)
 class Read:
-    """A file as its schema reads it: operators by name, and tensors."""
+    """Contents of a file: names of operators, tensors, metadata."""
 
     operators: list[str]
     versions: list[int]
@@ -64,14 +64,14 @@ def read(data: bytes) -> Read:
 
 
 def operators(model: onnx.ModelProto) -> list[str]:
-    """Return the operators that a model becomes."""
+    """Return the TFLite operators of a translated model."""
     return [operator.code for operator in translate(model).graph.operators]
 
 
-def only(made: Translation, code: str) -> FileOperator:
+def only(translation: Translation, code: str) -> FileOperator:
     """Return the only operator of that code."""
-    (found,) = [operator for operator in made.graph.operators if operator.code == code]
-    return found
+    (match,) = [operator for operator in translation.graph.operators if operator.code == code]
+    return match
 
 
 def reference_kernels(graph: Graph, feeds: list[np.ndarray]) -> list[np.ndarray]:
@@ -95,7 +95,7 @@ def stored(view: View | End, values: np.ndarray) -> np.ndarray:
 
 
 def alone(graph: Graph, operator: FileOperator) -> tuple[Graph, list[int]]:
-    """Return a graph of one operator, and the numbers of what it reads that is not constant."""
+    """Return a graph of one operator, and the numbers of its variable inputs."""
     used = list(dict.fromkeys((*operator.inputs, *operator.outputs)))
     number = {old: new for new, old in enumerate(used)}
     read_ = [i for i in dict.fromkeys(operator.inputs) if graph.tensors[i].values is None]
@@ -111,27 +111,29 @@ def differing_layers(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tu
     """Run every int8 operator alone on our integers, on LiteRT's reference kernels.
 
     Returns:
-        How many were compared, and those with an integer that differs from the simulator's.
+        Number of compared operators, and names of results that differ from the simulator.
     """
-    made = translate(model)
-    graph, views = made.graph, made.tensors
+    translation = translate(model)
+    graph, views = translation.graph, translation.tensors
     names = [n for n, v in views.items() if graph.tensors[v.number].dtype == np.int8]
     values = Session(as_float(model, names)).run(feeds)
-    known = {views[n].number: stored(views[n], values[n]) for n in names if n in values}
-    known |= {views[n].number: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8}
+    integers = {views[n].number: stored(views[n], values[n]) for n in names if n in values}
+    integers |= {
+        views[n].number: stored(views[n], v) for n, v in feeds.items() if v.dtype == np.int8
+    }
     compared, wrong = 0, []
     for operator in graph.operators:
         kinds = {graph.tensors[k].dtype.name for k in (operator.inputs[0], operator.outputs[0])}
         if kinds != {"int8"}:
             continue
         part, sources = alone(graph, operator)
-        if not all(k in known for k in sources):
-            continue  # reads what a QUANTIZE makes before it is padded
-        (found,) = reference_kernels(part, [known[k] for k in sources])
+        if not all(k in integers for k in sources):
+            continue  # an input has no ONNX tensor: the result of a QUANTIZE before a PAD
+        (theirs,) = reference_kernels(part, [integers[k] for k in sources])
         result = operator.outputs[0]
-        if result in known:
+        if result in integers:
             compared += 1
-            if not np.array_equal(known[result], found):
+            if not np.array_equal(integers[result], theirs):
                 wrong.append(graph.tensors[result].name)
-        known[result] = found
+        integers[result] = theirs
     return compared, wrong

@@ -1,4 +1,4 @@
-"""Verdicts on random models: exit codes of check and convert, and faults of what is converted."""
+"""Verdicts on random models: exit codes of check and convert, and faults of converted models."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class End:
 
     Attributes:
         code: exit code.
-        ok: whether it found nothing against a conversion.
+        ok: whether the model can be converted.
         said: the verdict, or the error.
-        left: what it named as not judged.
+        left: sentences on options and samples that were not judged.
     """
 
     code: int
@@ -48,17 +48,17 @@ def _failed(error: Exception) -> End:
 
 
 def of_check(case: OddCase) -> End:
-    """Check it."""
+    """Run check."""
     try:
         summary = npuconv.check(case.model, **case.options).summary
-    except Exception as error:  # as the command line has it: what is not ours is a bug
+    except Exception as error:  # as on the command line, any other exception is a bug
         return _failed(error)
     ok = summary.verdict == "convertible"
     return End(summary.exit_code, ok, summary.headline, summary.not_judged)
 
 
 def of_convert(case: OddCase) -> End:
-    """Convert it."""
+    """Run convert."""
     try:
         summary = npuconv.convert(case.model, **case.options).report.summary
     except UnsupportedModelError as error:
@@ -69,8 +69,8 @@ def of_convert(case: OddCase) -> End:
 
 
 def _named(checked: End, converted: End) -> bool:
-    """Return whether check named what ended the conversion: a finding, or a later sample."""
-    later = [one for one in checked.left if one.startswith(LATER)]
+    """Return whether check announced the cause of a failed conversion as not judged."""
+    later = [text for text in checked.left if text.startswith(LATER)]
     if converted.code == 1:
         return len(checked.left) > len(later)
     sample = re.search(r"sample (\d+)", converted.said)
@@ -78,107 +78,107 @@ def _named(checked: End, converted: End) -> bool:
 
 
 def disagreement(case: OddCase) -> tuple[End, str]:
-    """Run both.
+    """Run check and convert.
 
     Returns:
-        How the conversion ended, and what check promised that it did not keep, or a bug.
+        Exit of the conversion, and a text if check promised another exit, or on a bug.
     """
     checked, converted = of_check(case), of_convert(case)
-    both = f"check {checked.code} {checked.said!r}, convert {converted.code} {converted.said!r}"
+    exits = f"check {checked.code} {checked.said!r}, convert {converted.code} {converted.said!r}"
     if BUG in (checked.code, converted.code):
-        return converted, f"a bug: {both}"
-    if _named(checked, converted):  # it said that only data can tell
+        return converted, f"a bug: {exits}"
+    if _named(checked, converted):  # check announced that only a conversion can judge it
         return converted, ""
     never = case.options.get("fail_on") == "never" and not checked.ok and checked.code == 0
-    same = checked.ok == converted.ok and (checked.code == converted.code or never)
-    return converted, "" if same else both
+    agrees = checked.ok == converted.ok and (checked.code == converted.code or never)
+    return converted, "" if agrees else exits
 
 
-FLOAT_DB = 70.0  # what float32 loses when products are added in another order
-LOW_DB = 20.0  # above it, int8 is what one expects of random weights
-LOST_DB = 10.0  # operators in int8 may lose this against convolutions alone
+FLOAT_DB = 70.0  # least SQNR of float32 sums in another order
+LOW_DB = 20.0  # SQNR above which int8 is as expected for random weights
+LOST_DB = 10.0  # largest loss from operators in int8, compared with convolutions alone
 
 
 def faults(case: OddNetwork, folder: Path) -> tuple[str, list[str]]:
-    """Convert a network in a folder, and judge all that is made of it.
+    """Convert a network in a folder, and check the written model and its parts.
 
     Returns:
-        The kind of end, and a sentence for everything that is wrong.
+        ``converted``, ``refused`` or ``different``, and a sentence for each fault.
     """
     options = case.given(folder)
     end, text = disagreement(OddCase(case.model, options))
     if text or not end.ok:
         return ("different" if text else "refused"), [text] if text else []
-    made = npuconv.convert(case.model, **options).model
-    found = [] if options.get("io") == "int8" else _of_outputs(case, made, folder)
-    if not found and options["format"] == "qoperator":
-        found += _of_parts(made, options, folder)
-    if not found and options.get("io") != "int8":
-        npuconv.verify(case.model, made, samples=2, input_shape=options.get("input_shape", {}))
+    model = npuconv.convert(case.model, **options).model
+    sentences = [] if options.get("io") == "int8" else _of_outputs(case, model, folder)
+    if not sentences and options["format"] == "qoperator":
+        sentences += _of_parts(model, options, folder)
+    if not sentences and options.get("io") != "int8":
+        npuconv.verify(case.model, model, samples=2, input_shape=options.get("input_shape", {}))
     if _computes_as_litert(case) and find_spec("ai_edge_litert"):
-        _, differing = differing_layers(made, case.feeds)
-        found += [f"{name}: other integers in LiteRT" for name in differing]
-    return "converted", found
+        _, differing = differing_layers(model, case.feeds)
+        sentences += [f"{name}: other integers in LiteRT" for name in differing]
+    return "converted", sentences
 
 
 def _computes_as_litert(case: OddNetwork) -> bool:
     target = case.options["target"]
     arithmetic = target["activations"].get("requantize") if isinstance(target, dict) else ""
-    same = case.options["format"] == "tflite" and arithmetic == "gemmlowp"
-    return same and case.options.get("io") != "int8"
+    is_gemmlowp = case.options["format"] == "tflite" and arithmetic == "gemmlowp"
+    return is_gemmlowp and case.options.get("io") != "int8"
 
 
-def _of_outputs(case: OddNetwork, made: onnx.ModelProto, folder: Path) -> list[str]:
-    wanted, given = Session(case.model).run(case.feeds), Session(made).run(case.feeds)
-    if list(wanted) != list(given):
-        return [f"outputs {list(given)} are to be {list(wanted)}"]
-    for name, values in wanted.items():
-        if given[name].shape != values.shape:
-            return [f"{name}: {given[name].shape} is to be {values.shape}"]
-        if np.isfinite(values).all() and not np.isfinite(given[name]).all():
+def _of_outputs(case: OddNetwork, model: onnx.ModelProto, folder: Path) -> list[str]:
+    expected, outputs = Session(case.model).run(case.feeds), Session(model).run(case.feeds)
+    if list(expected) != list(outputs):
+        return [f"outputs {list(outputs)} are to be {list(expected)}"]
+    for name, values in expected.items():
+        if outputs[name].shape != values.shape:
+            return [f"{name}: {outputs[name].shape} is to be {values.shape}"]
+        if np.isfinite(values).all() and not np.isfinite(outputs[name]).all():
             return [f"{name} is not finite"]
-    reached = worst_sqnr(wanted, given)
+    reached = worst_sqnr(expected, outputs)
     if case.options["format"] == "float":
         return [f"float: {reached:.1f} dB"] if reached < FLOAT_DB else []
     if reached >= LOW_DB or not isinstance(case.options["target"], dict):
         return []
-    alone = _of_convolutions_alone(case, wanted, folder)
+    alone = _sqnr_of_convolutions(case, expected, folder)
     return (
         [f"{reached:.1f} dB, convolutions alone {alone:.1f}"] if alone > reached + LOST_DB else []
     )
 
 
-def worst_sqnr(wanted: dict[str, np.ndarray], given: dict[str, np.ndarray]) -> float:
-    """Return the SQNR of the worst output, in dB; those of zeros do not count."""
-    found = []
-    for name, values in wanted.items():
+def worst_sqnr(expected: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> float:
+    """Return the SQNR of the worst output, in dB, without outputs that are all zeros."""
+    decibels = []
+    for name, values in expected.items():
         power = float(np.square(values, dtype=np.float64).sum())
-        noise = float(np.square(given[name].astype(np.float64) - values).sum())
+        noise = float(np.square(outputs[name].astype(np.float64) - values).sum())
         if power > 1e-12:
-            found.append(10 * np.log10(power / (noise + 1e-30)))
-    return min(found, default=np.inf)
+            decibels.append(10 * np.log10(power / (noise + 1e-30)))
+    return min(decibels, default=np.inf)
 
 
-def _of_convolutions_alone(case: OddNetwork, wanted: dict[str, np.ndarray], folder: Path) -> float:
-    """Return the SQNR where the same device computes convolutions and passes on the rest."""
+def _sqnr_of_convolutions(case: OddNetwork, expected: dict[str, np.ndarray], folder: Path) -> float:
+    """Return the SQNR on the same device if it computes only convolutions and moves data."""
     target = case.options["target"]
-    kept = {op: facts for op, facts in target["operators"].items() if op in ("Conv", *PASSED_ON)}
-    # What a device of tensors' scales loses in a Concat is lost with operators and without.
-    lesser = target | {"operators": kept, "unlisted_operators": "host"}
+    operators = {op: v for op, v in target["operators"].items() if op in ("Conv", *PASSED_ON)}
+    # A Concat stays on the device: its loss of accuracy does not depend on other operators.
+    device = target | {"operators": operators, "unlisted_operators": "host"}
     form = {"format": "qdq" if case.options["format"] == "tflite" else case.options["format"]}
-    options = replace(case, options=case.options | {"target": lesser} | form).given(folder)
+    options = replace(case, options=case.options | {"target": device} | form).given(folder)
     try:
-        made = npuconv.convert(case.model, **options).model
+        model = npuconv.convert(case.model, **options).model
     except UnsupportedModelError:
         return -np.inf
-    return worst_sqnr(wanted, Session(made).run(case.feeds))
+    return worst_sqnr(expected, Session(model).run(case.feeds))
 
 
-def _of_parts(made: onnx.ModelProto, options: dict[str, Any], folder: Path) -> list[str]:
-    """Parts for the device in the simulator and for the host in onnxruntime are the whole."""
-    if not any(node.op_type == "QLinearConv" for node in made.graph.node):
+def _of_parts(model: onnx.ModelProto, options: dict[str, Any], folder: Path) -> list[str]:
+    """Compare the run of the parts, in simulator and onnxruntime, with the whole model."""
+    if not any(node.op_type == "QLinearConv" for node in model.graph.node):
         return []
-    split(made, folder / "parts", target=options["target"])
-    ran = run_parts(folder / "parts", samples=1, whole=made)
+    split(model, folder / "parts", target=options["target"])
+    ran = run_parts(folder / "parts", samples=1, whole=model)
     differing = {name: count for name, count in (ran.differing or {}).items() if count}
     return [f"parts differ from the whole: {differing}"] if differing else []

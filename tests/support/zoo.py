@@ -1,4 +1,4 @@
-"""Small models of many kinds: what every pass must survive and every rule must judge."""
+"""Small models of many kinds, on which every pass and rule must work."""
 
 from __future__ import annotations
 

@@ -69,9 +69,9 @@ class Draft:
 
         Args:
             op: the operator.
-            layer: names the node; an unnamed one gets numbered tensors.
+            layer: layer that names the node; tensors of a layer without a name are numbered.
             constants: the inputs after the first, in order, by the end of their name.
-            attributes: of the node, exactly as they are to be written.
+            attributes: attributes of the node, unchanged.
         """
         label = layer.name or str(len(self.nodes))
         inputs = [self.tensor]

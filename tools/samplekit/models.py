@@ -1,4 +1,4 @@
-"""The sample networks: their layers, their files' style and what they must reach."""
+"""The sample networks: their layers, the style of their files and their least accuracy."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Sample:
     """One sample model and how to make it.
 
     Args:
-        name: its directory.
-        task: what it learns.
-        interface: how the exported model looks from outside.
-        build: makes the untrained layers.
-        epochs: how long to train.
-        seed: of the weights and of the order of the batches.
-        floor: the accuracy, or the gain over nearest neighbour in dB, that it must reach.
-        folds: whether to export with the batch normalisations merged.
+        name: name of its directory.
+        task: ``classify`` or ``upscale``.
+        interface: inputs and outputs of the exported model.
+        build: function that makes the untrained layers.
+        epochs: number of epochs.
+        seed: seed of the weights and of the order of the batches.
+        floor: least accuracy, or least gain over nearest neighbour in dB.
+        folds: whether batch normalisations are merged before the export.
     """
 
     name: str

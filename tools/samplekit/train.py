@@ -24,10 +24,10 @@ def cross_entropy(logits: Array, labels: NDArray[Any]) -> tuple[float, Array]:
     """Mean softmax cross entropy with smoothed integer labels, and its gradient."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_chance = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    wanted = np.full_like(logits, LABEL_SMOOTHING / logits.shape[1])
-    wanted[np.arange(len(labels)), labels] += 1 - LABEL_SMOOTHING
-    loss = float(-(wanted * log_chance).sum(axis=1).mean())
-    return loss, (np.exp(log_chance) - wanted) / len(labels)
+    targets = np.full_like(logits, LABEL_SMOOTHING / logits.shape[1])
+    targets[np.arange(len(labels)), labels] += 1 - LABEL_SMOOTHING
+    loss = float(-(targets * log_chance).sum(axis=1).mean())
+    return loss, (np.exp(log_chance) - targets) / len(labels)
 
 
 def squared_error(output: Array, target: NDArray[Any]) -> tuple[float, Array]:
@@ -100,8 +100,8 @@ def fit(
         loss: the loss and its gradient for one batch.
         data: inputs and targets.
         epochs: passes over the data.
-        seed: of the order of the batches.
-        progress: told the epoch and its mean loss.
+        seed: seed of the order of the batches.
+        progress: called with the epoch and its mean loss.
         batch: images per step.
         rate: the first step size.
     """
@@ -113,21 +113,21 @@ def fit(
         step_size = rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
         losses = []
         for start in starts:
-            chosen = order[start : start + batch]
-            losses.append(_learn(layers, loss, inputs[chosen], targets[chosen]))
+            numbers = order[start : start + batch]
+            losses.append(_learn(layers, loss, inputs[numbers], targets[numbers]))
             adam.step(step_size)
         progress(epoch + 1, sum(losses) / len(losses))
 
 
 def fold_batch_norms(layers: Sequence[Layer]) -> list[Layer]:
     """The trained network with each BatchNorm merged into the Conv before it."""
-    kept: list[Layer] = []
+    folded: list[Layer] = []
     for layer in layers:
-        if isinstance(layer, BatchNorm) and kept and isinstance(kept[-1], Conv):
-            _merge(kept[-1], layer)
+        if isinstance(layer, BatchNorm) and folded and isinstance(folded[-1], Conv):
+            _merge(folded[-1], layer)
         else:
-            kept.append(layer)
-    return kept
+            folded.append(layer)
+    return folded
 
 
 def _merge(conv: Conv, norm: BatchNorm) -> None:

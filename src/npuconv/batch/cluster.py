@@ -94,7 +94,7 @@ class _ClusterRun:
         self._running: dict[str, tuple[Job, list[Any]]] = {}  # job and its futures, by job name
         self._submissions: Counter[str] = Counter()  # number of submissions, by job name
         self._sets: dict[str, list[list[str]]] = {}  # paths of shipped files, by job name
-        # Futures of files by their paths; the scheduler drops those that no running job needs.
+        # Futures of files, by paths; the scheduler drops files that no running job needs.
         self._parcels: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
 
     def events(self, jobs: Sequence[Job]) -> Iterator[Event]:

@@ -59,7 +59,7 @@ class Locks:
         return lock if is_lock else None
 
     def outcome(self, job: Job) -> Outcome | None:
-        """Return the recorded outcome of a job; None if it has to be done again."""
+        """Return the recorded outcome of a job; None if the job has to run again."""
         lock = self.read(job)
         if lock is None or any(self.differences(job)):
             return None

@@ -81,7 +81,7 @@ class JobProcess:
         self._outcome: Outcome | None = None  # outcome that the process reported
         self._kill_outcome: Outcome | None = None  # outcome if this object killed the process
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed in finish
-        # -P: a file in the current folder must not stand in for a module.
+        # -P: a file in the current folder must not replace a module.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "npuconv.batch.worker"],
             stdin=subprocess.PIPE,

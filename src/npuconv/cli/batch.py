@@ -290,7 +290,7 @@ class Bars(Lines):
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._whole = progress.add_task("all jobs", total=None, stage="")
-        self._left = 0  # jobs of this run; those of earlier ones say nothing of the time left
+        self._left = 0  # jobs of this run; skipped jobs do not count for the remaining time
 
     def skipped(self, count: int) -> None:
         """Count the jobs that an earlier run has done, and print how many."""

@@ -45,7 +45,7 @@ class Point:
     rewritten: int  # number of models with a rewritten convolution
     refused: int  # number of models with a convolution that has no form within the limit
     macs: int  # added multiply-accumulates
-    share: float  # added multiply-accumulates as a share of those of all models
+    share: float  # added multiply-accumulates over the multiply-accumulates of all models
     moved_bytes: int  # bytes that are sliced, padded and concatenated
     convolutions: int  # added convolutions
     partial_sums: int  # elements that are rounded to int8 before they are added

@@ -13,7 +13,7 @@ from npuconv.cli import screen
 from npuconv.errors import UsageError
 
 _SCHEMA = "npuconv.schema.json"
-# Keys that a project sets first; the rest are in the schema, which editors complete.
+# Keys that a project sets first; the schema, which editors complete, has all keys.
 _FIRST = (
     "target", "input_shape", "calibration", "preprocess", "format", "min_sqnr", "keep_float",
     "fail_on", "ignore",

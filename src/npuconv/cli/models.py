@@ -65,7 +65,7 @@ class InputShapes:
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         self._shapes: Shapes = {name: tuple(dims) for name, dims in shapes.items()}
-        self._refusals: dict[str, UsageError] = {}  # the last one of each input
+        self._refusals: dict[str, UsageError] = {}  # last refusal by name of the input
         self._accepted: set[str] = set()
 
     def apply(self, read: Callable[[Shapes], _Result]) -> _Result:

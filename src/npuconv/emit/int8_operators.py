@@ -222,7 +222,7 @@ def int8_operators(
     operators: dict[str, Int8Operator] = {}
     for node in model.graph.node:
         operator = None
-        # Integer operators are the device's; float ones between conversions may be the host's.
+        # Integer operators run on the device; float operators between conversions may not.
         if node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv":
             operator = graph.read(node)
         elif node.name in names:

@@ -126,7 +126,7 @@ def updated(
 
 
 def orphans(baseline: Baseline, folder: Path) -> dict[str, int]:
-    """Return the models that no longer exist, with the number of their entries."""
+    """Return the models that do not exist any more, with the number of their entries."""
     missing = (e.model for e in baseline.findings if not (folder / e.model).is_file())
     return dict(Counter(missing))
 

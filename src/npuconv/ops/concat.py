@@ -78,5 +78,6 @@ register(
         integer_form="QLinearConcat",
         in_tflite=always,
         to_tflite=_to_tflite,
+        takes_open=True,
     )
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.errors import ModelError
 from npuconv.ops.operator import Operator, register
 from npuconv.ops.tape import pass_reshaped
 from npuconv.tflite.draft import Draft, onnx_order
@@ -35,26 +34,13 @@ def _expand_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     draft.emit("BROADCAST_TO", [source, extents], [output], "BroadcastToOptions")
 
 
-def _tile_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a TILE by constant repeats."""
-    repeats = draft.constant(node.input[1])
-    if repeats is None:
-        raise ModelError("repeats are not constant")
-    source, order = draft.stored_view(node.input[0])
-    output = draft.store(node.output[0], order, draft.quantization(source))
-    counts = draft.number("repeats", repeats[list(order)].astype(np.int32))
-    draft.emit("TILE", [source, counts], [output], "TileOptions")
-
-
 register(
     Operator(
-        name="Identity",
-        adjoint=pass_reshaped,
-        to_tflite=_identity_to_tflite,
+        name="Identity", adjoint=pass_reshaped, to_tflite=_identity_to_tflite, takes_open=True
     ),
     Operator(name="Dropout", adjoint=pass_reshaped, to_tflite=_identity_to_tflite),
-    Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite),
+    Operator(name="Cast", adjoint=pass_reshaped, to_tflite=_cast_to_tflite, takes_open=True),
     Operator(name="CastLike", to_tflite=_cast_to_tflite),
     Operator(name="Expand", to_tflite=_expand_to_tflite),
-    Operator(name="Tile", to_tflite=_tile_to_tflite),
+    Operator(name="Tile"),
 )

@@ -54,8 +54,8 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a GATHER or GATHER_ND; ONNX counts negative indices from the end."""
     name, result, attrs = node.input[0], node.output[0], attributes_of(node)
     shape, rank, several = draft.shape(name), len(draft.shape(result)), node.op_type == "GatherND"
-    if attrs.get("batch_dims", 0):
-        raise ModelError("TFLite has no GatherND with batch_dims")
+    if attrs.get("batch_dims", 0) or draft.is_open(name):
+        raise ModelError(f"TFLite has no {node.op_type} with batch_dims, or from an open extent")
     keeps_order = rank == len(shape) and not several
     order = draft.order([name], len(shape)) if keeps_order else onnx_order(len(shape))
     source, axis = draft.read(name, order), int(attrs.get("axis", 0)) % len(shape)
@@ -83,6 +83,7 @@ register(
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,
+        takes_open=True,
     ),
     Operator(name="GatherElements"),
     Operator(name="GatherND", to_tflite=_to_tflite),

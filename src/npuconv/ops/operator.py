@@ -78,6 +78,7 @@ class Operator:
     # Scale of the result in TFLite, if it is not free: a fixed one, or that of the input.
     tflite_scale: TensorScale | Literal["input"] | None = None
     to_tflite: Callable[[Draft, onnx.NodeProto], None] | None = None  # append a node to a draft
+    takes_open: bool = False  # whether ``to_tflite`` takes extents that follow from values
 
     def values(self, node: Node) -> list[Tensor]:
         """Return the inputs of a node that hold values, constants among them."""

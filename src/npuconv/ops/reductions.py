@@ -19,10 +19,11 @@ from npuconv.model.types import Node
 from npuconv.ops.operator import Arguments, Attributes, Operator, W, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft, onnx_order
+from npuconv.tflite.flatbuffer import enumerator
 
 _REDUCTIONS = {
     "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
-    "ReduceProd": "REDUCE_PROD",
+    "ReduceProd": "REDUCE_PROD", "ArgMax": "ARG_MAX", "ArgMin": "ARG_MIN",
 }  # fmt: skip
 
 
@@ -100,7 +101,11 @@ def _reduction_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a reduction over constant axes."""
     attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
     axes: Any = attrs.get("axes")
-    if axes is None and len(node.input) > 1 and node.input[1]:
+    if node.op_type in ("ArgMax", "ArgMin"):
+        axes = [attrs.get("axis", 0)]
+        if attrs.get("select_last_index", 0):
+            raise ModelError(f"TFLite has no {node.op_type} with select_last_index")
+    elif axes is None and len(node.input) > 1 and node.input[1]:
         axes = draft.constant(node.input[1])
         if axes is None:
             raise ModelError("axes are not constant")
@@ -115,13 +120,20 @@ def _reduce(
     name, rank = node.input[0], len(draft.shape(node.input[0]))
     order = draft.order([name], rank)
     remaining = [axis for axis in order if axis not in axes]
-    order = order if keep or remaining == sorted(remaining) else onnx_order(rank)
+    if not keep and remaining != sorted(remaining):
+        order, remaining = onnx_order(rank), sorted(remaining)
     source = draft.read(name, order)
     places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
     output = draft.store(
         node.output[0], order if keep else onnx_order(len(draft.shape(node.output[0])))
     )
-    draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
+    if code not in ("ARG_MAX", "ARG_MIN"):
+        draft.emit(code, [source, places], [output], "ReducerOptions", KeepDims=keep)
+        return
+    index = draft.add(name, [draft.shape(name)[axis] for axis in remaining], np.int64)
+    options = {"OutputType": enumerator("TensorType", "INT64")}
+    draft.emit(code, [source, places], [index], f"{node.op_type}Options", **options)
+    draft.reshape(index, output)
 
 
 register(
@@ -149,5 +161,7 @@ register(
     Operator(name="ReduceMax", to_tflite=_reduction_to_tflite),
     Operator(name="ReduceMin", to_tflite=_reduction_to_tflite),
     Operator(name="ReduceProd", to_tflite=_reduction_to_tflite),
+    Operator(name="ArgMax", to_tflite=_reduction_to_tflite),
+    Operator(name="ArgMin", to_tflite=_reduction_to_tflite),
     Operator(name="GlobalMaxPool", to_tflite=_global_to_tflite),
 )

@@ -80,5 +80,6 @@ for name in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
             follow=_follow,
             adjoint=pass_reshaped,
             to_tflite=_to_tflite,
+            takes_open=True,
         )
     )

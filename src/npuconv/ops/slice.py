@@ -14,6 +14,9 @@ from npuconv.ops.channels import Join, Slots, mixed
 from npuconv.ops.operator import Operator, always, register
 from npuconv.ops.tape import Gradients, Tape, Visit
 from npuconv.tflite.draft import Draft
+from npuconv.tflite.flatbuffer import OPEN
+
+_FAR = 2**31 - 1  # end beyond every extent
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -57,18 +60,21 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     steps = np.ones(len(values[0]), int) if values[3] is None else values[3]
     parts = [slice(None)] * rank
     for start, end, axis, step in zip(values[0], values[1], axes, steps, strict=True):
+        if shape[axis] == OPEN and min(start, end, step) < 0:
+            raise ModelError("TFLite needs the extents that starts and ends count back from")
         last = None if step < 0 and end < -shape[axis] else int(end)
         parts[axis] = slice(int(start), last, int(step))
     source, order = draft.stored_view(name)
     output = draft.store(result, order, draft.quantization(source))
-    ranges = [range(shape[axis])[parts[axis]] for axis in order]
+    extents = [_FAR if extent == OPEN else extent for extent in shape]
+    ranges = [range(extents[axis])[parts[axis]] for axis in order]
     cut(draft, source, output, ranges)
 
 
 def cut(draft: Draft, source: int, output: int, ranges: Sequence[range]) -> None:
     """Append a SLICE or STRIDED_SLICE, with a range of each stored axis."""
     starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
-    if all(r.step == 1 for r in ranges):
+    if all(r.step == 1 for r in ranges) and OPEN not in draft.graph.tensors[source].shape:
         sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
         draft.emit("SLICE", [source, starts, sizes], [output], "SliceOptions")
         return
@@ -88,5 +94,6 @@ register(
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,
+        takes_open=True,
     )
 )

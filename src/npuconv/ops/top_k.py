@@ -12,31 +12,17 @@ from npuconv.tflite.draft import Draft
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a TOPK_V2 of the last stored axis; the smallest are the largest of -x.
-
-    Raises:
-        ModelError: k is not constant, or the values are not float and the smallest are asked for.
-    """
-    attrs, (values, indices) = attributes_of(node), node.output
+    """Append a TOPK_V2 of the last stored axis."""
+    attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
     count = draft.constant(node.input[1])
-    if count is None:
-        raise ModelError("k is not constant")
-    rank, is_largest = len(draft.shape(node.input[0])), bool(attrs.get("largest", 1))
-    if not is_largest and draft.dtype(node.input[0]) != np.float32:
-        raise ModelError("TFLite has no TopK of the smallest integers")
+    if count is None or count.size != 1 or not attrs.get("largest", 1):
+        raise ModelError("TFLite has no TopK of the smallest values, or of a computed number")
     axis = int(attrs.get("axis", -1)) % rank
     order = (*(k for k in range(rank) if k != axis), axis)
-    source = draft.read(node.input[0], order)
-    output, places = draft.store(values, order), draft.store(indices, order)
-    shape = draft.graph.tensors[places].shape
-    largest, narrow = output, draft.add(f"{indices}/int32", shape, np.int32)
-    if not is_largest:
-        source = draft.step("NEG", [source], source, table="NegOptions")
-        largest = draft.add(f"{values}/negated", shape, np.float32)
-    k = draft.number("k", np.asarray(count.item(), np.int32))
-    draft.emit("TOPK_V2", [source, k], [largest, narrow], "TopKV2Options")
-    if not is_largest:
-        draft.emit("NEG", [largest], [output], "NegOptions")
+    k = draft.number("k", count.reshape(()).astype(np.int32))
+    values, places = (draft.store(name, order) for name in node.output)
+    narrow = draft.add(f"{node.output[1]}/int32", draft.graph.tensors[places].shape, np.int32)
+    draft.emit("TOPK_V2", [draft.read(node.input[0], order), k], [values, narrow], "TopKV2Options")
     draft.emit("CAST", [narrow], [places], "CastOptions")
 
 

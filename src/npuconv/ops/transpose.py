@@ -45,5 +45,6 @@ register(
         follow=_follow,
         adjoint=_adjoint,
         to_tflite=_to_tflite,
+        takes_open=True,
     )
 )

@@ -127,7 +127,8 @@ def tally(report: Report) -> tuple[int, int]:
 
 def undocumented(report: Report) -> int:
     """Return the number of undocumented limits that the model depends on."""
-    return sum(bool(limit.values) for limit in report.unknown_limits)  # others are assumptions
+    # Entries without values are assumptions.
+    return sum(bool(limit.values) for limit in report.unknown_limits)
 
 
 def verdict(report: Report) -> str:
@@ -236,7 +237,7 @@ def _form(alternatives: tuple[Alternative, ...]) -> str:
 
 
 def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
-    """Return the measured layers, those with the largest share of the noise first."""
+    """Return the measured layers, in the order of their share of the noise, the largest first."""
     layers = report.quantization.layers if report.quantization else ()
     measured = [layer for layer in layers if layer.sqnr_db is not None]
     measured.sort(key=lambda layer: (-(layer.noise_share or 0.0), layer.sqnr_db or 0.0, layer.name))

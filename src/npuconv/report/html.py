@@ -113,7 +113,7 @@ def _finalize(value: object) -> object:
 
 
 def findings(report: Report) -> dict[str, object]:
-    """Return the findings that are ``open`` on the page, and by title those ``folded`` away."""
+    """Return the ``open`` findings of the page, and the ``folded`` findings by title."""
     by_label = groups.group_by(groups.standing(report), lambda group: group.label)
     folded = {
         "Undocumented": by_label.get("undocumented", ()),
@@ -214,7 +214,7 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
 
 
 def ranked(report: Report) -> tuple[LayerBar, ...]:
-    """Return the layers that were measured, those with the largest share of the noise first."""
+    """Return the measured layers, in the order of their share of the noise, the largest first."""
     return tuple(map(layer_bar, groups.ranked_layers(report)))
 
 

@@ -130,5 +130,5 @@ def _line(finding: FindingInfo) -> str:
 
 
 def _safe(text: str) -> str:
-    # All characters that XML 1.0 forbids are hidden ones, which this escapes.
+    # All characters that XML 1.0 forbids are hidden; ``visible`` escapes them.
     return shortened(visible(text), _MAX_CHARS)

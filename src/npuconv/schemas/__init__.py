@@ -8,5 +8,5 @@ from pydantic import BaseModel, ConfigDict
 class ReportPart(BaseModel):
     """Base class of the parts of a report: immutable, without undeclared fields."""
 
-    # Most are only read or made as parts of others, which have validators for them.
+    # defer_build: most parts are only used inside of a report, whose validator covers them.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)

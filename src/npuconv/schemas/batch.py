@@ -95,7 +95,7 @@ class BatchReport(ReportPart):
 
     @property
     def reports(self) -> tuple[Report, ...]:
-        """The reports of those jobs that have one."""
+        """The reports of all jobs with a report."""
         return tuple(job.report for job in self.jobs if job.report is not None)
 
     @property

@@ -160,7 +160,7 @@ class Assumed(ReportPart):
 
 
 class ChangedScale(ReportPart):
-    """A tensor or layer of a quantized model whose integers differ from those it came with."""
+    """A tensor or layer of a quantized model whose integers differ from the source model."""
 
     name: str = Field(description="tensor of the float graph, or node of the source")
     reason: str

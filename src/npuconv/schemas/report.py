@@ -344,7 +344,7 @@ class Report(ReportPart):
         return self.summary.verdict != "refused"
 
     def __repr__(self) -> str:
-        """Return the verdict in one line; the fields are what ``model_dump`` is for."""
+        """Return the verdict in one line; ``model_dump`` returns all fields."""
         counted = sum(self.summary.by_severity.get(level, 0) for level in Severity)
         measured = self.accuracy and self.accuracy.sqnr_db
         accuracy = "" if measured is None else f", SQNR {measured:.1f} dB"

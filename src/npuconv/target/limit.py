@@ -299,7 +299,7 @@ def check_cel(source: str) -> None:
     except TypeError:
         raise CelError("compares or combines values of different types") from None
     except (ZeroDivisionError, ValueError, RuntimeError, OverflowError):
-        return  # depends on the values; `holds` says None then
+        return  # the error depends on the values; `holds` returns None for it
     if not isinstance(result, bool):
         raise CelError("must be true or false, such as 'stride_h == 1'")
 

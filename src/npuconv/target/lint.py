@@ -189,7 +189,7 @@ def _salvage(document: yamlio.Document) -> Description | None:
     data = copy.deepcopy(document.data)
     paths = {document.existing_path(loc) for loc in _faults(data)}
     if any(len(path) < 4 or path[0] != "operators" for path in paths):
-        return None  # the rest would only show faults that follow from this one
+        return None  # further faults would only follow from this fault
     for path in sorted({path[:4] for path in paths}, key=str, reverse=True):
         part: Any = data
         for key in path[:-1]:

@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from npuconv.errors import ModelError
-from npuconv.tflite.flatbuffer import DTYPES, Array, FileOperator, Graph, Tensor, TensorScales
+from npuconv.tflite.flatbuffer import DTYPES, OPEN, Array, FileOperator, Graph, Tensor, TensorScales
 
 Order = tuple[int, ...]
 CHANNELS_LAST: Order = (0, 2, 3, 1)
@@ -63,6 +63,10 @@ class Draft:
         self.makers = {name: node for node in source.node for name in node.output}
         self.fused: set[str] = set()
         self.scales: dict[str, TensorScales] = {}
+        self._open: set[str] = set()
+        for node in source.node:
+            if node.op_type == "NonMaxSuppression" or not self._open.isdisjoint(node.input):
+                self._open.update(filter(None, node.output))
         self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
         self._infos = {i.name: i for i in (*source.output, *source.input, *source.value_info)}
         self._views: dict[str, list[View]] = {}
@@ -80,7 +84,7 @@ class Draft:
         self._constants[name] = values
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the extents of an ONNX tensor.
+        """Return the extents of an ONNX tensor; ``OPEN`` if they follow from values.
 
         Raises:
             ModelError: an extent is not known before the model runs.
@@ -93,18 +97,21 @@ class Draft:
                 f"the shape of {name!r} is not known, but TFLite needs it", hint=_SHAPES
             )
         dims = info.type.tensor_type.shape.dim
-        if any(not d.HasField("dim_value") for d in dims):
+        if name not in self._open and any(not d.HasField("dim_value") for d in dims):
             shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
             raise ModelError(f"{name!r} has the shape {shape}: TFLite needs numbers", hint=_SHAPES)
-        return tuple(int(d.dim_value) for d in dims)
+        return tuple(int(d.dim_value) if d.HasField("dim_value") else OPEN for d in dims)
+
+    def is_open(self, name: str) -> bool:
+        """Return whether extents of a tensor follow from values."""
+        return name in self._open and OPEN in self.shape(name)
 
     def knows(self, name: str) -> bool:
         """Return whether all extents of a tensor are known."""
         try:
-            self.shape(name)
+            return OPEN not in self.shape(name)
         except ModelError:
             return False
-        return True
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the element type of an ONNX tensor."""

@@ -47,7 +47,7 @@ class Tensor:
     """A tensor."""
 
     name: str  # unique in the graph
-    shape: tuple[int, ...]  # extents, in the order in which they are stored
+    shape: tuple[int, ...]  # extents, in the order in which they are stored; may be ``OPEN``
     dtype: np.dtype[Any]
     values: Array | None = None  # values of a constant; None for an input or a result
     quantization: TensorScales | None = None
@@ -74,6 +74,7 @@ class Graph:
     outputs: Sequence[int] = ()
 
 
+OPEN = -1  # extent that is not known before the file runs
 _IDENTIFIER = b"TFL3"
 _VERSION = 3  # version of the schema
 _MAX_BYTES = 2**31 - 1  # offsets of a flatbuffer are signed 32-bit numbers
@@ -193,11 +194,13 @@ class _File:
         data = b"" if tensor.values is None else np.ascontiguousarray(tensor.values).tobytes()
         quantization = tensor.quantization
         fields = {
-            "Shape": self._numbers(tensor.shape, np.int32),
+            "Shape": self._numbers([abs(n) for n in tensor.shape], np.int32),
             "Type": getattr(self.schema.TensorType, DTYPES[tensor.dtype.name]),
             "Buffer": 0 if tensor.values is None else self._buffer(data),
             "Name": self.builder.CreateString(tensor.name),
         }
+        if OPEN in tensor.shape:
+            fields["ShapeSignature"] = self._numbers(tensor.shape, np.int32)
         if quantization is not None:
             fields["Quantization"] = self._table(
                 "QuantizationParameters",

@@ -68,7 +68,7 @@ def nearest(word: object, options: Iterable[object]) -> str:
 
 
 def hint_of(fault: Mapping[str, Any], model: Any) -> str:
-    """Return the likely meaning of a misspelt key or choice, or what to write.
+    """Return the likely meaning of a misspelt key or choice, or the value to write.
 
     A model may have a mapping ``misplaced`` from words that are not its keys to hints.
     """

@@ -229,7 +229,6 @@ FLOATS = {
     "reflect all": (
         [one("Pad", "p", mode="reflect")], {"p": np.asarray([0, 0, 7, 5, 0, 2, 7, 5])},
     ),
-    "tile": ([one("Tile", "n")], {"n": np.asarray([1, 2, 1, 3])}),
     "product": ([one("ReduceProd", axes=[1])], {}),
     "to depth": ([one("SpaceToDepth", blocksize=2)], {}),
 }  # fmt: skip

@@ -324,3 +324,29 @@ def test_an_extent_without_a_number():
     shape = query.constant_input(node, 1)
     assert shape is not None
     assert (node.op, shape.tolist()) == ("Reshape", [-1, 24])
+
+
+def transposed_twice(*, named: bool = False) -> Net:
+    """Two equal Transposes of one tensor."""
+    net = Net(x=(1, 4, 8)).op("Transpose", perm=[0, 2, 1], to="a")
+    net.op("Transpose", "x", perm=[0, 2, 1], to="b")
+    net.op("Relu", "a", to="r").op("Neg", "b", to="n")
+    return net.output("a", "b", "r", "n") if named else net.output("r", "n")
+
+
+def test_equal_nodes_are_merged():
+    """Both consumers read one tensor; the rewrite is measured."""
+    proto = transposed_twice().model()
+    model, ctx = read(proto), context()
+    assert run_pass(NAME, model, ctx) == 1
+    assert len(model.nodes("Transpose")) == 1
+    assert [(r.reference, r.difference) for r in ctx.rewrites] == [("onnxruntime", 0.0)]
+    same_numbers(proto, model)
+
+
+def test_outputs_of_the_model_are_not_merged():
+    """Each output keeps its name."""
+    proto = transposed_twice(named=True).model()
+    model = read(proto)
+    assert run_pass(NAME, model) == 0
+    same_numbers(proto, model)

@@ -6,9 +6,11 @@ import numpy as np
 import onnx
 import pytest
 
+import npuconv
+from npuconv.config import Options
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import Passes, builtin, context, read, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "move-layout"
@@ -454,3 +456,96 @@ def test_a_concat_along_the_last_axis_stays_there():
     while run_pass(NAME, model, ctx):
         pass
     assert model.nodes("Concat")[0].attrs["axis"] == 3
+
+
+RKNN = builtin("rknn")
+TOKENS, WIDTH, HEADS = 64, 32, 2
+SPLIT, SWAP = (1, TOKENS, HEADS, WIDTH // HEADS), [0, 2, 1, 3]
+
+
+def tokens_last() -> Net:
+    """The result of a convolution of 23 tokens, with the channels put last."""
+    net = Net(x=(1, 64, 1, 23)).conv("x", (64, 64, 1, 1)).reshape([1, 64, 23])
+    return net.op("Transpose", perm=[0, 2, 1]).op("Sigmoid")
+
+
+def heads_first() -> Net:
+    """Heads of 24 tokens: their number is not a multiple of 16."""
+    net = Net(x=(24, 64, 1, 1)).conv("x", (64, 64, 1, 1)).reshape([1, 24, 4, 16])
+    return net.op("Transpose", perm=SWAP).op("Sigmoid")
+
+
+@pytest.mark.parametrize(
+    ("build", "perms"),
+    [(tokens_last, [[0, 3, 1, 2]]), (heads_first, [[0, 2, 3, 1], [0, 1, 3, 2]])],
+)
+def test_the_target_takes_every_node(build, perms):
+    """The unit axis stands where the target takes it; two Transposes replace one."""
+    proto = build().model()
+    model, passes = read(proto), Passes(RKNN, Options())
+    assert run_pass(NAME, model, passes)
+    assert [node.attrs["perm"] for node in model.nodes("Transpose")] == perms
+    assert {r.difference for r in passes.rewrites} == {0.0}
+    same_numbers(proto, model)
+    assert npuconv.check(proto, "rknn").summary.transitions == 2
+
+
+def test_no_node_is_added_on_the_host():
+    """A Transpose between two nodes that the target does not list."""
+    net = Net(x=(1, 64, 23)).op("Sin").op("Transpose", perm=[0, 2, 1]).op("Cos")
+    model = read(net.model())
+    assert run_pass(NAME, model, Passes(RKNN, Options())) == 0
+    assert [node.op for node in model.nodes()] == ["Sin", "Transpose", "Cos"]
+
+
+def head(net: Net, name: str, *, dynamo: bool = False) -> Net:
+    """A layer and its heads: K is transposed, by the dynamo exporter at rank 3."""
+    net.op("MatMul", "x", net.random(WIDTH, WIDTH), name=name)
+    if name != "k":
+        return net.reshape(list(SPLIT)).op("Transpose", perm=SWAP, to=name)
+    net.reshape(list(SPLIT))
+    if not dynamo:
+        return net.op("Transpose", perm=[0, 2, 3, 1], to=name)
+    net.op("Transpose", perm=SWAP).reshape([HEADS, TOKENS, WIDTH // HEADS])
+    net.op("Transpose", perm=[0, 2, 1]).reshape([1, HEADS, WIDTH // HEADS, TOKENS])
+    return net.op("Identity", to=name)
+
+
+def attention(*, dynamo: bool = False) -> Net:
+    """Attention of two heads, between layers."""
+    net = Net(x=(1, TOKENS, WIDTH))
+    for name in "qkv":
+        head(net, name, dynamo=dynamo)
+    net.op("MatMul", "q", "k").op("Softmax", axis=-1, to="p").op("MatMul", "p", "v")
+    net.op("Transpose", perm=SWAP).reshape([1, TOKENS, WIDTH])
+    return net.op("MatMul", net.last, net.random(WIDTH, WIDTH))
+
+
+def einsum() -> Net:
+    """Attention, with the products as Einsum."""
+    net = Net(x=(1, TOKENS, WIDTH))
+    for name in "qkv":
+        net.op("MatMul", "x", net.random(WIDTH, WIDTH)).reshape(list(SPLIT))
+        net.op("Identity", to=name)
+    net.op("Einsum", "q", "k", equation="bihd,bjhd->bhij").op("Softmax", axis=-1, to="p")
+    net.op("Einsum", "p", "v", equation="bhij,bjhd->bihd").reshape([1, TOKENS, WIDTH])
+    return net.op("MatMul", net.last, net.random(WIDTH, WIDTH))
+
+
+def residual_layers() -> Net:
+    """Layers of tokens, the second with a residual."""
+    net = Net(x=(1, 32, 64))
+    net.op("MatMul", "x", net.random(64, 128)).op("Relu")
+    net.op("MatMul", net.last, net.random(128, 64))
+    net.op("Add", net.last, "x")
+    return net.op("MatMul", net.last, net.random(64, 64)).op("Sigmoid")
+
+
+@pytest.mark.parametrize(
+    "build", [attention, lambda: attention(dynamo=True), einsum, residual_layers]
+)
+def test_transformers_cross_twice(build):
+    """Into the device and back, with all MACs on it."""
+    report = npuconv.check(build().model(), "rknn")
+    assert report.summary.transitions == 2
+    assert report.device.macs_after.device == report.device.macs_after.total

@@ -50,7 +50,7 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tu
             continue
         producer = query.producer(source)
         assert producer is not None, "an int8 tensor has a producer"
-        if is_shared:  # others know the source by its name
+        if is_shared:  # other consumers and the report know the source by its name
             edit.bypass(model, node)
         else:
             edit.disconnect(node)

@@ -44,7 +44,7 @@ def quantize_activations(
     for node in plan.int8_nodes:
         fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
     for conv in plan.convolutions:
-        if len(conv.inputs):  # the others are in parts by now
+        if len(conv.inputs):  # a convolution that was written in parts has no inputs left
             fired += conversions.input(conv, conv.inputs[0])
     for node in plan.operators:
         fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
@@ -101,7 +101,7 @@ class _Conversions:
         """Insert Q/DQ after a tensor of the host; its consumers on the device share the result."""
         model, plan = self.model, self.plan
         encoding = self.encodings.get(tensor.name)
-        # The output of an int8 node is rounded already; its consumers read it as it is.
+        # The output of an int8 node is rounded already.
         if encoding is None or tensor.name in self.stored:
             return 0
         rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)

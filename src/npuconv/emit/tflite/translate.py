@@ -150,6 +150,8 @@ def _write(draft: Draft, node: onnx.NodeProto, int8: Int8Operator | None) -> Non
     description = OPERATORS.get(written.op_type) if node.domain in STANDARD else None
     if description is None or description.to_tflite is None:
         raise ModelError(f"TFLite has no operator for {node.op_type}")
+    if not description.takes_open and any(map(draft.is_open, (*node.input, *node.output))):
+        raise ModelError(f"TFLite has no {node.op_type} behind a NonMaxSuppression")
     description.to_tflite(draft, written)
     if int8 is not None and written.output[0] != int8.result:
         draft.requantize(written.output[0], int8.result)

@@ -4,7 +4,8 @@ Elementwise operators, Concat, Pad, Split, BatchNormalization and the like betwe
 its inverse, or a Squeeze and an Unsqueeze, compute on the original tensor, with their constants
 and axes in its order. A node is inserted at every edge to other nodes, and nothing is
 done unless the number of nodes decreases. Nodes that then stand in a row are composed, as in
-``compose-layout``.
+``compose-layout``; beside a node that the target takes, one node more is allowed if the target
+then refuses fewer.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def cancel(model: Model, device: TargetDevice, log: Log) -> int:
                 piece.move(log)
                 fired += 1
         if not fired:
-            return total
+            return total + compose(model, device, log, spare=1)
         total += fired
 
 

@@ -37,16 +37,19 @@ class _Change:
     gain: tuple[int, int]
 
 
-def compose(model: Model, device: TargetDevice, log: Log, longest: int = MAX_NODES) -> int:
+def compose(
+    model: Model, device: TargetDevice, log: Log, longest: int = MAX_NODES, spare: int = 0
+) -> int:
     """Compose nodes in a row, until this saves none; return the number of changes.
 
-    Operators, at most ``longest``, take the place of nodes if they are no more and the target
-    refuses fewer, or if the target refuses no more and they are fewer.
+    Operators, at most ``longest``, take the place of nodes if the target refuses fewer, and they
+    are at most ``spare`` more, or if the target refuses no more and they are fewer.
     """
     fired = 0
     while True:
+        fired += _merge(model, log) if longest > 1 else 0  # two results have two encodings
         starts = [n for n in model.nodes(*OPS) if len(n.outputs)]
-        changes = [c for n in starts for c in _changes(model, device, log, n, longest)]
+        changes = [c for n in starts for c in _changes(model, device, log, n, (longest, spare))]
         changes.sort(key=lambda change: (change.gain, -len(change.nodes)), reverse=True)
         changed: set[int] = set()
         for change in changes:
@@ -59,13 +62,40 @@ def compose(model: Model, device: TargetDevice, log: Log, longest: int = MAX_NOD
             return fired
 
 
+def _merge(model: Model, log: Log) -> int:
+    """Merge nodes that move the data of one tensor alike; return the number of nodes removed."""
+    unique: dict[tuple[int, Movement], Node] = {}
+    merged = 0
+    for node in [n for n in model.nodes(*OPS) if len(n.outputs)]:
+        movement, result = _movement(node), node.outputs[0]
+        if movement is None or model.is_output(result):
+            continue
+        equal = unique.setdefault((id(node.inputs[0]), movement), node)
+        if equal is node:
+            continue
+        with log.rewrite(
+            model, [equal, node], f"{node.op} twice", equal.op, outputs=[result], modulus=None
+        ) as record:
+            if record.old is not None:
+                record.new = trace(model, record.old, [equal.outputs[0]])
+            edit.redirect(result, equal.outputs[0])
+            edit.disconnect(node)
+            edit.inherit(model, equal, node)
+        merged += 1
+    return merged
+
+
+def _movement(node: Node) -> Movement | None:
+    source = node.inputs[0]
+    movement = None if query.is_constant(source) else Movement.from_tensor(source)
+    return None if movement is None else movement.through(node)
+
+
 def _changes(
-    model: Model, device: TargetDevice, log: Log, start: Node, longest: int
+    model: Model, device: TargetDevice, log: Log, start: Node, bounds: tuple[int, int]
 ) -> Iterator[_Change]:
     """Yield the changes of nodes that move the data of the tensor that a node reads."""
-    source = start.inputs[0]
-    movement = None if query.is_constant(source) else Movement.from_tensor(source)
-    movement = None if movement is None else movement.through(start)
+    movement = _movement(start)
     if movement is None:
         return
     waiting, paths = [([start], movement)], list[tuple[list[Node], Movement]]()
@@ -88,10 +118,10 @@ def _changes(
         first = len(path) - 1
         while first and query.sole_consumer(model, path[first - 1].outputs[0]) is not None:
             first -= 1
-        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], longest)
+        yield from _change(model, device, log, path, path[first:], [(path[-1], movement)], bounds)
     if len(leaves) > 1 and not waiting:
         nodes = [path[-1] for path, _ in paths]
-        yield from _change(model, device, log, nodes, nodes, leaves, longest)
+        yield from _change(model, device, log, nodes, nodes, leaves, bounds)
 
 
 def _change(
@@ -101,33 +131,43 @@ def _change(
     nodes: list[Node],
     removed: list[Node],
     leaves: list[tuple[Node, Movement]],
-    longest: int,
+    bounds: tuple[int, int],
 ) -> Iterator[_Change]:
-    """Yield the change to the shortest operators, if it saves nodes."""
+    """Yield the change, if it saves nodes; nodes are added only beside one the target takes."""
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
+    consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
+    neighbours = filter(None, [query.producer(nodes[0].inputs[0]), *consumers])
+    spare = 0 if all(_is_refused(device, node) for node in neighbours) else bounds[1]
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
-        forms = [form for form in movement.forms() if len(form) <= min(longest, count)]
+        limit = min(bounds[0], count + spare)
+        forms = [form for form in movement.forms() if len(form) <= limit]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
                 model, node, "it copies an input or a shared tensor to an output of the model"
             )
             forms.remove([])
-        costs = [(sum(_is_beyond(device, s) for s in form), len(form)) for form in forms]
-        if not costs:
+        if not forms:
             return
-        best = min(costs)
-        refused, count = refused - best[0], count - best[1]
-        results.append((node.outputs[0], forms[costs.index(best)]))
+        steps = min(forms, key=lambda form: (_refusals(device, form), len(form)))
+        if spare and _refusals(device, steps) and device.target.operator("Transpose"):
+            detours = (form for form in movement.forms(2) if len(form) <= limit)
+            steps = next((form for form in detours if not _refusals(device, form)), steps)
+        refused, count = refused - _refusals(device, steps), count - len(steps)
+        results.append((node.outputs[0], steps))
     if len(results) > 1 and any(not steps and model.is_output(t) for t, steps in results):
         return  # the tensor would have several names
-    if count >= 0 and (refused, count) > (0, 0):
+    if count >= -spare and (refused, count) > (0, 0):
         yield _Change(nodes, removed, results, (refused, count))
 
 
 def _is_refused(device: TargetDevice, node: Node) -> bool:
     operator = device.target.operator(node.op)
     return operator is None or bool(operator.objections(facts.settled(node)))
+
+
+def _refusals(device: TargetDevice, form: list[Step]) -> int:
+    return sum(_is_beyond(device, step) for step in form)
 
 
 def _is_beyond(device: TargetDevice, step: Step) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, pairwise, permutations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
@@ -183,22 +183,31 @@ class Movement:
                 size = quotient
         return groups
 
-    def forms(self) -> Iterator[list[Step]]:
-        """Yield sequences of operators that turn the source into the tensor."""
+    def forms(self, transposes: int = 1) -> Iterator[list[Step]]:
+        """Yield sequences of operators that turn the source into the tensor: 1 or 2 Transposes."""
         if self.offset == 0 and self.runs == _contiguous(self.source):
             yield from _sequences(_reshapes(self.source, self.dims))
             if self.dims == self.source:  # a node that copies, between an input and an output
                 yield [Step("Transpose", tuple(range(len(self.dims))), self.dims, self.dims)]
             return
-        channels = self._channels()
+        is_part = total(run.extent for run in self.runs) != total(self.source)
+        by_channel = self._by_channel() if is_part else self
+        channels = by_channel._channels()
         if channels:
-            yield [Step("Gather", channels, self.source, self.dims)]
-        if total(run.extent for run in self.runs) != total(self.source):
-            return  # a part of the source
-        for before, after in self._arrangements():
-            first, last = (tuple(run.extent for run in runs) for runs in (before, after))
-            moves = [Step("Transpose", _permutation(before, after), first, last)]
-            yield from _sequences(_reshapes(self.source, first), moves, _reshapes(last, self.dims))
+            select = [Step("Gather", channels, self.source, by_channel.dims)]
+            yield from _sequences(select, _reshapes(by_channel.dims, self.dims))
+        for before, after in () if is_part else self._arrangements():
+            for between in permutations(before) if transposes > 1 else [before]:
+                orders = [before, between, after][2 - transposes :]
+                moves = [_transpose(*pair) for pair in pairwise(orders)]
+                reshapes = _reshapes(self.source, moves[0].source)
+                yield from _sequences(reshapes, moves, _reshapes(moves[-1].dims, self.dims))
+
+    def _by_channel(self) -> Movement:
+        """Return the movement to the axes of the source with other channels, if they fit."""
+        samples, cells = self.source[:CHANNELS], self.source[CHANNELS + 1 :]
+        channels = total(self.dims).over(total(samples + cells))
+        return self if channels is None else replace(self, dims=(*samples, channels, *cells))
 
     def _arrangements(self) -> Iterator[tuple[list[Run], list[Run]]]:
         """Yield the axes before and behind a Transpose that puts the runs in order."""
@@ -218,6 +227,7 @@ class Movement:
         before = _source_order(after)
         for units in sorted({0, max(0, USUAL_RANK - len(after))}):
             yield _widened(before, after, units), _widened(after, before, units)
+        yield from product(_placements(before), _placements(after))
 
     def _channels(self) -> tuple[int, ...]:
         """Return the channels of the source in the tensor; empty if it has no complete channels."""
@@ -278,11 +288,20 @@ def _widened(runs: Sequence[Run], others: Sequence[Run], units: int) -> list[Run
     return [*runs[:place], *[UNIT] * units, *runs[place:]]
 
 
-def _permutation(before: Sequence[Run], after: Sequence[Run]) -> tuple[int, ...]:
+def _placements(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Yield axes of the usual rank, with units in every place."""
+    for places in combinations(range(USUAL_RANK), len(runs)):
+        by_place = dict(zip(places, runs, strict=True))
+        yield [by_place.get(place, UNIT) for place in range(USUAL_RANK)]
+
+
+def _transpose(before: Sequence[Run], after: Sequence[Run]) -> Step:
     places: dict[Run, list[int]] = {}
     for axis, run in enumerate(before):
         places.setdefault(run, []).append(axis)
-    return tuple(places[run].pop(0) for run in after)
+    perm = tuple(places[run].pop(0) for run in after)
+    source, dims = (tuple(run.extent for run in runs) for runs in (before, after))
+    return Step("Transpose", perm, source, dims)
 
 
 def _reshapes(source: Sizes, dims: Sizes) -> list[Step] | None:

@@ -6,7 +6,7 @@ What it checks:
     such as Mish or Attention, are written in these.
 
 Why it matters:
-    TFLite has no Erf, no NonMaxSuppression and no custom operators of ONNX: no file can hold
+    TFLite has no Erf, no GridSample and no custom operators of ONNX: no file can hold
     the node, whether on the device or on the host.
 
 How to fix:
