@@ -91,7 +91,7 @@ def test_the_package_is_lazy():
 @pytest.mark.parametrize("message", ["node 'c': no", "m.onnx: node 'c': no"])
 def test_errors_of_a_model_begin_with_its_name(message):
     """The name comes first once, the hint last."""
-    with pytest.raises(errors.ModelError) as caught, errors.of_model("m.onnx"):
+    with pytest.raises(errors.ModelError) as caught, errors.naming_model("m.onnx"):
         raise errors.ModelError(message, hint="do")
     assert str(caught.value) == "m.onnx: node 'c': no (do)"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -99,5 +99,5 @@ def test_errors_of_a_model_begin_with_its_name(message):
 
 def test_other_errors_keep_their_place():
     """A file of samples is no file of the model."""
-    with pytest.raises(errors.CalibrationError, match=r"^samples "), errors.of_model("m.onnx"):
+    with pytest.raises(errors.CalibrationError, match=r"^samples "), errors.naming_model("m.onnx"):
         raise errors.CalibrationError("samples of x are none")

@@ -115,7 +115,7 @@ def test_not_writable(tmp_path, monkeypatch):
 
 def test_what_was_written_is_noted(tmp_path):
     """Each file once, in order, and only what is complete."""
-    with files.noted() as found:
+    with files.record_written() as found:
         for name in ("a", "b", "a"):
             files.write(tmp_path / name, b"")
         refused(tmp_path / "none" / "c")
@@ -183,7 +183,7 @@ def test_buffers_one_after_the_other(tmp_path):
 def test_together(tmp_path):
     """All at the end; what is written together inside belongs to it."""
     seen = []
-    with files.noted() as found, files.together():
+    with files.record_written() as found, files.together():
         files.write(tmp_path / "a", b"1")
         with files.together():
             files.write(tmp_path / "b", b"2")

@@ -17,7 +17,7 @@ from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.emit.formats import format_named, with_target_defaults
 from npuconv.emit.write_model import form_findings
-from npuconv.errors import NpuconvError, of_model
+from npuconv.errors import NpuconvError, naming_model
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.model import save
@@ -75,7 +75,7 @@ def check_with(
         legal = legal.with_findings(form_findings(legal))
         output_format, results = format_named(legal.options.format), NO_RESULTS
         if not legal.findings.refuse and runs:
-            with of_model(legal.model.name):
+            with naming_model(legal.model.name):
                 results = _run_first_sample(legal, calibration, clock)
         if not legal.findings.refuse and not output_format.calibrates:
             has_samples = calibration is not None

@@ -21,7 +21,7 @@ from npuconv.data.workers import one_thread_each
 from npuconv.emit.formats import format_named, with_target_defaults
 from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.write_model import emit_model, form_findings
-from npuconv.errors import ModelError, UnsupportedModelError, of_model
+from npuconv.errors import ModelError, UnsupportedModelError, naming_model
 from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.executor import RuntimeRefusedError
@@ -142,7 +142,7 @@ def _run_errors(name: str) -> Iterator[None]:
 
     Only the run of the whole model shows some of these errors: a tensor with 2,000 axes.
     """
-    with of_model(name):
+    with naming_model(name):
         try:
             yield
         except RuntimeRefusedError as error:

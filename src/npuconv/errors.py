@@ -153,7 +153,7 @@ def bugs_in(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def of_model(name: str) -> Iterator[None]:
+def naming_model(name: str) -> Iterator[None]:
     """Begin model errors with the model's name, unless they do, within a with statement.
 
     Code deep in a graph knows the node that fails, not the file.

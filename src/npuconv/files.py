@@ -57,7 +57,7 @@ class _Set:
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[list[Path]]:
+def record_written() -> Iterator[list[Path]]:
     """Collect the files completed in this thread, in order, within a with statement."""
     paths: list[Path] = []
     token = _written.set(paths)

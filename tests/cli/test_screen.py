@@ -180,7 +180,7 @@ def test_time_left(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     with terminal(monkeypatch) as other_end:
-        with screen.progress(quiet=False, no_color=True, shares=True) as step:
+        with screen.progress(quiet=False, no_color=True, percent=True) as step:
             for done in range(4):
                 step("samples", done, 4)
         shown = drain(other_end)

@@ -283,7 +283,7 @@ def test_the_float_operator_is_a_step_away_at_most(name):
     case = CASES[name]
     ours = Session(as_float(case.model())).run(case.feeds())["y"].astype(int)
     theirs = Session(case.model("float")).run(case.feeds())["y"].astype(int)
-    rescaled = OPERATORS.get(case.op).made_at(case.scales) != case.scales[-1]
+    rescaled = OPERATORS.get(case.op).tflite_result_scale(case.scales) != case.scales[-1]
     assert np.abs(ours - theirs).max() <= 1 + int(rescaled)
 
 

@@ -108,9 +108,9 @@ def test_what_has_another_scale_is_rounded_twice():
 
 def test_scales_that_operators_make():
     """A pool keeps the scale it reads; what has a scale of its own has that; the rest is free."""
-    assert operator("AveragePool").made_at((A, B)) == A
-    assert operator("Tanh").made_at((A, B)) == WITHIN_ONE
-    assert operator("Add").made_at((A, B, Y)) == Y
+    assert operator("AveragePool").tflite_result_scale((A, B)) == A
+    assert operator("Tanh").tflite_result_scale((A, B)) == WITHIN_ONE
+    assert operator("Add").tflite_result_scale((A, B, Y)) == Y
 
 
 def test_extents_must_be_known():

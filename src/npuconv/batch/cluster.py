@@ -34,7 +34,9 @@ _MAX_SUBMISSIONS = 10  # number of submissions of a job: other jobs may have kil
 _FOLDER = "npuconv"  # folder of the jobs, in the folder of the worker
 
 
-def run(jobs: Sequence[Job], place: JobFolders, settings: Settings) -> Generator[Event, None, None]:
+def run(
+    jobs: Sequence[Job], folders: JobFolders, settings: Settings
+) -> Generator[Event, None, None]:
     """Run jobs on the workers of a cluster and yield their events.
 
     The running jobs are ended when the caller closes the iterator.
@@ -45,7 +47,7 @@ def run(jobs: Sequence[Job], place: JobFolders, settings: Settings) -> Generator
     """
     require_dask()
     with _connect(settings) as client:
-        yield from _ClusterRun(client, place, settings.ship).events(jobs)
+        yield from _ClusterRun(client, folders, settings.ship).events(jobs)
 
 
 def require_dask() -> None:
@@ -85,8 +87,8 @@ def _connect(settings: Settings) -> Iterator[Any]:
 class _ClusterRun:
     """Jobs submitted to a cluster."""
 
-    def __init__(self, client: Any, place: JobFolders, ship: bool) -> None:
-        self._client, self._place = client, place
+    def __init__(self, client: Any, folders: JobFolders, ship: bool) -> None:
+        self._client, self._folders = client, folders
         self._batch = f"npuconv-{client.id}"  # metadata key of the run counts; topic of messages
         self._ship = ship
         # Pairs of a job and its completed future, and messages of workers.
@@ -101,7 +103,7 @@ class _ClusterRun:
         """Submit the jobs and yield their events until all have ended."""
         self._client.subscribe_topic(self._batch, lambda event: self._queue.put(event[1]))
         if self._ship:  # an absolute path is refused before any job runs
-            self._sets = {job.name: required_files(job, self._place.root) for job in jobs}
+            self._sets = {job.name: required_files(job, self._folders.root) for job in jobs}
         pending = deque(jobs)
         limit = _MAX_SHIPPED if self._ship else len(jobs)
         while pending or self._running:
@@ -118,7 +120,7 @@ class _ClusterRun:
     def _submit(self, job: Job) -> None:
         self._submissions[job.name] += 1
         request = {
-            "place": to_json(self._place),
+            "folders": to_json(self._folders),
             "tools": tools(),
             "batch": self._batch,
             "ship": self._ship,
@@ -144,7 +146,7 @@ class _ClusterRun:
         for paths in map(tuple, self._sets[job.name]):
             future = self._parcels.get(paths)
             if future is None or future.status not in ("pending", "finished"):
-                future = self._task(dict, {"files": read_files(paths, self._place.root)})
+                future = self._task(dict, {"files": read_files(paths, self._folders.root)})
                 self._parcels[paths] = future
             futures.append(future)
         return futures
@@ -157,7 +159,7 @@ class _ClusterRun:
         if future.status == "finished":
             result = future.result()
             for path, data in result["files"].items():
-                files.write(self._place.root / path, data)
+                files.write(self._folders.root / path, data)
             outcome = Outcome(**result["outcome"])
         elif error and not isinstance(error, KilledWorker):  # no npuconv there, or a full disk
             text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -177,7 +179,7 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
     """Run a job on a worker.
 
     Args:
-        request: job, place, versions and key of the batch, as plain data.
+        request: job, folders, versions and key of the batch, as plain data.
         results: dictionaries with ``files``: the files of the job if they are shipped.
 
     Returns:
@@ -212,18 +214,18 @@ def run_on_worker(request: dict[str, Any], *results: dict[str, Any]) -> dict[str
 
     outcome, written = Outcome("lost", "was cancelled"), {}
     with contextlib.ExitStack() as stack:
-        place = from_json(JobFolders, request["place"])
+        folders = from_json(JobFolders, request["folders"])
         if request["ship"]:  # shipped files go into a new folder; without them it is shared
             home = Path(worker.local_directory) / _FOLDER
             home.mkdir(exist_ok=True)
             folder = tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True)
             contents = {path: data for result in results for path, data in result["files"].items()}
             root = write_files(contents, Path(stack.enter_context(folder)))
-            place = JobFolders(root, home / "cache", place.threads)
-        for event in local.run([job], place, is_wanted=is_wanted):
+            folders = JobFolders(root, home / "cache", folders.threads)
+        for event in local.run([job], folders, is_wanted=is_wanted):
             outcome = event.outcome or outcome
         if request["ship"]:
-            written = read_files(outcome.files, place.root)
+            written = read_files(outcome.files, folders.root)
     return {"outcome": vars(outcome), "files": written}
 
 

@@ -34,7 +34,7 @@ _BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 def run(
     jobs: Iterable[Job],
-    place: JobFolders,
+    folders: JobFolders,
     *,
     at_once: int = 1,
     is_wanted: Callable[[], bool] = lambda: True,
@@ -50,7 +50,7 @@ def run(
         try:
             while (pending or running) and is_wanted():
                 while pending and len(running) < at_once:
-                    process = JobProcess(pending.popleft(), place)
+                    process = JobProcess(pending.popleft(), folders)
                     running.append(process)
                     selector.register(process.output, selectors.EVENT_READ, process)
                     yield Event(process.job)
@@ -74,7 +74,7 @@ def run(
 class JobProcess:
     """Process of a running job."""
 
-    def __init__(self, job: Job, place: JobFolders) -> None:
+    def __init__(self, job: Job, folders: JobFolders) -> None:
         self.job = job
         self._start = time.monotonic()
         self._unread = b""
@@ -87,7 +87,7 @@ class JobProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=os.environ | {f"{name}_NUM_THREADS": str(place.threads) for name in _BLAS},
+            env=os.environ | {f"{name}_NUM_THREADS": str(folders.threads) for name in _BLAS},
             start_new_session=True,  # Ctrl-C is for the parent, which then ends its children
         )
         assert self._process.stdin is not None
@@ -95,7 +95,7 @@ class JobProcess:
         self._input = self._process.stdin
         self.output: IO[bytes] = self._process.stdout  # stream of its messages
         self._tree = psutil.Process(self._process.pid)
-        request = {"place": to_json(place), "job": to_json(job)}
+        request = {"folders": to_json(folders), "job": to_json(job)}
         with contextlib.suppress(BrokenPipeError):  # the process died at once: see its exit code
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()

@@ -106,7 +106,7 @@ class Batch:
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
         cache = self.settings.cache
-        self.place = JobFolders(
+        self.job_folders = JobFolders(
             self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
         )
         self.jobs = self.expanded.jobs
@@ -179,9 +179,9 @@ class Batch:
                 files.sweep(files.make_folder(folder))
                 stack.callback(files.sweep, folder)
             if jobs and self.settings.on_cluster:
-                events = cluster.run(jobs, self.place, self.settings)
+                events = cluster.run(jobs, self.job_folders, self.settings)
             else:
-                events = local.run(jobs, self.place, at_once=self.settings.at_once)
+                events = local.run(jobs, self.job_folders, at_once=self.settings.at_once)
             for event in stack.enter_context(contextlib.closing(events)):
                 if event.outcome:
                     outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)

@@ -50,9 +50,9 @@ def main() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
     gc.set_threshold(2_000_000, 20, 100)  # see ``npuconv.cli.main``
-    place = from_json(JobFolders, request["place"])
-    os.chdir(place.root)
-    outcome = run(from_json(Job, request["job"]), place, send)
+    folders = from_json(JobFolders, request["folders"])
+    os.chdir(folders.root)
+    outcome = run(from_json(Job, request["job"]), folders, send)
     send({"outcome": vars(outcome)})
 
 
@@ -62,7 +62,7 @@ def _end_with_parent() -> None:
     os._exit(ABANDONED)
 
 
-def run(job: Job, place: JobFolders, send: Send) -> Outcome:
+def run(job: Job, folders: JobFolders, send: Send) -> Outcome:
     """Run a job in the current directory: the root of its paths.
 
     Never raises: an error becomes the outcome.
@@ -75,8 +75,8 @@ def run(job: Job, place: JobFolders, send: Send) -> Outcome:
         send({"stage": stage, "done": done, "total": total})
 
     try:
-        executor.limit_threads(place.threads)
-        images.keep_in(place.cache)
+        executor.limit_threads(folders.threads)
+        images.keep_in(folders.cache)
         return _convert(job, send_step)
     except Exception as error:
         if is_lack_of_memory(error):

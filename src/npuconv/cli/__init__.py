@@ -92,7 +92,7 @@ def execute(arguments: list[str]) -> int:
         0 done, 1 findings, 2 a mistake of the user, 70 a bug in npuconv, 130 after Ctrl-C, 143
         after SIGTERM.
     """
-    with files.noted() as written:
+    with files.record_written() as written:
         try:
             result = cli.main(arguments, prog_name="npuconv", standalone_mode=False)
         except click.exceptions.NoArgsIsHelpError as error:

@@ -85,8 +85,8 @@ def check(
         if len(results) > 1:
             show_many(results, names, verbose=verbose, no_color=no_color)
         else:
-            following = "" if many else after_check(results[0], paths[0], config, flags)
-            show(results[0], names[0], verbose=verbose, no_color=no_color, following=following)
+            command = "" if many else after_check(results[0], paths[0], config, flags)
+            show(results[0], names[0], verbose=verbose, no_color=no_color, command=command)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0

@@ -59,7 +59,7 @@ def convert(
     words = flags if output is None else {"output": output, **flags}
     (name,) = model_names([model])
     try:
-        with screen.progress(quiet, no_color=no_color, shares=True) as bar:
+        with screen.progress(quiet, no_color=no_color, percent=True) as bar:
 
             def step(stage: str, done: int, total: int) -> None:
                 """Print an assumption, or update the bar of a stage."""
@@ -71,9 +71,9 @@ def convert(
             result = convert_with(model, options, options.calibration, step, timings=timings)
     except UnsupportedModelError as error:
         _write(error.report, written)
-        following = after_convert(error.report, model, str(destination), config, words)
+        command = after_convert(error.report, model, str(destination), config, words)
         if not quiet:
-            show(error.report, name, verbose=verbose, no_color=no_color, following=following)
+            show(error.report, name, verbose=verbose, no_color=no_color, command=command)
         earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
         screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
         return error.exit_code
@@ -84,10 +84,10 @@ def convert(
     compiling = ""  # the command that compiles the file for the chip
     if tflite is not None:
         compiling = result.next_command.format(model=shlex.quote(str(destination)))
-    following = compiling if result.report.calibration is None else ""
-    following = following or after_convert(result.report, model, str(destination), config, words)
+    command = compiling if result.report.calibration is None else ""
+    command = command or after_convert(result.report, model, str(destination), config, words)
     if not quiet:
-        show(result.report, name, verbose=verbose, no_color=no_color, following=following)
+        show(result.report, name, verbose=verbose, no_color=no_color, command=command)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     if tflite is not None:  # its axes may have another order than those of the ONNX model
         for side, tensors in (("input", tflite.inputs), ("output", tflite.outputs)):
@@ -95,7 +95,7 @@ def convert(
                 screen.say(f"{side} {tensor}", quiet=quiet)
     if options.format == "qdq":
         screen.say_if_saturating(destination, quiet=quiet)
-    if compiling and compiling != following:
+    if compiling and compiling != command:
         screen.say("compile it with:", command=compiling, quiet=quiet)
     quantized = result.report.quantization
     if tflite is None and quantized is not None and quantized.layers:

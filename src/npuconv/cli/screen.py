@@ -129,10 +129,10 @@ def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> Iterator[Progress]:
+def progress(quiet: bool, *, no_color: bool = False, percent: bool = False) -> Iterator[Progress]:
     """Show one bar with the seconds left within a with statement, if stderr is a terminal.
 
-    With ``quiet`` there is no bar; with ``shares`` it shows percent instead of ``done/total``.
+    With ``quiet`` there is no bar; with ``percent`` it shows percent instead of ``done/total``.
 
     Yields:
         A function that takes the name of a stage, the steps done, and all steps, 0 if unknown.
@@ -158,7 +158,7 @@ def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> It
             if total != steps:
                 steps = total
                 bar.reset(task, total=total or None, completed=done, description=text)
-            share = f"{100 * done / (total or 1):3.0f} %" if shares else f"{done}/{total}"
+            share = f"{100 * done / (total or 1):3.0f} %" if percent else f"{done}/{total}"
             bar.update(task, completed=done, description=text, share=share if total else "")
 
         yield step

@@ -15,7 +15,7 @@ from npuconv.cli.options import SAMPLE_OPTIONS, command_words
 from npuconv.schemas.report import Report
 
 
-def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
+def show(report: Report, name: str, *, verbose: bool, no_color: bool, command: str = "") -> None:
     """Print the verdict on one model; repeat its first line if that has scrolled away."""
     from npuconv.report import brief, text
 
@@ -24,8 +24,8 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
         page = text.render(report, color=color, width=width)
     else:
         page = brief.render(report, name, color=color, width=width)
-    if following:
-        page += f"\n{screen.wrap_command(f'next: {following}', width)}\n"
+    if command:
+        page += f"\n{screen.wrap_command(f'next: {command}', width)}\n"
     height = brief.SCREEN_LINES
     if screen.is_terminal(sys.stdout):
         height = shutil.get_terminal_size((80, height)).lines

@@ -87,7 +87,7 @@ class Archive(Mapping[str, Array]):
             if header is None or info.file_size <= HELD_BYTES:
                 with self._zip.open(info) as stream:
                     array = npy.read_array(stream, allow_pickle=False)
-                    stream.read(1)  # at the end zipfile tests the checksum
+                    stream.read(1)  # zipfile tests the checksum at the end of the member
                     return array
             order: Literal["C", "F"] = "F" if header.by_columns else "C"
             if info.compress_type != zipfile.ZIP_STORED:
@@ -192,6 +192,6 @@ def npz(arrays: Mapping[str, Array]) -> bytes:
             part = io.BytesIO()
             npy.write_array(part, np.ascontiguousarray(array).reshape(array.shape))
             entry = zipfile.ZipInfo(f"{key}.npy", _EPOCH)
-            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # Unix
             archive.writestr(entry, part.getvalue())
     return stream.getvalue()

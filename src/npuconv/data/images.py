@@ -53,7 +53,7 @@ class ImagePlan:
 
     @property
     def fits(self) -> bool:
-        """True if images are scaled to cover the input and cropped, for want of options."""
+        """True if images are scaled to cover the input and cropped, by default."""
         return self.keys.resize is None and self.keys.crop is None
 
     @property

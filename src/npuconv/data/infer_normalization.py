@@ -87,7 +87,7 @@ class NormalizationSettings:
     raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
     mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
     no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without a mean pixel
-    offset_weight: float = 4.0  # of an offset of one deviation beside a spread e times too large
+    offset_weight: float = 4.0  # weight of an offset of one deviation; a spread times e weighs 1
     dead: float = 1e-3  # standard deviation, of the largest, of a channel switched off in training
 
 
@@ -141,7 +141,7 @@ class _Evidence:
     odds: Mapping[PixelNormalization, float]
 
     def favours(self, item: PixelNormalization) -> bool:
-        """Return whether no other normalization is much likelier by this evidence alone."""
+        """Return whether this evidence alone makes no other normalization much likelier."""
         return self.odds.get(item, 0.0) > max(self.odds.values()) - NORMALIZATION.reason_margin
 
 
@@ -289,7 +289,7 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[PixelNormalization, Mom
         offsets = np.repeat(factor * zero_values + offset, area)
         weights = np.concatenate([rows * factors, rows * offsets], axis=1)
         means, variances = weights @ mean + biases, ((weights @ covariance) * weights).sum(axis=1)
-        # Numbers that the first layer cannot take are not those of training.
+        # Training had no numbers that the first layer cannot take.
         if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST_FLOAT).all():
             outputs[item] = Moments(means, np.maximum(variances, 0))
     return outputs

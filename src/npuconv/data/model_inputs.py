@@ -51,7 +51,7 @@ def sample_inputs(
         ModelError: an input of a type that no sample can be made for.
     """
     shapes = [query.shape(t) for t in model.graph.inputs]
-    # A name that the first axis of some input has is the batch wherever it stands.
+    # A name of the first axis of an input is the batch on every axis.
     batches: set[int | str | None] = {d[0] for d in shapes if d and isinstance(d[0], str)}
     batches = batches if source is None else set()
     specs = []
@@ -80,7 +80,7 @@ def sample_inputs(
 
 
 def is_quantity(tensor: Tensor) -> bool:
-    """Return whether the model computes with the values of a tensor, and looks nothing up."""
+    """Return whether the model computes with the values of a tensor: they are no indices."""
     return all(
         node.op in _QUANTITATIVE
         or (node.op in _BEFORE_FIRST_CONV and is_quantity(node.outputs[0]))
@@ -172,7 +172,7 @@ def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
 
 
 def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
-    """Return the values behind these nodes; None if a node does more than move and scale."""
+    """Return the output of these nodes; None if a node does more than move and scale."""
     for node in path:
         operands = [query.input_of(node, place) for place in range(len(node.inputs))]
         if sum(t is not None and not query.is_constant(t) for t in operands) != 1:

@@ -97,7 +97,7 @@ def find_mismatch(
     statistics: Mapping[str, Statistics],
     expected: Mapping[str, InTraining],
 ) -> NormalizationMismatch | None:
-    """Return how samples seem normalized otherwise than in training; None if they do not.
+    """Return the difference from the normalization of training; None if there is no sign of it.
 
     Args:
         model: the float model, ``proto`` in memory.
@@ -240,7 +240,7 @@ def run_trials(
         return None
     candidates, bias = _CANDIDATES[baseline], query.constant_input(first, 2)
     if output is not None:
-        # Only biases of another size than the output speak for values of another scale.
+        # Values have another scale only if the biases and the output differ in size.
         relative = relative_bias(output, bias)
         scales = {
             baseline in _PIXELS,
@@ -257,10 +257,10 @@ def run_trials(
         return None
     for item in (baseline, *candidates) if candidates else ():
         inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
-        # Numbers of another size need not pass through the model.
+        # The model may refuse numbers of another size.
         with contextlib.suppress(CalibrationError):
             statistics = collect(proto, tensors, inputs, session=session)
-            layers = [layer for layer in statistics.values() if layer.values.size]  # of a detector
+            layers = [s for s in statistics.values() if s.values.size]  # detectors may find nothing
             profiles[item] = Profile.from_statistics(
                 layers, statistics[first.outputs[0].name], bias
             )
@@ -277,7 +277,7 @@ def run_trials(
 
 
 def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:
-    """Return the normalizations that fit the model markedly better, and the first reason."""
+    """Return the normalizations that fit the model much better, and the first reason."""
     baseline = trials.profiles.get(trials.baseline)
     if baseline is None:
         return [], ""

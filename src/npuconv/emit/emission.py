@@ -31,7 +31,7 @@ class Emission:
         terms: parts of a convolution, whose results the device adds in int32, by node.
         bias_channels: constant input channels that make up the bias, by node.
         layer_encodings: encodings of the input and the output of a convolution, by its name.
-        stored: name of the int8 tensor by its float tensor.
+        int8_names: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
         scales: scales of the model's int8 inputs and outputs, by name.
         sums: convolutions that are written as sums in int32.
@@ -43,7 +43,7 @@ class Emission:
     terms: Mapping[str, tuple[SumTerm, ...]] = field(default_factory=dict)
     bias_channels: Mapping[str, BiasChannels] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
-    stored: Mapping[str, str] = field(default_factory=dict)
+    int8_names: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     sums: tuple[SumEntry, ...] = ()

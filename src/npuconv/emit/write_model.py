@@ -57,7 +57,7 @@ class EmittedModel:
         legal: the float model, with the rewrites of emission and the findings on rounded weights.
         model: the graph of the written model.
         proto: the written model as ONNX.
-        stored: name of the int8 tensor by its float tensor.
+        int8_names: name of the int8 tensor by its float tensor.
         notes: text for the report on a layer, by node label.
         scales: scales of int8 inputs and outputs, by name.
     """
@@ -65,7 +65,7 @@ class EmittedModel:
     legal: LegalModel
     model: Model
     proto: onnx.ModelProto
-    stored: Mapping[str, str] = field(default_factory=dict)
+    int8_names: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
 
@@ -90,10 +90,10 @@ def emit_model(
     Raises:
         InternalError: a bug in a pass, or a result that breaks any other limit of the target.
     """
-    form, copy = format_named(legal.options.format), legal.copied()
+    output_format, copy = format_named(legal.options.format), legal.copied()
     log = Log(measures=False)  # ``evaluate.comparison`` compares the int8 model as a whole
     emission = Emission.from_plan(copy.plan, encodings, weights, convs)
-    for phase in form.phases:
+    for phase in output_format.phases:
         _, emission = manager.run_phase(copy.model, Phase(phase), copy.device, log, emission)
     copy.log.extend(log)
     broken = engine.lint(copy.rule_context(), stage="lowered")
@@ -102,12 +102,14 @@ def emit_model(
         if finding.code != accumulator_overflow.code:
             text = f"{finding.node!r}: {finding.message}"
             raise InternalError(text, where=f"postcondition {finding.name}")
-    proto = save.to_proto(copy.model, _metadata(copy, form, emission))
+    proto = save.to_proto(copy.model, _metadata(copy, output_format, emission))
     legal = replace(legal, log=copy.log).with_findings(broken)
-    return EmittedModel(legal, copy.model, proto, emission.stored, emission.notes, emission.scales)
+    return EmittedModel(
+        legal, copy.model, proto, emission.int8_names, emission.notes, emission.scales
+    )
 
 
-def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, str]:
+def _metadata(legal: LegalModel, output_format: Format, emission: Emission) -> dict[str, str]:
     """Return the metadata of the file: versions, hashes, scales, operators of the device."""
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}
@@ -121,7 +123,7 @@ def _metadata(legal: LegalModel, form: Format, emission: Emission) -> dict[str, 
         scales[int8_operators.HOST_KEY] = "\n".join(hosted)
     return {
         "npuconv.version": __version__,
-        "npuconv.format": form.name,
+        "npuconv.format": output_format.name,
         "npuconv.target": legal.target.name,
         "npuconv.target_sha256": legal.target.sha256,
         "npuconv.source_sha256": legal.model.sha256,

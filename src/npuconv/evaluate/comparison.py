@@ -116,7 +116,7 @@ class Measured:
     layers: list[Stats]  # errors in the order of ``Comparison.layers``
     samples: int = 0  # number of samples
     sample_numbers: list[int] = field(default_factory=list)  # samples whose values are compared
-    powers: list[Powers] = field(default_factory=list)  # all outputs together, by compared sample
+    powers: list[Powers] = field(default_factory=list)  # powers of all outputs, by compared sample
     # Powers before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
     refusal: str = ""  # why onnxruntime does not run the int8 model at its default settings
@@ -181,7 +181,7 @@ class Comparison:
         self._parts = {} if is_large else parts_of(float_model, int8_model)
         self._unsaturated = [] if is_large else before_saturation(float_model, int8_model)
         parts = [name for names in self._parts.values() for name in names]
-        self._inner_names = _unique((*parts, *self._unsaturated))  # the same in both models
+        self._inner_names = _unique((*parts, *self._unsaturated))  # tensors of both models
         self._layer_names = _unique(layer.tensor for layer in self.layers)
         self._int8_layer_names = _unique(layer.stored for layer in self.layers)
         float_names = _unique((*self._inner_names, *self._layer_names))
@@ -460,7 +460,7 @@ def compare_conversion(
     graph, samples = quantization.padded.graph, quantization.data.measured_on()
     float_model, layers = graph.proto(), layers_of(graph.model, graph.plan)
     pairs = layer_pairs(
-        emitted.model, layers, quantization.oversampled, emitted.stored, emitted.notes
+        emitted.model, layers, quantization.oversampled, emitted.int8_names, emitted.notes
     )
     try:
         comparison = Comparison(float_model, emitted.proto, emitted.scales, pairs)

@@ -59,7 +59,7 @@ def in_integers(opened: Opened) -> Opened:
 
 
 def _join_sums(model: Model) -> dict[str, tuple[SumTerm, ...]]:
-    """Make one Conv of each sum that the metadata name; return its terms, by its name."""
+    """Merge each sum in the metadata into one Conv; return its terms, by its name."""
     terms = dict[str, tuple[SumTerm, ...]]()
     for layer in list(int32_sums.sums(model, "Conv")):
         name = _join(model, layer)

@@ -42,24 +42,24 @@ class IntervalSettings:
     ``python benchmarks/accuracy.py intervals --divisions 4`` counts how often it is right.
     """
 
-    # Probability that sampling alone lowers the figure no further, and as much raises it.
+    # Probability that sampling alone keeps the figure above the lower bound, or below the upper.
     spread: float = 0.75
     worse_db: float = 1.5  # loss on new samples against samples between the calibrated ones
-    other_db: float = 3.0  # and by which that differs from model to model
-    alone_db: float = 12.0  # spread of single samples; more than this none may show
-    # Standard deviation of the figure from sampling, from which on saturation may hide errors.
+    other_db: float = 3.0  # deviation of that loss between models
+    alone_db: float = 12.0  # assumed spread of single samples, and the largest that counts
+    # Standard deviation of the figure by sampling above which saturation may hide errors.
     hidden_db: float = 3.5
-    calibrated_db: float = 9.0  # less on new samples where those measured also calibrated the model
-    alike_db: float = 32.0  # the same where the samples are nearly the same
-    # The same for built-in pictures in the normalization that is given or clear.
+    calibrated_db: float = 9.0  # loss on new samples if calibration took the measured samples
+    alike_db: float = 32.0  # loss on new samples if the measured samples are nearly the same
+    # Loss on new samples for built-in pictures in the normalization that is given or clear.
     inferred_db: float = 3.0
-    guessed_db: float = 15.0  # the same in a normalization that is a guess
-    made_up_db: float = 25.0  # the same for made-up numbers, or pictures in no known normalization
+    guessed_db: float = 15.0  # loss on new samples for a normalization that is a guess
+    made_up_db: float = 25.0  # loss for made-up numbers, or pictures in no known normalization
 
 
 INTERVAL = IntervalSettings()
 _TINY = 1e-9
-MIN_SAMPLES = 4  # fewer show next to nothing of the spread
+MIN_SAMPLES = 4  # fewer samples show next to nothing of the spread
 
 
 def pooled_db(powers: Sequence[Powers]) -> float | None:
@@ -70,7 +70,7 @@ def pooled_db(powers: Sequence[Powers]) -> float | None:
 def expected(
     powers: Sequence[Powers], unsaturated: Sequence[Powers] = (), doubt_db: float = 0.0
 ) -> tuple[float, float] | None:
-    """Return where the SQNR on as many new samples lies with a probability of 80 %.
+    """Return the interval of the SQNR on as many new samples, with a probability of 80 %.
 
     Args:
         powers: signal and noise of every sample that was measured.
@@ -89,7 +89,7 @@ def expected(
 
 
 def _interval_of(powers: Sequence[Powers]) -> tuple[float, ...] | None:
-    """Return lowest and highest by these samples alone, dB; None where there is no error."""
+    """Return the interval by these samples alone, dB; None if there is no error."""
     figure = pooled_db(powers)
     if figure is None:
         return None
@@ -99,28 +99,28 @@ def _interval_of(powers: Sequence[Powers]) -> tuple[float, ...] | None:
 
 
 def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float | None:
-    """Return the SQNR before outputs saturate, dB; None where all samples err alike."""
+    """Return the SQNR before outputs saturate, dB; None if all samples have similar errors."""
     inner = pooled_db(unsaturated)
     hangs_on_few = bool(powers) and _sampling_error(powers) > INTERVAL.hidden_db
     return inner if hangs_on_few else None
 
 
 def _sampling_error(powers: Sequence[Powers]) -> float:
-    """Return the standard deviation of the difference between two such sets, dB."""
+    """Return the standard deviation of the difference between two sets of samples, dB."""
     count, single = len(powers), INTERVAL.alone_db**2
     variance = min(_jackknife(powers), single) if count > 1 else 0.0
     return math.sqrt(2 * ((count - 1) * variance + single / count) / count)
 
 
 def _jackknife(powers: Sequence[Powers]) -> float:
-    """Return the variance of the SQNR of all samples together, from leaving out one each time.
+    """Return the jackknife variance of the SQNR of all samples: each is left out once.
 
-    Infinite where there is no error, or no signal.
+    It is infinite if there is no error or no signal.
     """
     signal, noise = (sum(sample[k] for sample in powers) for k in (0, 1))
-    if signal <= 0 or noise <= 0:  # no errors, so nothing to see the spread of samples by
+    if signal <= 0 or noise <= 0:  # without errors the spread of samples is unknown
         return math.inf
-    # The other samples may have no power, or less by rounding.
+    # The remaining samples may have no power, or less than 0 by rounding.
     changes = [
         10 * math.log10(max(1 - p.signal / signal, _TINY) / max(1 - p.noise / noise, _TINY))
         for p in powers

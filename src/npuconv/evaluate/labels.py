@@ -102,7 +102,7 @@ def _images(data: Path) -> list[Path]:
 
 
 def _read_table(file: Path) -> dict[str, int]:
-    """Read a class by file name; a first line without a number is a heading."""
+    """Read the class of each file name; a first line without a number is a heading."""
     separator = "," if file.suffix.lower() == ".csv" else "\t"
     classes: dict[str, int] = {}
     try:
@@ -181,7 +181,7 @@ class Score:
 
 
 class _Names:
-    """File names of a table: matched by path as far as it goes, else by unique name."""
+    """File names of a table, matched by the longest common path, or by a unique name."""
 
     def __init__(self, file: Path, names: Iterable[str], images: Sequence[Path]) -> None:
         self._file = file  # its names may be relative to it
@@ -213,7 +213,7 @@ class _Names:
         return longest or None
 
     def _fits(self, line: str, image: Path) -> bool:
-        """Return whether the line is the end of the image's path, or leads to it from the table."""
+        """Return whether the line ends the image's path, or is its path from the table."""
         parts = PurePath(line).parts
         if parts[:1] == ("..",):
             return (self._file.parent / line).resolve() == image.resolve()

@@ -26,7 +26,7 @@ _PURPOSE = "verify of a TFLite file"
 
 @dataclass(frozen=True)
 class _FileTensor:
-    """A tensor of the file that the ONNX model has as well."""
+    """A tensor of the file that is also in the ONNX model."""
 
     name: str  # name in the ONNX model
     number: int  # number of its tensor in the file
@@ -143,7 +143,7 @@ def _interface_tensors(
 
 
 def _layer_tensors(record: str, details: Sequence[Mapping[str, Any]]) -> list[_FileTensor]:
-    """Return the tensors of layers that are recorded; none if the record does not fit."""
+    """Return the recorded tensors of layers; an empty result if the record does not fit."""
     by_number = {detail["index"]: detail for detail in details}
     try:
         entries = _STORED.validate_json(record)

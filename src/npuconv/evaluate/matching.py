@@ -207,7 +207,7 @@ def _inferred_layers(model: onnx.ModelProto) -> Iterator[LayerPair]:
 
 
 def _behind_activation(layer: LayerPair, floats: Links) -> LayerPair:
-    """End a layer behind its Relu where its zero point is the least integer: it saturates."""
+    """Return the layer with its Relu if its zero point is the lowest integer: it saturates."""
     zeros = np.asarray(layer.zero_point)
     reader = floats.sole_consumer(layer.tensor)
     if reader is None or reader.op_type not in _ACTIVATIONS:
@@ -252,8 +252,8 @@ def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:
     for conv, label in zip(plan.convolutions, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        # A layer ends behind its activation, as clipping there is no loss. A max pool in between
-        # does not matter: it and a clip may change places.
+        # A layer ends behind its activation, as clipping there is no loss. A max pool may stand
+        # in between: it and a clip commute.
         result = tensor = conv.outputs[0]
         while (reader := query.sole_consumer(model, tensor)) is not None:
             if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
@@ -273,7 +273,7 @@ def layer_pairs(
     stored: Mapping[str, str],
     notes: Mapping[str, str],
 ) -> list[LayerPair]:
-    """Return where the layers' results are in the converted model, in the order of the layers."""
+    """Return the outputs of the layers in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
     times = {layer.node: len(layer.conv_names) for layer in oversampled.repeated}
     channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}

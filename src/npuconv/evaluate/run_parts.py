@@ -39,8 +39,8 @@ class Ran:
     outputs: dict[str, Array]  # arrays by name, all samples concatenated along the first axis
     samples: int
     source: str  # where they come from
-    # Values that differ from those of the whole model, by output; None where there was none to
-    # compare with.
+    # Number of values that differ from the outputs of the unsplit model, by output; None without
+    # that model.
     differing: dict[str, int] | None
 
 
@@ -168,7 +168,7 @@ def _open_whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> exe
 
 
 def _interface(manifest: Manifest) -> Opened:
-    """Return a model of the inputs alone, by which samples are chosen; all of them numbers."""
+    """Return a model of the inputs alone, all of them numbers, to choose samples for it."""
     rows = {tensor.name: tensor for tensor in manifest.tensors}
     infos, outputs = [], []
     for name in manifest.inputs:
@@ -221,7 +221,7 @@ def _run(
 
 
 def _count_differences(values: Array, reference: Array) -> int:
-    """Count the values whose bits differ; all of them where the shapes do."""
+    """Count the values whose bits differ: all values if the shapes differ."""
     if values.shape != reference.shape or values.dtype != reference.dtype:
         return max(values.size, reference.size, 1)
     if values.dtype.kind not in "fiub":

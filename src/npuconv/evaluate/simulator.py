@@ -290,7 +290,7 @@ def _accumulate(graph: _Simulation, layer: IntegerConv, x: str) -> str:
         if layer.bias is not None:
             inputs.append(graph.add(f"{stem}/bias", layer.bias.astype(np.float32)))
         total = graph.step("Conv", inputs, f"{stem}/sum", **attributes)
-        # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
+        # It clips no value, but keeps onnxruntime from multiplying the factor into the weights.
         bounds = [graph.add(f"{stem}/bound", np.float32(n)) for n in (-MAX_EXACT, MAX_EXACT)]
         total = graph.step("Clip", [total, *bounds], f"{stem}/accumulator")
         if graph.rescaling.kind == "float":
@@ -347,7 +347,7 @@ def _exact_parts(layer: IntegerConv, weight: Array, low: int, high: int) -> list
 
 
 def _ranges(up: Array, down: Array) -> list[tuple[int, int]]:
-    """Return ranges of columns whose sums float32 holds exactly; none if one alone is too large."""
+    """Return ranges of columns whose sums are exact in float32; [] if a column is too large."""
     totals, ranges, start = [np.cumsum(up, 1), np.cumsum(down, 1)], [], 0
     while start < up.shape[1]:
         before = [total[:, start - 1 : start] if start else 0 for total in totals]

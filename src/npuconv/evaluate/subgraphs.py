@@ -40,7 +40,7 @@ class ModelPart:
 
     side: Side  # device or host
     nodes: tuple[int, ...]  # places in the model, in its order
-    # Tensors that it reads and does not make, in the order in which they are read.
+    # Tensors that its nodes read from outside, in the order in which they are read.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]  # tensors that it makes for other parts or for the caller
 

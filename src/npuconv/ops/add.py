@@ -40,7 +40,7 @@ def _kernel(sign: int) -> Kernel:
 
 
 def _tflite_kernel(sign: int) -> Kernel:
-    """Return TFLite's: both in one scale, with 20 bits below its steps; the sum once more."""
+    """Return the sum of TFLite: both inputs in one scale, 20 bits finer, then requantized."""
 
     def add(call: Arguments[W]) -> W:
         a_at, b_at, y_at = call.scales

@@ -37,7 +37,7 @@ def _window(attributes: Attributes) -> tuple[Sequence[int], Sequence[int], Seque
 
 
 def _cells(x: Whole, attributes: Attributes) -> Integers:
-    """Return how many cells each window counts [1, 1, H', W']."""
+    """Return the number of cells that each window counts [1, 1, H', W']."""
     ones = np.ones((1, 1, *spatial(x, "AveragePool")), np.int64)
     fill = int(bool(attributes.get("count_include_pad", 0)))
     return window_sums(ones, *_window(attributes), fill)
@@ -52,7 +52,7 @@ def _kernel(call: Arguments[W]) -> W:
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
-    """Mean of the stored values, half a step away from zero; padding counts as the number 0."""
+    """Return the mean of the stored values, half a step away from zero; pads count as 0."""
     (x,), x_at = call.values, call.scales[0]
     cells = _cells(x, call.attributes)
     total = x_at.centred(x).windows(*_window(call.attributes)).plus(cells * x_at.zero)

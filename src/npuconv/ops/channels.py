@@ -39,7 +39,7 @@ def slots_of_first_input(join: Join, node: Node, inputs: list[Slots]) -> list[Sl
 
 
 def mixed(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    """Return one slot for everything: nothing is known about the channels."""
+    """Return one slot for all channels, which cannot be traced."""
     slots = Slots(None, (join([number for part in inputs for number in part.numbers]),))
     return [slots for _ in node.outputs]
 

@@ -16,7 +16,7 @@ def _identity_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _cast_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a CAST, or none to the type that the tensor has."""
+    """Append a CAST, unless the tensor already has the type."""
     if draft.dtype(node.input[0]) == draft.dtype(node.output[0]):
         _identity_to_tflite(draft, node)
         return

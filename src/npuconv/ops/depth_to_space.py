@@ -15,7 +15,7 @@ from npuconv.tflite.draft import CHANNELS_LAST, Draft
 
 
 def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    """Follow a SpaceToDepth: the channels once for each cell of a block."""
+    """Follow a SpaceToDepth: it repeats the channels for each cell of a block."""
     block = int(query.attribute(node, "blocksize", 1))
     if inputs[0].axis != 1:
         return mixed(join, node, inputs)
@@ -23,7 +23,7 @@ def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
 
 
 def _from_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    """Follow a DepthToSpace: the channels of all cells of a block become one."""
+    """Follow a DepthToSpace: it joins the channels of all cells of a block."""
     slots, cells = inputs[0], int(query.attribute(node, "blocksize", 1)) ** 2
     if slots.axis != 1 or len(slots.numbers) % cells:
         return mixed(join, node, inputs)

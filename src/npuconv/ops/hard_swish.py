@@ -16,7 +16,7 @@ from npuconv.tflite.elementwise import unary
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
-    """Numbers of 16 bits: the input times 128, and ``min(max(x / 3, -1), 1)``."""
+    """Return the product of 16-bit numbers: the input times 128, ``min(max(x / 3, -1), 1)``."""
     x_at, y_at = call.scales
     fine = np.float32(1 / 128) * np.float32(x_at.scale)
     result = gemmlowp.nearest(np.float32(fine / np.float32(y_at.scale)))

@@ -32,9 +32,9 @@ _BIAS_BITS = 54  # bits of an offset before it is shifted
 class Normalization:
     """Parameters of a LayerNormalization."""
 
-    axis: int  # the first of those that are normalized together: with all behind it
-    scale: ArrayLike  # broadcasts to the extents of these axes; as the bias
-    bias: ArrayLike = 0.0
+    axis: int  # first normalized axis; all axes behind it are normalized with it
+    scale: ArrayLike  # array that broadcasts to the extents of these axes
+    bias: ArrayLike = 0.0  # array that broadcasts to the extents of these axes
     epsilon: float = 1e-5
 
     @classmethod

@@ -55,7 +55,7 @@ def _prelu_kernel(call: Arguments[W]) -> W:
 
 
 def _tflite_leaky(call: Arguments[W]) -> W:
-    """Two multipliers: one above the zero point, one below, with a slope that is not negative."""
+    """Requantize by two multipliers: above the zero point, and below it; no negative slope."""
     x_at, y_at = call.scales
     slope = float(np.asarray(call.attributes.get("alpha", 0.01)).item())
     whole = x_at.centred(WholeArray.from_array(range(LOWEST, HIGHEST + 1)))
@@ -78,7 +78,7 @@ def slopes_of(values: ArrayLike) -> tuple[NDArray[np.int8], np.float32]:
 
 
 def _tflite_prelu(call: Arguments[W]) -> W:
-    """Two multipliers as well; below the zero point of the product with the slope in int8."""
+    """Requantize by two multipliers; below the zero point, values are first times int8 slopes."""
     (x,), (x_at, y_at) = call.values, call.scales
     if is_leaky(call.attributes["alpha"]):
         return _tflite_leaky(call)
@@ -106,7 +106,7 @@ def _leaky_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 def _prelu_to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a PRELU, whose slopes have all axes but the first; on int8 they are int8, too."""
+    """Append a PRELU, whose slopes have all axes but the first; an int8 PRELU has int8 slopes."""
     source, order = draft.stored_view(node.input[0])
     rank, slopes = len(order), draft.constant(node.input[1])
     if slopes is None:

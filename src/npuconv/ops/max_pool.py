@@ -25,13 +25,13 @@ def _passes(node: Node) -> bool:
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    """Neighbours along all axes but the first two are compared."""
+    """Return the slots of the input, if they are not along an axis that the windows cover."""
     is_along_channels = inputs[0].axis in (0, 1, None)
     return (slots_of_first_input if is_along_channels else mixed)(join, node, inputs)
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:
-    """Put each value where its maximum was; windows that overlap are put there in turns."""
+    """Add each gradient at the place of its maximum; overlapping windows take turns."""
     if len(visit.node.output) == 1:
         visit.node.output.append(f"{PREFIX}/indices/{visit.y}")
     kernel = visit.attributes["kernel_shape"]

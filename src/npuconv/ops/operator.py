@@ -60,7 +60,7 @@ class Operator:
     # Inputs that are parameters, by place, and the attributes as which kernels get them.
     parameters: Mapping[int, str] = field(default_factory=dict)
 
-    # Movement and comparison: the same integers on int8 as in float, where the scale is one.
+    # Movement and comparison: on tensors of one scale they have the same result on int8.
     passes: Predicate | None = None  # whether a node passes int8 on
     follow: Follower = mixed  # slots of channels of the outputs
 
@@ -68,16 +68,16 @@ class Operator:
     function: Callable[..., Any] | None = None  # function of float64 arrays; attributes as keywords
     is_table: bool = False  # whether the device looks the function up in a table
     takes: Callable[[Attributes], bool] = always  # whether the kernel computes with attributes
-    kernel: Kernel | None = None  # int8 values, by any requantization
+    kernel: Kernel | None = None  # function to int8 values, for any requantization
     adjoint: Adjoint | None = None  # nodes that compute the gradients of the inputs
 
     # Written forms.
     integer_form: str = ""  # name of onnxruntime's operator on int8
     in_tflite: Predicate | None = None  # whether TFLite holds a node in int8
-    tflite_kernel: Kernel | None = None  # if it differs in more than the requantization
+    tflite_kernel: Kernel | None = None  # kernel if more than the requantization differs
     # Scale of the result in TFLite, if it is not free: a fixed one, or that of the input.
     tflite_scale: TensorScale | Literal["input"] | None = None
-    to_tflite: Callable[[Draft, onnx.NodeProto], None] | None = None  # append a node to a draft
+    to_tflite: Callable[[Draft, onnx.NodeProto], None] | None = None  # appends a node to a draft
     takes_open: bool = False  # whether ``to_tflite`` takes extents that follow from values
 
     def values(self, node: Node) -> list[Tensor]:
@@ -86,7 +86,7 @@ class Operator:
             return list(node.inputs)
         return [node.inputs[k] for k in self.data if k < len(node.inputs)]
 
-    def made_at(self, scales: Sequence[TensorScale]) -> TensorScale:
+    def tflite_result_scale(self, scales: Sequence[TensorScale]) -> TensorScale:
         """Return the scale of the result in TFLite.
 
         Args:
@@ -101,13 +101,13 @@ class Operator:
 
         In TFLite, a QUANTIZE follows if TFLite and the model have different scales of the result.
         """
-        kernel, written = self.kernel, call.scales[-1]
-        encoding = written
+        kernel, model_scale = self.kernel, call.scales[-1]
+        scale = model_scale
         if call.rescaling.kind == "gemmlowp":
-            kernel, encoding = self.tflite_kernel or kernel, self.made_at(call.scales)
+            kernel, scale = self.tflite_kernel or kernel, self.tflite_result_scale(call.scales)
         assert kernel is not None, f"{self.name} has a kernel"
-        result: W = kernel(replace(call, scales=[*call.scales[:-1], encoding]))
-        return call.rescaling.requantized(result, encoding, written)
+        result: W = kernel(replace(call, scales=[*call.scales[:-1], scale]))
+        return call.rescaling.requantized(result, scale, model_scale)
 
 
 OPERATORS: Registry[Operator] = Registry("npuconv.ops")

@@ -83,7 +83,7 @@ class IntegerConv:
 
     @property
     def tensors(self) -> tuple[str, str]:
-        """Tensors that are read and made, without constants."""
+        """Input and output tensors, without constants."""
         return self.source, self.result
 
     @property

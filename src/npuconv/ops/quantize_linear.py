@@ -56,18 +56,18 @@ def _quantize(draft: Draft, node: onnx.NodeProto) -> None:
 
     The tensor keeps a scalar zero point; the bias of its consumers corrects for it.
     """
-    maker = draft.makers.get(node.input[0])
+    producer = draft.producers.get(node.input[0])
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     scales, zeros = _parameters(draft, node)
-    if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
+    if producer is not None and producer.op_type == "Pad" and pads_later(draft, producer):
         order = CHANNELS_LAST if rank == 4 else onnx_order(rank)
-        source = draft.read(maker.input[0], order)
+        source = draft.read(producer.input[0], order)
         quantization = TensorScales.from_scale(scales.item(), int(zeros.item()))
         stored = draft.graph.tensors[source]
         inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=quantization)
         draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
-        amounts = ends_of(draft, maker, rank)[list(order)].astype(np.int32)
+        amounts = ends_of(draft, producer, rank)[list(order)].astype(np.int32)
         pad(draft, inner, draft.store(result, order, quantization), amounts, None)
         return
     order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)

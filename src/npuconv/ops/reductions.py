@@ -59,7 +59,7 @@ def _kernel(call: Arguments[W]) -> W:
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
-    """Sum of the values, by a multiplier that their number divides."""
+    """Return the sum of the values, requantized by a multiplier divided by their number."""
     (x,), (x_at, y_at) = call.values, call.scales
     axes, count = _reduced(x, call.attributes)
     total = x_at.centred(x).total(axes, keep=bool(call.attributes.get("keepdims", 1)))

@@ -18,7 +18,7 @@ Dims = Sequence[int | str | None]
 
 
 def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
-    """Follow a Reshape: channels stay an axis if as many values stand before or behind it.
+    """Follow a Reshape: channels stay an axis if the number of values before or behind stays.
 
     Either follows from the other, as no value is lost; but lengths may have no common name.
     """
@@ -62,7 +62,7 @@ def _equal(a: tuple[int, list[str]] | None, b: tuple[int, list[str]] | None) -> 
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Append a RESHAPE of values that lie as ONNX has them."""
+    """Append a RESHAPE of values in the order of ONNX."""
     result = node.output[0]
     source = draft.flat(node.input[0])
     if draft.graph.tensors[source].shape == draft.shape(result):

@@ -19,7 +19,7 @@ _TFLITE_SCALE = TensorScale(1 / 256, -128)
 
 
 def _in_tflite(node: Node) -> bool:
-    """Return whether a Softmax runs along the last axis, as all versions of it understand it."""
+    """Return whether a Softmax runs along the last axis, where all opsets agree."""
     rank = query.rank(node.inputs[0])
     axis = query.attribute(node, "axis", -1)
     return rank is not None and int(axis) % rank == rank - 1
@@ -44,7 +44,7 @@ def _kernel(call: Arguments[W]) -> W:
 
 
 def _tflite_kernel(call: Arguments[W]) -> W:
-    """Exponentials from a table, over their sum, half a step upwards.
+    """Return exponentials from a table over their sum, half a step upwards.
 
     The kernel has float32 numbers here. Multiples of ``2**-31`` differ from them only where a
     result lies within their last bits of a tie.

@@ -38,7 +38,7 @@ class TableStep:
 
 
 def chain(operators: Sequence[tuple[str, Attributes]]) -> list[TableStep]:
-    """Return the steps of operators that follow each other."""
+    """Return the steps of a chain of operators."""
     names = [SOURCE, *(str(number) for number in range(len(operators)))]
     links = zip(operators, names, names[1:], strict=False)
     return [TableStep(op, (read,), result, attributes) for (op, attributes), read, result in links]

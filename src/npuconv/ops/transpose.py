@@ -30,7 +30,7 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
 
 
 def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
-    """Let the result be another view of the stored tensor."""
+    """Register the result as another view of the stored tensor."""
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     perm = list(attributes_of(node).get("perm", reversed(range(rank))))

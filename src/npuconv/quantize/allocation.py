@@ -19,7 +19,8 @@ from npuconv.quantize.oversampling import Repeats
 from npuconv.quantize.settings import BUDGET
 
 Doubles = NDArray[np.float64]
-Candidate = tuple[str, ...] | int  # layers that run once more, or a channel set: one channel more
+# Layers that run once more, or the number of a channel set of which one channel runs once more.
+Candidate = tuple[str, ...] | int
 # Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
 # their roundings are neither equal nor independent. Dithered inputs: k * k.
 _OUTPUT, _INPUT = -1.5, -2.0
@@ -55,7 +56,7 @@ class ChannelSet:
     """Channels each of which may be computed several times."""
 
     tensor: str  # name of the first tensor that has them
-    count: int
+    count: int  # number of channels
     rows: tuple[str, ...]  # layers that compute one channel more with each copy
     columns: tuple[str, ...]  # layers that read one channel more with each copy
     terms: tuple[int, ...]  # numbers of the noise terms of these channels
@@ -110,9 +111,7 @@ class Allocator:
             )
             for candidate in (layers if self.repeats_layers else ())
         }
-        return terms_of | {
-            place: list(channel_set.terms) for place, channel_set in enumerate(self.sets)
-        }
+        return terms_of | {k: list(channels.terms) for k, channels in enumerate(self.sets)}
 
     def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
         """Take the best candidate for each multiplication until the limit or goal is reached."""
@@ -152,9 +151,9 @@ class Allocator:
                 for t, power in parts
             ), 0
         times = self._times[candidate].astype(np.float64)
-        less = np.where(times < BUDGET.most_copies, 1 - (times / (times + 1)) ** 2, 0.0)
+        removed = np.where(times < BUDGET.most_copies, 1 - (times / (times + 1)) ** 2, 0.0)
         parts = ((self.terms[k], self._channels[k]) for k in self._terms_of[candidate])
-        gains = less * sum(power * term.share_left(self._counts) for term, power in parts)
+        gains = removed * sum(power * term.share_left(self._counts) for term, power in parts)
         best = int(np.argmax(gains))
         return float(gains[best]), best
 
@@ -190,14 +189,14 @@ class Allocator:
         for touched in {o for number in self._terms_of[candidate] for o in self._touching[number]}:
             self._gains[touched] = self._gain(touched)
 
-    def _duplicate(self, place: int, channel: int) -> None:
-        channel_set, times = self.sets[place], self._times[place]
-        more = (int(times.sum()) + 1) / int(times.sum())
-        share = float((times[channel] / (times[channel] + 1)) ** 2)
+    def _duplicate(self, number_of_set: int, channel: int) -> None:
+        channel_set, times = self.sets[number_of_set], self._times[number_of_set]
+        growth = (int(times.sum()) + 1) / int(times.sum())
+        error_left = float((times[channel] / (times[channel] + 1)) ** 2)
         times[channel] += 1
         for number in channel_set.terms:
-            self._channels[number][channel] *= share
+            self._channels[number][channel] *= error_left
         for name in channel_set.layers:
-            self._costs[name] *= more
+            self._costs[name] *= growth
         self._rows.update(channel_set.rows)
         self._columns.update(channel_set.columns)

@@ -82,14 +82,12 @@ def import_weights(
         if isinstance(result, str):
             notes[conv.name] = result
             continue
-        steps, scales, lost = result
-        folded = scales * _ratios(conv, encodings, values.shape)
+        integers, scales, loss = result
+        folded = np.asarray(scales * _ratios(conv, encodings, values.shape), np.float32)
         bias = query.constant_input(conv, 2)
-        own_bias = np.zeros(len(values)) if bias is None else bias
-        weights[conv.name] = RoundedWeights(
-            steps, np.asarray(folded, np.float32), np.asarray(own_bias, np.float32)
-        )
-        notes[conv.name] = METHOD if not lost else f"{METHOD}, {lost}"
+        real_bias = np.zeros(len(values), np.float32) if bias is None else bias
+        weights[conv.name] = RoundedWeights(integers, folded, np.asarray(real_bias, np.float32))
+        notes[conv.name] = METHOD if not loss else f"{METHOD}, {loss}"
     return weights, notes
 
 
@@ -108,36 +106,37 @@ def _ratios(
 def _integers(
     values: Doubles, scales: Doubles, per_tensor: bool
 ) -> tuple[NDArray[np.int8], Doubles, str] | str:
-    """Return symmetric integers, their scales, and what symmetry cost; or why there are none."""
+    """Return symmetric integers, their scales and the loss by symmetry, or the reason for none."""
     if per_tensor and np.unique(scales).size > 1:
         return "not kept: the target has one weight scale for a layer"
     rows = values.reshape(len(values), -1)
     fitting = []
-    for sizes in _by_row(scales, len(rows)):
-        steps = rows / sizes[:, None]
-        if np.abs(steps - np.rint(steps)).max(initial=0.0) <= OFF_GRID:
+    for sizes in _row_scales(scales, len(rows)):
+        multiples = rows / sizes[:, None]
+        if np.abs(multiples - np.rint(multiples)).max(initial=0.0) <= OFF_GRID:
             fitting.append(sizes)
     if not fitting:
         return "not kept: a rewrite has changed these weights"
     sizes = min(fitting, key=lambda candidate: np.abs(rows / candidate[:, None]).max(initial=0.0))
-    steps = np.rint(rows / sizes[:, None])
-    wide = np.abs(steps).max(axis=1, initial=0.0) > HIGHEST
+    integers = np.rint(rows / sizes[:, None])
+    largest = np.abs(integers).max(axis=1, initial=0.0)
+    wide = largest > HIGHEST
     if not wide.any():
-        return steps.astype(np.int8).reshape(values.shape), sizes, ""
-    reach = np.abs(steps).max() if per_tensor else np.abs(steps).max(axis=1, initial=0.0)
-    growth = np.broadcast_to(np.where(reach > HIGHEST, reach / HIGHEST, 1.0), len(rows))
-    symmetric, factors = _less_wrong(steps, np.asarray(growth, np.float64), whole=per_tensor)
-    error = np.square((steps - symmetric * factors[:, None]) * sizes[:, None]).sum()
+        return integers.astype(np.int8).reshape(values.shape), sizes, ""
+    growth = np.maximum((largest.max() if per_tensor else largest) / HIGHEST, 1.0)
+    growth = np.broadcast_to(growth, len(rows)).astype(np.float64)
+    symmetric, factors = _clip_or_widen(integers, growth, per_tensor=per_tensor)
+    error = np.square((integers - symmetric * factors[:, None]) * sizes[:, None]).sum()
     loss = 10 * np.log10(np.square(rows).sum() / max(error, 1e-300))
     text = f"made symmetric: {wide.sum()} of {len(rows)} channels, {loss:.1f} dB"
     return symmetric.astype(np.int8).reshape(values.shape), sizes * factors, text
 
 
-def _by_row(scales: Doubles, rows: int) -> Iterator[Doubles]:
-    """Yield the scales that the rows of a layer may have; the weights show which they have.
+def _row_scales(scales: Doubles, rows: int) -> Iterator[Doubles]:
+    """Yield the scales that the rows of a layer may have; only the weights show which.
 
-    A layer may be a piece of the source's, with some of its channels, or have each of them
-    several times in a row, as a ConvTranspose by pieces of its kernel.
+    A layer may have some channels of the source's layer, or each channel several times in a row,
+    as a ConvTranspose that is split by its kernel.
     """
     if rows % scales.size == 0:
         yield np.repeat(scales, rows // scales.size)
@@ -145,22 +144,24 @@ def _by_row(scales: Doubles, rows: int) -> Iterator[Doubles]:
         yield scales[start : start + rows]
 
 
-def _less_wrong(steps: Doubles, growth: Doubles, *, whole: bool) -> tuple[Doubles, Doubles]:
-    """Clip wide integers, or make the step larger: whichever has less squared error.
+def _clip_or_widen(
+    integers: Doubles, growth: Doubles, *, per_tensor: bool
+) -> tuple[Doubles, Doubles]:
+    """Clip wide integers, or make the step larger if that has less squared error.
 
     Args:
-        steps: integers [M,K], some beyond 127.
-        growth: factors [M] of steps under which none is clipped.
-        whole: decide for all rows at once.
+        integers: [M,K], some beyond 127.
+        growth: factors [M] of the steps with which no integer is clipped.
+        per_tensor: make one decision for all rows.
 
     Returns:
         Integers [M,K] within 127, and the factors [M].
     """
-    clipped = np.clip(steps, -HIGHEST, HIGHEST)
-    wider = np.clip(np.rint(steps / growth[:, None]), -HIGHEST, HIGHEST)
-    first = np.square(steps - clipped).sum(axis=1)
-    second = np.square(steps - wider * growth[:, None]).sum(axis=1)
-    better = second < first
-    if whole:
-        better = np.full(len(steps), second.sum() < first.sum())
-    return np.where(better[:, None], wider, clipped), np.where(better, growth, 1.0)
+    clipped = np.clip(integers, -HIGHEST, HIGHEST)
+    wider = np.clip(np.rint(integers / growth[:, None]), -HIGHEST, HIGHEST)
+    clip_errors = np.square(integers - clipped).sum(axis=1)
+    widen_errors = np.square(integers - wider * growth[:, None]).sum(axis=1)
+    widens = widen_errors < clip_errors
+    if per_tensor:
+        widens = np.full(len(integers), widen_errors.sum() < clip_errors.sum())
+    return np.where(widens[:, None], wider, clipped), np.where(widens, growth, 1.0)

@@ -57,7 +57,7 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
         CalibrationError: the model does not run on the samples.
     """
     clock.expect(_expected_costs(legal.options, data, clips=bool(legal.plan.operators)))
-    # Made-up samples, and tensors with a scale of the source, are on no grid of pixels.
+    # Neither synthetic samples nor tensors with a scale of the source are on a grid of pixels.
     has_grids = not data.samples.synthetic and not legal.source_scales.tensors
     with clock.measured("host preparation"):
         graph, grids = prepare_host(legal, data.used, clock.step, has_grids=has_grids)

@@ -57,13 +57,13 @@ class ScaleConstraints:
     exact: Extremes | None = None
 
     def cut_off(self, low: float, high: float) -> None:
-        """End the range of a tensor with one scale, and its values."""
+        """Clip the range of a tensor with one scale, and its values."""
         self.lows[0], self.highs[0] = low, high
         self.values = np.clip(self.values, np.float32(low), np.float32(high))
 
 
 class ConstraintBuilder:
-    """Function from a group to its constraints."""
+    """Builder of the constraints of each group, from the plan and the statistics."""
 
     def __init__(
         self,

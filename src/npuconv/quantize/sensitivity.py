@@ -201,7 +201,7 @@ def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape]
         if kind.elem_type == TensorProto.FLOAT:
             floats.add(value.name)
     names = [name for n in model.graph.node for name in n.output if name and name not in shapes]
-    if names:  # a run shows what shape inference cannot; some types are no outputs
+    if names:  # a run shows the other shapes; some types cannot be outputs
         with contextlib.suppress(executor.RuntimeRefusedError):
             arrays = executor.Session(executor.with_outputs(model, names)).run(feed, names)
             for name, array in arrays.items():

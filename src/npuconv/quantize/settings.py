@@ -33,14 +33,14 @@ class HostPaddingSettings:
     smallest_share: float = 0.02
     error_saved: float = 0.75  # share of the error of a tensor that half the step removes
     output_gain_db: float = 1.0  # least gain of the outputs by all tensors that cross together
-    sufficient_db: float = 38.0  # SQNR of the outputs from which on no tensor crosses
+    sufficient_db: float = 38.0  # SQNR of the outputs above which no tensor crosses
 
 
 @dataclass(frozen=True)
 class MarginSettings:
     """Range margins for unseen samples."""
 
-    # Independent values after which a channel's own range and that of its family weigh the same.
+    # Independent values for which the range of a channel weighs as much as its family's.
     half_weight_values: float = 300.0
     smallest_weight: float = 0.02  # weight of the family below which no channel gets a margin
     silent_share: float = 0.02  # share of a channel's range below which values are silent
@@ -60,7 +60,7 @@ class RangeSettings:
     percentile: float = 99.99  # percent of the values that are not clipped
     # Distance of the lowest from the largest input of a Softmax: exp(-16) is a ten-millionth.
     softmax_reach: float = 16.0
-    # Shares of a range that mse tries.
+    # Shares of a range that the method mse tries.
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
     table_values: int = 2049  # values of a range at which tables are evaluated
     # Share of a step of its result by which a table may change outside a range.
@@ -78,7 +78,7 @@ class HessianSettings:
     windows_per_weight: int = 4  # windows for each weight of a row, between these two numbers
     held_out_every: int = 4  # interval of the samples on which roundings are compared
     held_out_windows: int = 64  # windows of each layer and sample on which roundings are compared
-    largest_kernel: int = 128  # values; larger kernels are means, which round to nearest
+    largest_kernel: int = 128  # values of a kernel; larger kernels are means, rounded to nearest
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class ClippingSettings:
 
     # Clipping limits to try, as shares of the largest value of a tensor.
     shares: tuple[float, ...] = (0.7, 0.5, 0.35, 0.25)
-    # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
-    # is between the tensors of each, in this order.
+    # Largest shares of the error of a tensor that clipping may leave. Each share gives a choice of
+    # tensors to clip; choices are checked in this order.
     errors_left: tuple[float, ...] = (0.8, 0.5, 0.25)
-    # Share of the error of all roundings, at most, that the choice must leave; the first that
-    # does is taken. What gains less on samples that ranges are made of may lose on others.
+    # Largest share of the error of all roundings that a choice may leave; the first such choice is
+    # taken. A smaller gain on samples that set the ranges may be a loss on other samples.
     sufficient: float = 0.6
     evaluation_samples: int = 8  # samples on which that error is measured
     probes: int = 6  # random vectors, each with its own sample
@@ -124,7 +124,7 @@ class BudgetSettings:
 
     unbounded_percent: float = 100.0  # extra multiplications, where only ``--min-sqnr`` is given
     most_copies: int = 4  # copies of a layer or channel; four leave a sixteenth of the error
-    # Ratio of gains per multiplication from which on a channel is preferred to a layer.
+    # Ratio of gains per multiplication above which a channel is preferred to a layer.
     channel_reserve: float = 2.0
     probes: int = 8  # random vectors on which errors are estimated
     evaluation_samples: int = 8  # largest number of samples on which a choice is checked

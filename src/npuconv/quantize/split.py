@@ -53,7 +53,7 @@ def split_quantized(graph: LegalModel, state: QuantState) -> SplitGraph:
         convs += builder.convs
     core.sweep(graph.model)
     shapes.infer_unknown(graph.model)
-    # One operator makes a result, which has an encoding; a tensor between two would have none.
+    # Replacements have one operator: a tensor between two operators would have no encoding.
     if compose(graph.model, graph.device, Log(measures=False), longest=1):
         core.sweep(graph.model)
     state = replace(state, encodings=encodings, weights=weights)

@@ -20,7 +20,7 @@ class QuantState:
 
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
-        methods: method that chose the range, by the name of the group of tensors.
+        methods: method that chose the range, by name of the group of tensors.
         shares: clipping limit of each group with one scale, as a share of its largest value.
         weights: integer weights and biases by node; the others are rounded to nearest.
         roundings: name of the rounding of the weights, by node.

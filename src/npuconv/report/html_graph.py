@@ -36,8 +36,8 @@ class Box:
     nodes: tuple[NodeInfo, ...]
     title: str
     name: str  # the name in the source model
-    reads: tuple[str, ...]  # input tensors
-    makes: tuple[str, ...]  # output tensors
+    inputs: tuple[str, ...]  # input tensors
+    outputs: tuple[str, ...]  # output tensors
     # Placement of its nodes; ``end`` for an input or output of the model. A source node has the
     # placement of its replacement, or ``gone``; and the suffix ``changed`` if it was rewritten.
     placement: str = "end"
@@ -104,10 +104,10 @@ def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
     producers: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     for number, box in enumerate(boxes):
-        for tensor in box.reads:
+        for tensor in box.inputs:
             if producers.get(tensor, number) != number:
                 edges[producers[tensor], number] = None
-        producers.update(dict.fromkeys(box.makes, number))
+        producers.update(dict.fromkeys(box.outputs, number))
     return tuple(edges)
 
 
@@ -149,8 +149,8 @@ def _join_alike(boxes: Iterable[Box]) -> list[Box]:
     depth: dict[str, int] = {}
     parallel: dict[object, list[Box]] = {}
     for box in boxes:
-        level = 1 + max((depth.get(tensor, 0) for tensor in box.reads), default=0)
-        depth.update(dict.fromkeys(box.makes, level))
+        level = 1 + max((depth.get(tensor, 0) for tensor in box.inputs), default=0)
+        depth.update(dict.fromkeys(box.outputs, level))
         parallel.setdefault((box.name, box.title, box.placement, level), []).append(box)
     last = len(depth) + 1
     joined = []
@@ -161,11 +161,11 @@ def _join_alike(boxes: Iterable[Box]) -> list[Box]:
                 first,
                 nodes=tuple(node for box in alike for node in box.nodes),
                 title=f"{len(alike)} x {first.title}",
-                reads=tuple(dict.fromkeys(tensor for box in alike for tensor in box.reads)),
-                makes=tuple(tensor for box in alike for tensor in box.makes),
+                inputs=tuple(dict.fromkeys(tensor for box in alike for tensor in box.inputs)),
+                outputs=tuple(tensor for box in alike for tensor in box.outputs),
             )
         joined.append(first)
-    return sorted(joined, key=lambda box: max((depth[t] for t in box.makes), default=last))
+    return sorted(joined, key=lambda box: max((depth[t] for t in box.outputs), default=last))
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ def _rows(
             yield "of the noise", words.percent(layer.noise_share)
         if layer.weights is not None:
             yield "weights", f"{layer.weights.minimum:.4g} to {layer.weights.maximum:.4g}"
-    for tensor in [tensors[name] for name in box.makes if name in tensors][:_MAX_TENSORS]:
+    for tensor in [tensors[name] for name in box.outputs if name in tensors][:_MAX_TENSORS]:
         scales = f"{tensor.scale:.4g}"
         if tensor.channels > 1 and tensor.smallest_scale is not None:
             scales = f"{tensor.smallest_scale:.4g} to {scales}, {tensor.channels} channels"

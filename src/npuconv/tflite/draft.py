@@ -46,7 +46,7 @@ class Draft:
     Attributes:
         graph: the TFLite graph.
         consumers: nodes that read a tensor, by its name.
-        makers: producer of a tensor, by its name.
+        producers: producer of a tensor, by its name.
         outputs: names of the outputs of the model.
         fused: names of tensors whose producer was fused into the node before it.
         scales: scales of int8 inputs and outputs of operators beside convolutions, by name.
@@ -60,7 +60,7 @@ class Draft:
         for node in source.node:
             for name in node.input:
                 self.consumers.setdefault(name, []).append(node)
-        self.makers = {name: node for node in source.node for name in node.output}
+        self.producers = {name: node for node in source.node for name in node.output}
         self.fused: set[str] = set()
         self.scales: dict[str, TensorScales] = {}
         self._open: set[str] = set()

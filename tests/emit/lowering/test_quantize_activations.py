@@ -116,7 +116,9 @@ def test_the_device_reads_nominal_numbers_and_the_host_its_own():
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
     ways = [
-        n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.emission.stored["a"]
+        n
+        for n in model.nodes("DequantizeLinear")
+        if n.inputs[0].name == ctx.emission.int8_names["a"]
     ]
     readers = {reader.op: n for n in ways for reader in n.outputs[0].outputs}
     assert readers["Conv"].inputs[1].values == ctx.emission.encodings["a"].nominal
@@ -130,7 +132,9 @@ def test_what_has_one_scale_is_dequantized_once():
     prepare(model, ctx, {"a": 0.1})
     run_pass(NAME, model, ctx)
     ways = [
-        n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.emission.stored["a"]
+        n
+        for n in model.nodes("DequantizeLinear")
+        if n.inputs[0].name == ctx.emission.int8_names["a"]
     ]
     assert len(ways) == 1
 

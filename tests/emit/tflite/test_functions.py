@@ -120,6 +120,18 @@ def test_a_function_stands_between_convolutions(name):
     assert npuconv.check(model, "ethos-u55").summary.verdict != "refused"
 
 
+def test_gelu_by_an_erf_is_one_operator():
+    """TFLite has GELU, but no Erf."""
+    before = Net(x=(1, 3, 8, 6)).conv("x", (4, 3, 1, 1))
+    x, root = before.last, before.constant(2**0.5)
+    before.op("Div", x, root).op("Erf").op("Add", "t2", before.constant(1.0))
+    before.op("Mul", x, before.last).op("Mul", "t4", before.constant(0.5))
+    result = npuconv.convert(before.conv("", (2, 4, 3, 3)).model(), "ethos-u55")
+    assert result.tflite is not None
+    assert result.tflite.operators["GELU"] == 1
+    assert result.tflite.operators["CONV_2D"] == 2
+
+
 def test_l2_normalization_of_zeros_is_zero():
     model = NETS["l2 normalization"]
     x = np.zeros((1, 4, 8, 6), np.float32)

@@ -213,6 +213,21 @@ FLOATS = {
         [one("GatherND", "i")], {"i": np.asarray([[[0, -1, 2], [0, 1, -3]]])},
     ),
     "gelu": ([one("Gelu", approximate="tanh")], {}),
+    "gelu by erf": ([one("Gelu")], {}),
+    "gelu in parts": (
+        [
+            helper.make_node("Pow", ["x", "three"], ["cube"]),
+            helper.make_node("Mul", ["cube", "share"], ["part"]),
+            helper.make_node("Add", ["x", "part"], ["sum"]),
+            helper.make_node("Mul", ["sum", "factor"], ["inner"]),
+            helper.make_node("Tanh", ["inner"], ["tanh"]),
+            helper.make_node("Add", ["tanh", "unit"], ["gate"]),
+            helper.make_node("Mul", ["x", "gate"], ["twice"]),
+            helper.make_node("Mul", ["twice", "half"], ["y"]),
+        ],
+        {"three": np.float32(3), "share": np.float32(0.044715), "unit": np.float32(1),
+         "factor": np.float32((2 / np.pi) ** 0.5), "half": np.float32(0.5)},
+    ),
     "not a number": (
         [
             helper.make_node("IsNaN", ["x"], ["n"]),
@@ -286,7 +301,7 @@ def test_floats(name):
     """Operators of the host: LiteRT gives what onnxruntime gives."""
     nodes, constants = FLOATS[name]
     model = net(nodes, (1, 3, 8, 6), **constants)
-    model.opset_import[0].version = 20 if name == "gelu" else 17
+    model.opset_import[0].version = 20 if name.startswith("gelu") else 17
     x = np.random.default_rng(5).normal(0, 1, (1, 3, 8, 6)).astype(np.float32)
     made = translate(model)
     (found,) = reference_kernels(made.graph, [x.transpose(made.inputs[0].order)])

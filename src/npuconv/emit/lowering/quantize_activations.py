@@ -40,7 +40,7 @@ def quantize_activations(
         return 0, emission
     reaches = {id(node): _reach(encodings, node) for node in plan.operators}
     is_qdq, fired = device.options.format == "qdq", 0
-    conversions = _Conversions(model, plan, encodings, dict(emission.stored), is_qdq)
+    conversions = _Conversions(model, plan, encodings, dict(emission.int8_names), is_qdq)
     for node in plan.int8_nodes:
         fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
     for conv in plan.convolutions:
@@ -50,17 +50,17 @@ def quantize_activations(
         fired += sum(conversions.input(node, tensor) for tensor in values_of(node))
         for place in constants_of(node, include_scalars=device.options.format == "tflite"):
             fired += _quantize_constant(model, device, node, place, reaches[id(node)])
-    return fired, replace(emission, stored=conversions.stored)
+    return fired, replace(emission, int8_names=conversions.int8_names)
 
 
 @dataclass
 class _Conversions:
-    """Conversions around int8 tensors; ``stored`` are names of the int8 tensors so far."""
+    """Conversions around int8 tensors; ``int8_names`` by float tensor, so far."""
 
     model: Model
     plan: Plan
     encodings: Encodings
-    stored: dict[str, str]
+    int8_names: dict[str, str]
     activates_first: bool  # a Conv is quantized after its Relu or Clip
 
     def output(self, node: Node, tensor: Tensor) -> int:
@@ -102,7 +102,7 @@ class _Conversions:
         model, plan = self.model, self.plan
         encoding = self.encodings.get(tensor.name)
         # The output of an int8 node is rounded already.
-        if encoding is None or tensor.name in self.stored:
+        if encoding is None or tensor.name in self.int8_names:
             return 0
         rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
         stored = self._store(rounded)
@@ -127,7 +127,7 @@ class _Conversions:
         import numpy as np
 
         stored = edit.variable(self.model, f"{tensor.name}/int8", tensor, np.int8)
-        self.stored[tensor.name] = stored.name
+        self.int8_names[tensor.name] = stored.name
         return stored
 
 

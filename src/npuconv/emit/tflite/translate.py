@@ -209,7 +209,7 @@ def _add_output(draft: Draft, name: str, numbers: list[int]) -> View:
 def _int8_node(draft: Draft, int8: Int8Operator) -> onnx.NodeProto:
     """Return the operator between int8 tensors; the output has TFLite's scale."""
     result, operator = int8.result, int8.operator
-    encoding = int8.scales[-1] if operator is None else operator.made_at(int8.scales)
+    encoding = int8.scales[-1] if operator is None else operator.tflite_result_scale(int8.scales)
     if encoding != int8.scales[-1]:
         result = draft.sibling(
             result, "own", TensorScales.from_scale(encoding.scale, encoding.zero)

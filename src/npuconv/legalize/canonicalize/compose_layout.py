@@ -4,8 +4,7 @@ Reshapes, Flattens, Squeezes, Unsqueezes and Transposes in a row become nothing,
 one Transpose, or a Transpose between Reshapes; a shuffle of whole channels, as in ShuffleNets,
 becomes one Gather, through which every channel keeps a scale of its own. A Gather of one
 place is followed, too. Where the target lists these operators, the sequence is chosen of which it
-takes most nodes. Nodes that move one tensor alike are merged. Symbolic extents are kept where the
-order of elements is known.
+takes most nodes. Equal nodes are merged. Symbolic extents stay if the order of elements is known.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def align_input(
 
 
 def shifted_together(plan: Plan) -> dict[str, list[Node]]:
-    """Return the convolutions of the device by the tensor that is moved for them."""
+    """Return the convolutions of the device by the tensor that is offset for them."""
     convs_of_tensor: dict[str, list[Node]] = {}
     for conv in plan.convolutions:
         convs_of_tensor.setdefault(shifted_tensor(plan, conv).name, []).append(conv)

@@ -100,7 +100,7 @@ def _pad(model: Model, device: TargetDevice, log: Log, plan: Plan, convs: list[N
 
 
 def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
-    """Let a node read the padded tensor, or let its input be cut from the padded tensor."""
+    """Connect a node to the padded tensor, or cut its input from the padded tensor."""
     if node.inputs[0] is source:
         edit.set_input(node, 0, padded)
     elif (maker := query.producer(node.inputs[0])) is not None and maker.inputs[0] is not padded:
@@ -110,7 +110,7 @@ def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
 
 
 def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str | None, ...]:
-    """The shape of the tensor with its pads; a length that has a name has none any more."""
+    """Return the shape of the tensor with its pads; named extents become unknown."""
     spatial = [
         length + sum(pair) if isinstance(length, int) else (None if any(pair) else length)
         for length, pair in zip(dims[2:], pads, strict=True)
@@ -119,7 +119,7 @@ def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str 
 
 
 def _more(win: Window, plan: Plan, source: Tensor) -> str:
-    """Describe the extra traffic to the device, and from it where it makes the tensor."""
+    """Describe the extra traffic to the device, and from the device if it computes the tensor."""
     maker = query.producer(source)
     round_trip = maker is not None and plan.placement.get(id(maker)) == "device"
     if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):
@@ -129,6 +129,6 @@ def _more(win: Window, plan: Plan, source: Tensor) -> str:
         before, after = before * int(old or 0), after * int(new or 0)
     if round_trip:
         return f"{before} bytes cross to the host, {after} back to the device"
-    # Where others read the tensor as it is, both forms of it cross.
+    # If other nodes read the tensor without pads, both tensors cross.
     crosses_unpadded = any(plan.is_convolution(node) for node in query.consumers(source))
     return f"{after if crosses_unpadded else after - before} bytes more cross to the device"

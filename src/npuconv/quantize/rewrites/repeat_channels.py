@@ -78,7 +78,7 @@ def _duplicate(
             if int(query.attribute(conv, "group", 1)) > 1:
                 conv.attrs["group"] = len(channels)
             _write(model, conv, weight[channels], bias[channels])
-        for conv in path.readers:  # copies have a share of the weights
+        for conv in path.readers:  # the copies of a channel divide its weights
             weight, bias = parameters(conv)
             times = np.bincount(channels, minlength=weight.shape[1])[channels]
             dims = (1, -1, *[1] * (weight.ndim - 2))
@@ -116,7 +116,7 @@ def _spread(model: Model, repeated: RepeatedChannels) -> Tensor:
 
 
 def _grow(model: Model, repeated: RepeatedChannels, node: Node) -> Tensor:
-    """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
+    """Add the copies to the output of a device node; a host that reads it gets their mean."""
     tensor, count = node.outputs[0], len(repeated.index)
     if not any(end is tensor for end in repeated.path.outputs):
         tensor.shape = _shape(tensor, count)
@@ -133,7 +133,7 @@ def _grow(model: Model, repeated: RepeatedChannels, node: Node) -> Tensor:
 
 
 def _mean(model: Model, repeated: RepeatedChannels, node: Node, new: Tensor, old: Tensor) -> Tensor:
-    """One channel for each that there was: the mean of its copies."""
+    """Return the original channels: each is the mean of its copies."""
     parts, shape = [], _shape(old, max(repeated.index) + 1)
     for number, (places, shares) in enumerate(_copies(repeated.index)):
         stem = f"{new.name}/{number}"
@@ -180,7 +180,7 @@ def _shape(tensor: Tensor, channels: int) -> list[int | str | None] | None:
 
 
 def _per_channel(values: np.ndarray, tensor: Tensor) -> np.ndarray:
-    """One value for each channel of a tensor."""
+    """Return values of the channels of a tensor in a shape that broadcasts to it."""
     return values.reshape(1, -1, *[1] * ((query.rank(tensor) or 4) - 2))
 
 
