@@ -59,7 +59,7 @@ def dequantize(
 ) -> Floats:
     """Return real numbers (float32) for integers; arguments as for :func:`quantize`.
 
-    Integers may come as floats. What is between two of them, as a mean is, stays there.
+    Integers may come as floats; fractions, as of a mean, are not rounded.
     """
     values = np.asarray(q)
     zero = _expand(np.asarray(zero_point, np.int32), axis, values.ndim)
@@ -121,9 +121,9 @@ class Encoding:
 
     scales: Floats  # float32 [C], above 0; C is 1 where all channels are alike
     zeros: NDArray[np.int32]  # int32 [C], -128..127
-    nominal: np.float32  # the scale the device is told
+    nominal: np.float32  # scale of the tensor in the file
     axis: int | None = None  # axis of the channels; None where C is 1
-    nominal_zero: int = 0  # the zero point the device is told: 0, unless it has one for the tensor
+    nominal_zero: int = 0  # zero point of the tensor in the file; 0 if the file has none
 
     @classmethod
     def plain(cls, scale: float | np.float32) -> Encoding:
@@ -143,7 +143,7 @@ class Encoding:
         return self.nominal == encoding.nominal and all(np.array_equal(a, b) for a, b in pairs)
 
     def with_stored_zero_point(self) -> Encoding:
-        """Return the encoding with its first zero point stored in the file, for all channels."""
+        """Return the encoding whose first zero point is stored in the file, for all channels."""
         return replace(self, nominal_zero=int(self.zeros[0]))
 
     @property
@@ -183,11 +183,11 @@ def scales_for(
     Args:
         lows: smallest values [C].
         highs: largest values [C].
-        centred: where True [C], the zero point must be 0.
+        centred: whether the zero point must be 0 [C].
 
     Returns:
-        float32 scales [C], never 0 or denormal, the smallest of the others where both ends
-        are 0; int32 zeros [C].
+        float32 scales [C], never 0 or denormal (a channel of zeros gets the smallest scale of the
+        others), and int32 zeros [C].
     """
     low = np.minimum(np.asarray(lows, np.float64), 0)
     high = np.maximum(np.asarray(highs, np.float64), 0)
@@ -202,15 +202,15 @@ def scales_for(
     return scales, zeros.astype(np.int32)
 
 
-_WIDER = np.linspace(1.0, 1.1, 401)  # a value 255 steps from 0 moves by 0.06 of a step
+_WIDER = np.linspace(1.0, 1.1, 401)  # factors of a scale; value 255 moves by 0.06 of a step
 _VALUES = 4096  # number of values on which steps are compared
 
 
 def scale_of_constant(values: ArrayLike, *, centred: bool) -> tuple[np.float32, np.int32]:
-    """Return scale and zero point that are nearest to a constant.
+    """Return the scale and zero point that represent a constant with the least squared error.
 
-    Of scales up to a tenth larger than its range, with 0, needs, the one with the least squared
-    error: positions of anchors and the like are on a grid, and then have none.
+    Scales up to a tenth larger than the range of the constant and 0 needs are tried: positions of
+    anchors and the like are on a grid, and then have no error.
 
     Args:
         values: array of any shape.
@@ -218,7 +218,7 @@ def scale_of_constant(values: ArrayLike, *, centred: bool) -> tuple[np.float32, 
     """
     flat = np.sort(np.asarray(values, np.float32), axis=None)
     (scale,), (zero,) = scales_for([flat.min(initial=0.0)], [flat.max(initial=0.0)], [centred])
-    some = flat[np.linspace(0, len(flat) - 1, min(len(flat), _VALUES)).astype(np.intp)]
-    tried = (scale * _WIDER).astype(np.float32)
-    errors = [np.square(dequantize(quantize(some, s, zero), s, zero) - some).sum() for s in tried]
-    return tried[int(np.argmin(errors))], zero
+    x = flat[np.linspace(0, len(flat) - 1, min(len(flat), _VALUES)).astype(np.intp)]
+    candidates = (scale * _WIDER).astype(np.float32)
+    errors = [np.square(dequantize(quantize(x, s, zero), s, zero) - x).sum() for s in candidates]
+    return candidates[int(np.argmin(errors))], zero

@@ -23,7 +23,7 @@ from npuconv.errors import ModelError
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 _LARGEST = float(np.finfo(np.float32).max)
-# Three roundings to float32 lie between a wanted scale and the product made from it.
+# Factor of a scale that allows for the three float32 roundings up to the product with it.
 _MARGIN = 1 + 2.0**-20
 
 
@@ -32,7 +32,7 @@ class RoundedWeights:
     """Integer weights from GPTQ-style rounding, and the bias that was corrected for them."""
 
     weight: NDArray[np.int8]  # int8, -127..127, shape of the float weights
-    scales: Floats  # float32 [M]; ``weight * scales`` stands for the *folded* weights
+    scales: Floats  # float32 [M]; ``weight * scales`` are the *folded* weights
     bias: Floats  # float32 [M], in the units of the model
 
 
@@ -41,8 +41,8 @@ class EncodedLayer:
     """Integer weights and bias of a convolution, as stored in the model."""
 
     weight: NDArray[np.int8]  # int8 [M,C/g,kH,kW]
-    # float32 [M], all alike where the target wants one; the output's scale of each channel is in
-    # it.
+    # float32 [M], all equal if the target has one scale for a layer; the scale of each output
+    # channel is a factor of it.
     weight_scales: Floats
     bias: NDArray[np.int32] | None  # int32 [M] of scale ``nominal input * weight_scales``, or None
     # Channels whose scale was raised because the accumulator would overflow.
@@ -125,18 +125,17 @@ def encode_layer(  # noqa: PLR0913 - a layer has that many parts
         values, offsets, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach,
         largest_bias=largest_bias,
     )  # fmt: skip
-    out = first.weight_scales
+    scales_out = first.weight_scales
     if not per_tensor:
-        out = np.asarray(out.astype(np.float64) * gain, np.float32)
-    sums = None if first.bias is None else first.bias.astype(np.int64)
+        scales_out = np.asarray(scales_out.astype(np.float64) * gain, np.float32)
     # Sums that the zero points of the input add to the accumulator.
     points = per_weight(source.zeros - source.nominal_zero, first.weight.shape, group)
-    steps = first.weight.astype(np.int64) * points.astype(np.int64)
-    moved = steps.reshape(len(steps), -1).sum(axis=1)
-    if sums is None and not moved.any():
-        return EncodedLayer(first.weight, out, None, first.raised)
-    total = (0 if sums is None else sums) - moved
-    return EncodedLayer(first.weight, out, np.asarray(total, np.int32), first.raised)
+    products = first.weight.astype(np.int64) * points.astype(np.int64)
+    sums = products.reshape(len(products), -1).sum(axis=1)
+    if first.bias is None and not sums.any():
+        return EncodedLayer(first.weight, scales_out, None, first.raised)
+    total = (0 if first.bias is None else first.bias.astype(np.int64)) - sums
+    return EncodedLayer(first.weight, scales_out, np.asarray(total, np.int32), first.raised)
 
 
 def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:

@@ -24,11 +24,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from npuconv import files as atomic
 from npuconv import limits
+from npuconv.amounts import count
 from npuconv.config import Preprocess
 from npuconv.data.archives import UNREADABLE
 from npuconv.data.normalizations import Floats, mean_and_std, normalization_of
 from npuconv.data.sample_files import check_ordinary
-from npuconv.data.samples import Feed, InputSpec, Samples, choose, count
+from npuconv.data.samples import Feed, InputSpec, Samples, choose
 from npuconv.errors import CalibrationError
 
 Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.amounts import count
 from npuconv.config import Preprocess
-from npuconv.data.samples import InputSpec, count
+from npuconv.data.samples import InputSpec
 from npuconv.errors import CalibrationError
 
 Floats = NDArray[np.float32]

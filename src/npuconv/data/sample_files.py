@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from npuconv import limits
+from npuconv.amounts import count
 from npuconv.data.archives import Archive, explained
 from npuconv.data.arrays import UNNAMED, SampleTable, make_table, only_fitting, open_tables, pick
-from npuconv.data.samples import InputSpec, Samples, count
+from npuconv.data.samples import InputSpec, Samples
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
 

@@ -54,15 +54,15 @@ class InputSpec:
 class Samples:
     """Samples that are read or generated at each access."""
 
-    # Gives sample k of the source, as arrays by input name, batch axis included.
+    # Function to sample k of the source, as arrays by input name, batch axis included.
     load: Callable[[int], Feed]
     indices: tuple[int, ...]  # numbers of the samples in the source
-    description: str  # the source in one phrase, without directories, for the report
+    description: str  # source in one phrase, without directories, for the report
     synthetic: bool = False  # True if the numbers are made up
     builtin: bool = False  # True if they do not come from the user
-    part: str = ""  # how many of how many were chosen; empty if all
+    part: str = ""  # number of chosen samples, and of all; empty if all are chosen
     prepared: str = ""  # preparation of images, in one phrase; empty for arrays
-    notes: tuple[str, ...] = ()  # what the user should know about how they were read
+    notes: tuple[str, ...] = ()  # sentences for the user on how the samples were read
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -101,8 +101,7 @@ class Samples:
 def held_out_places(total: int, count: int) -> tuple[int, ...]:
     """Return ``count`` of 0..total-1, ascending, drawn at random: always the same.
 
-    Samples that alternate, as left and right pictures do, would be of one kind at every second
-    place.
+    If samples alternate, as left and right pictures, every second sample would be of one kind.
     """
     return tuple(sorted(np.random.default_rng(_SEED).permutation(total)[:count].tolist()))
 
@@ -110,8 +109,8 @@ def held_out_places(total: int, count: int) -> tuple[int, ...]:
 def spread(total: int, count: int) -> tuple[int, ...]:
     """Return ``count`` numbers of 0..total-1, ascending; all if there are not more.
 
-    One is drawn at random from each of as many equal runs: neither of the beginning alone, nor in
-    step with samples that alternate. The choice is the same for the same numbers.
+    One number is drawn at random from each of ``count`` equal ranges, so the choice covers all
+    samples and does not follow their alternation. The same arguments give the same choice.
     """
     count = min(total, count)
     bounds = [k * total // count for k in range(count + 1)] if count else [0]
@@ -135,8 +134,3 @@ def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
     """Return whether a shape has these lengths; None matches any length."""
     fits = (want in (None, have) for have, want in zip(shape, lengths, strict=False))
     return len(shape) == len(lengths) and all(fits)
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, as in ``1 sample``, ``2 samples``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

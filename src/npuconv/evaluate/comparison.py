@@ -13,10 +13,11 @@ import onnx
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv import executor
+from npuconv.amounts import count
 from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.data import Feed, Samples
-from npuconv.data.samples import count, spread
+from npuconv.data.samples import spread
 from npuconv.data.workers import in_order
 from npuconv.emit.write_model import EmittedModel
 from npuconv.errors import InternalError, ModelError

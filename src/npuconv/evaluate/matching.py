@@ -39,15 +39,15 @@ Array = NDArray[Any]
 class LayerPair:
     """Output of one layer: its tensors in both models, with scale and layout."""
 
-    name: str  # the user's own name of the convolution
-    tensor: str  # its output in the float model
-    stored: str  # the same, int8, in the converted model
-    scale: float | Array  # one, or one for each channel
+    name: str  # name of the convolution in the user's model
+    tensor: str  # name of its output in the float model
+    stored: str  # name of its int8 output in the converted model
+    scale: float | Array  # scale of the int8 output, or a scale for each channel
     zero_point: int | Array = 0
     note: str = ""
     channels_last: bool = False  # whether the channels are last in the converted model
     axis: int = 1  # axis of the channels in the float model
-    channels: tuple[int, ...] = ()  # the float model's, that each is; all their own if empty
+    channels: tuple[int, ...] = ()  # channel of the float model for each channel; (): the same
 
 
 def numbers(layer: LayerPair, stored: Array) -> Array:
@@ -56,13 +56,13 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     A channel that is stored several times is read as the mean of its copies.
 
     Raises:
-        ModelError: they are no numbers, or have other channels than are noted.
+        ModelError: the values are no numbers, or the metadata has other channels.
     """
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
     counts |= {len(layer.channels)} - {0}
-    # The mean of copies is float.
+    # A tensor that is the mean of copies is float.
     if stored.dtype.kind not in "iuf" or counts - {_channels(layer, stored)}:
         raise _misfit(
             layer,
@@ -85,7 +85,7 @@ def exact(layer: LayerPair, values: Array) -> Array:
     """Return the channels of the float model's output that the converted model has.
 
     Raises:
-        ModelError: it has other channels than are noted.
+        ModelError: the metadata has other channels.
     """
     channels = sorted(set(layer.channels))
     if channels and channels[-1] >= _channels(layer, values):
@@ -103,7 +103,7 @@ def _misfit(layer: LayerPair, problem: str) -> ModelError:
 
 
 def record(layers: Iterable[LayerPair]) -> str:
-    """Write the layers of a converted model for its metadata."""
+    """Return the text of layers for the metadata of a converted model."""
 
     def entry(layer: LayerPair) -> dict[str, Any]:
         scales = [float(str(s)) for s in np.ravel(np.asarray(layer.scale, np.float32))]

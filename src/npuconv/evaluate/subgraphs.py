@@ -31,18 +31,18 @@ _CONVOLUTION = "QLinearConv"
 _INTEGER_PREFIX = "QLinear"  # prefix of the integer forms of operators
 _ACTIVATIONS = ("Relu", "Clip")
 _OPENS, _CLOSES = "DequantizeLinear", "QuantizeLinear"
-_LONGEST = 64  # nodes of a region, beyond which none is looked for
+_LONGEST = 64  # largest number of nodes in a region
 
 
 @dataclass(frozen=True)
 class ModelPart:
     """Some nodes of a model that run at once on one side."""
 
-    side: Side  # device or host
-    nodes: tuple[int, ...]  # places in the model, in its order
+    side: Side
+    nodes: tuple[int, ...]  # numbers of the nodes in the model, in its order
     # Tensors that its nodes read from outside, in the order in which they are read.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]  # tensors that it makes for other parts or for the caller
+    outputs: tuple[str, ...]  # tensors that other parts or the caller read
 
 
 def cut(model: onnx.ModelProto, target: Target) -> list[ModelPart]:
@@ -71,7 +71,7 @@ def cut(model: onnx.ModelProto, target: Target) -> list[ModelPart]:
 
 
 def with_own_conversions(model: onnx.ModelProto, target: Target) -> onnx.ModelProto:
-    """Return the model with a DequantizeLinear for each region that reads one with others."""
+    """Return the model with DequantizeLinear nodes that no two regions share."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     nodes, readers = list(result.graph.node), _readers(result.graph)
@@ -99,7 +99,7 @@ def with_own_conversions(model: onnx.ModelProto, target: Target) -> onnx.ModelPr
 
 
 def _regions(model: onnx.ModelProto, target: Target) -> list[list[int]]:
-    """Return the nodes of each region whose operator the metadata name, and the target lists.
+    """Return the nodes of each region whose operator is in the metadata and in the target.
 
     They are in the order of the model; the last is the QuantizeLinear.
     """

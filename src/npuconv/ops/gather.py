@@ -22,7 +22,7 @@ def _follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
         return mixed(join, node, inputs)
     count = len(slots.numbers)
     if axis == slots.axis and not all(-count <= int(i) < count for i in indices.flat):
-        return mixed(join, node, inputs)  # it cannot be run, either
+        return mixed(join, node, inputs)  # onnxruntime refuses such indices
     if indices.ndim == 1:
         numbers = [slots.numbers[int(i)] for i in indices] if axis == slots.axis else slots.numbers
         return [Slots(slots.axis, tuple(numbers))]
@@ -38,7 +38,7 @@ def _adjoint(tape: Tape, visit: Visit) -> Gradients:
     if index is None or index.ndim != 1 or not index.size:
         return {}
     pads = np.zeros((2, len(shape)), np.int64)
-    pads[1, axis] = 1  # an entry of zeros for what was not taken
+    pads[1, axis] = 1  # entry of zeros, the gradient of entries that were not taken
     padded, parts = tape.add("Pad", visit.dy, tape.integers(pads.ravel())), []
     copies = dict(enumerate((index % shape[axis]).tolist()))
     while copies:

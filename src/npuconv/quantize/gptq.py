@@ -64,15 +64,15 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
     """
     if not np.isfinite(products).all():
         raise InternalError("the products of inputs are not finite", where="rounding")
-    index, more = np.arange(products.shape[1]), np.abs(products).max(axis=(1, 2)) * _UNCERTAINTY
+    index, start = np.arange(products.shape[1]), np.abs(products).max(axis=(1, 2)) * _UNCERTAINTY
     while True:
         damped = products.copy()
         damped[:, index, index] += extra[:, None]
         try:
             return np.asarray(np.linalg.cholesky(damped), np.float64)
         except np.linalg.LinAlgError:
-            # Six rounds exceed any product; products of 0 need a start of their own.
-            extra = np.maximum(10 * np.abs(extra), np.where(more > 0, more, _UNCERTAINTY))
+            # Six rounds exceed any product; products of 0 start at the uncertainty itself.
+            extra = np.maximum(10 * np.abs(extra), np.where(start > 0, start, _UNCERTAINTY))
 
 
 def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Doubles, Doubles]:
@@ -84,32 +84,32 @@ def gptq(weight: Doubles, scales: Doubles, factor: Factor) -> tuple[Doubles, Dou
         factor: factor of the inputs.
 
     Returns:
-        [G,M,K], whole numbers; and [G,M], the mean squared error of each output, under the
-        damped products.
+        Integers [G,M,K], and the mean squared error of each output under the damped products,
+        [G,M].
     """
     order = factor.order[:, :, None]
     transposed = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
     rows = np.take_along_axis(transposed, order, axis=1)
-    steps, lost = np.empty_like(rows), np.zeros(scales.shape)
+    integers, errors = np.empty_like(rows), np.zeros(scales.shape)
     for start in range(0, rows.shape[1], ROUNDING.panel):
         stop = min(start + ROUNDING.panel, rows.shape[1])
-        lost += _panel(rows, steps, factor.upper, start, stop)
-    result = np.empty_like(steps)
-    np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=1)
-    return result.transpose(0, 2, 1), lost * np.square(scales)
+        errors += _panel(rows, integers, factor.upper, start, stop)
+    result = np.empty_like(integers)
+    np.put_along_axis(result, np.broadcast_to(order, integers.shape), integers, axis=1)
+    return result.transpose(0, 2, 1), errors * np.square(scales)
 
 
-def _panel(rows: Doubles, steps: Doubles, upper: Doubles, start: int, stop: int) -> Doubles:
-    """Round the inputs [G,K,M] of a panel in sequence, then update the rest at once.
+def _panel(rows: Doubles, integers: Doubles, upper: Doubles, start: int, stop: int) -> Doubles:
+    """Round the inputs [G,K,M] of a panel in sequence, then update all later inputs.
 
     Returns:
-        [G,M], squares of the errors that were not compensated, in steps.
+        Sums of squared errors that were not compensated, in squared steps [G,M].
     """
     errors = np.empty((len(rows), stop - start, rows.shape[2]))
     for k in range(start, stop):
         weights = rows[:, k]
-        np.rint(weights, out=steps[:, k]).clip(-127, 127, out=steps[:, k])
-        error = np.divide(weights - steps[:, k], upper[:, k, k, None], out=errors[:, k - start])
+        np.rint(weights, out=integers[:, k]).clip(-127, 127, out=integers[:, k])
+        error = np.divide(weights - integers[:, k], upper[:, k, k, None], out=errors[:, k - start])
         rows[:, k + 1 : stop] -= upper[:, k, k + 1 : stop, None] * error[:, None, :]
     if stop < rows.shape[1]:
         rows[:, stop:] -= upper[:, start:stop, stop:].transpose(0, 2, 1) @ errors
@@ -122,35 +122,35 @@ def gptq_with_best_steps(
     """Round weights with the step size, for every row, that gives the least error.
 
     The smallest step that reaches the largest weight is seldom the best for the other weights.
-    Of few weights, as in depthwise convolutions, a step some percent larger often leaves a
-    fraction of the error; rows of many weights are rounded with one size.
+    In rows of few weights, as in depthwise convolutions, a step some percent larger often leaves
+    a fraction of the error; rows of many weights are rounded with one size.
 
     Args:
         weight: [G,M,K], M outputs of each of G groups.
-        smallest: [G,M], the size of a step that reaches the largest weight.
+        smallest: [G,M], size of the smallest step that reaches the largest weight.
         blocks: ranges of the K inputs within which products are known.
         factors: factor of the inputs of each block.
 
     Returns:
-        Scales [G,M], and whole numbers -127..127 [G,M,K].
+        Scales [G,M], and integers -127..127 [G,M,K].
     """
-    scales, steps = smallest, np.zeros_like(weight)
+    scales, integers = smallest, np.zeros_like(weight)
     lowest = np.full(smallest.shape, np.inf)
     sizes = np.asarray(ROUNDING.steps)
     if weight.shape[2] > ROUNDING.few_weights:
         sizes = sizes[:1]
-    # Some sizes at once, to bound the working memory.
+    # The number of sizes at a time bounds the working memory.
     count = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
     for start in range(0, len(sizes), count):
         candidates = smallest[None] * sizes[start : start + count, None, None]
-        integers, lost = _gptq_with(weight, candidates, blocks, factors)
-        best = lost.argmin(axis=0)[None]
-        wins = np.take_along_axis(lost, best, axis=0)[0] < lowest
+        rounded, errors = _gptq_with(weight, candidates, blocks, factors)
+        best = errors.argmin(axis=0)[None]
+        wins = np.take_along_axis(errors, best, axis=0)[0] < lowest
         scales = np.where(wins, np.take_along_axis(candidates, best, axis=0)[0], scales)
-        best_integers = np.take_along_axis(integers, best[..., None], axis=0)[0]
-        steps = np.where(wins[..., None], best_integers, steps)
-        lowest = np.minimum(lost.min(axis=0), lowest)
-    return scales, steps
+        best_integers = np.take_along_axis(rounded, best[..., None], axis=0)[0]
+        integers = np.where(wins[..., None], best_integers, integers)
+        lowest = np.minimum(errors.min(axis=0), lowest)
+    return scales, integers
 
 
 def _gptq_with(
@@ -158,14 +158,14 @@ def _gptq_with(
 ) -> tuple[Doubles, Doubles]:
     """Return integers [F,G,M,K] and errors [F,G,M] for F step sizes [F,G,M]."""
     tries, groups, outputs = scales.shape
-    step_sizes = scales.transpose(1, 0, 2).reshape(groups, -1)  # as if there were F times M outputs
+    step_sizes = scales.transpose(1, 0, 2).reshape(groups, -1)  # F times M outputs
     parts = [
         gptq(np.tile(weight[:, :, block], (1, tries, 1)), step_sizes, factor)
         for block, factor in zip(blocks, factors, strict=True)
     ]
-    steps = np.concatenate([integers for integers, _ in parts], axis=2)
-    lost = np.sum([lost for _, lost in parts], axis=0)
+    rounded = np.concatenate([integers for integers, _ in parts], axis=2)
+    errors = np.sum([squares for _, squares in parts], axis=0)
     return (
-        steps.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3),
-        lost.reshape(groups, tries, outputs).transpose(1, 0, 2),
+        rounded.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3),
+        errors.reshape(groups, tries, outputs).transpose(1, 0, 2),
     )

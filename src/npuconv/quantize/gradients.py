@@ -15,7 +15,7 @@ from npuconv.model.proto import reads
 from npuconv.ops.operator import OPERATORS
 from npuconv.ops.tape import PREFIX, Tape, Visit
 
-_SHAPE_ONLY = frozenset({"Shape", "Size"})  # no value flows through them
+_SHAPE_ONLY = frozenset({"Shape", "Size"})  # operators whose output depends on no value
 
 
 def backward(
@@ -31,7 +31,7 @@ def backward(
 
     Returns:
         The name of the gradient by tensor of ``tensors``, if any end depends on it; and the name
-        of the seed by end, a tensor of the same shape that nothing makes yet.
+        of the seed by end, a tensor of the same shape that has no producer yet.
     """
     walk = _Backward(tape, set(tensors), floats)
     walk.run(outputs)
@@ -77,14 +77,14 @@ class _Backward:
                     self._end(name)
 
     def summed(self, name: str) -> str:
-        """Return the gradient of a tensor whose readers have all been passed; "" for none."""
+        """Return the gradient of a tensor after all its readers were visited; "" without one."""
         parts = self._gradients.get(name, [])
         if len(parts) > 1:
             self._gradients[name] = parts = [self.tape.total(parts)]
         return parts[0] if parts else ""
 
     def _end(self, name: str) -> None:
-        """Let a float tensor of a known shape be an end, if any gradient is needed of it."""
+        """Make a float tensor of a known shape an end, if its gradient is needed."""
         differentiable = name in self._needed and name in self.floats and name in self.tape.shapes
         if differentiable and name not in self.seeds:
             self.seeds[name] = f"{PREFIX}/seed/{name}"
@@ -96,7 +96,7 @@ class _Backward:
         operator = None if node.domain not in ("", "ai.onnx") else OPERATORS.get(node.op_type)
         adjoint = None if operator is None else operator.adjoint
         static = all(name in self.tape.shapes for name in (*node.input, *node.output) if name)
-        numbers = node.output[0] in self.floats  # no double, no half
-        if adjoint is None or not static or not numbers or not any(arrived):
+        is_float32 = node.output[0] in self.floats
+        if adjoint is None or not static or not is_float32 or not any(arrived):
             return {}
         return adjoint(self.tape, Visit(self.tape, node, arrived))
