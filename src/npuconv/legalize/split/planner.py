@@ -266,7 +266,7 @@ class Planner:
     def crossings(self, proposal: Proposal, sums: int) -> int:
         """Return the number of tensors that cross because the host cuts or joins the parts.
 
-        Each side costs a crossing for every part, and one for the whole.
+        Each side costs a crossing for every part, and another for the whole layer.
         """
         if proposal.count == 1 or self.exact_sums:
             return 0
