@@ -72,7 +72,7 @@ def test_one_that_changes(jobs):
     assert Batch(jobs).differences() == {"good": ["data changed: baseline"]}
     report = npuconv.run_batch(jobs)
     assert ends(report) == [("refused", 1), ("refused", 1)]
-    assert not Path("build/good.npu.onnx").exists()  # of the run before
+    assert not Path("build/good.npu.onnx").exists()  # the file of the run before is deleted
     assert [job.unchanged for job in report.jobs] == [False, True]
 
 

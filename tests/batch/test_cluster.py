@@ -104,7 +104,7 @@ def test_the_same_bytes(models, write, near, workers, monkeypatch):
 
     add("shared", scheduler=workers)
     add("shipped", scheduler=near, ship=True)
-    run_in_process(monkeypatch)  # from here on: jobs on threads of the cluster are processes
+    run_in_process(monkeypatch)  # only now: jobs of the cluster need processes
     add("here")
     assert trees[0] == trees[1] == trees[2]
     assert len(trees[0]) == 4 + 3  # with and without a model
@@ -198,7 +198,7 @@ def test_an_interrupt_ends_the_jobs(mischief, write, workers, hooks):
 
 def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
-    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # of the batch, of its worker
+    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # versions of the batch, of its worker
     monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: next(answers))
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
     assert [job.status for job in report.jobs] == ["failed"]

@@ -127,7 +127,7 @@ def test_killed_in_the_middle(mischief, write, monkeypatch):
     process.wait()
     assert has_ended(slow)
     found = tree(mischief / "build")
-    assert found.pop(LOCK_NAME)  # of a dead process: the next run takes it over
+    assert found.pop(LOCK_NAME)  # lock of a dead process: the next run takes it over
     assert {name for name in found if name.endswith(".lock.json")} == {"m0.npu.onnx.lock.json"}
     assert not [name for name in found if name.endswith(".part")]
     write(path.read_text().replace("slow.onnx, ", ""))
@@ -309,7 +309,7 @@ def test_a_dead_one(holder):
     """The lock of a killed process is taken over."""
     assert taken()
     holder.send_signal(signal.SIGKILL)
-    assert has_ended(holder.pid)  # also while nobody has waited for it
+    assert has_ended(holder.pid)  # even if its parent has not waited for it
     assert (Path("build") / LOCK_NAME).is_file()
     assert not taken()
     assert there() == []

@@ -12,7 +12,7 @@ from npuconv.cli.convert import convert
 from npuconv.cli.help import GROUPS, GroupedCommand, group_of, shortened
 from npuconv.cli.verify import verify
 
-LINES = 60  # of a screen
+LINES = 60  # lines of a screen
 COLUMNS = 80
 GROUPED = {"convert": convert, "check": check, "batch": batch, "verify": verify}
 

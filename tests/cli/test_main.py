@@ -39,7 +39,7 @@ def add_pass(monkeypatch, error):
     def boom(_model):
         raise error
 
-    list(PASSES)  # so that all others are there first
+    list(PASSES)  # loads all other passes first
     item = Pass("boom", Phase.CANONICALIZE, boom, (), False, "Raise an error.")
     monkeypatch.setitem(PASSES._items, "boom", item)
 

@@ -56,18 +56,18 @@ def _describe(name: str) -> str:
 Defaults = create_model(
     "Defaults",
     __base__=(Options, JobLimits),
-    __doc__="What holds for every job that does not say otherwise.",
+    __doc__="Options of every job that does not override them.",
     target=(Names, Field(("npu-int8",), description=_describe("target"))),
     format=(Formats, Field(("qoperator",), description=_describe("format"))),
 )
 JobEntry = create_model(
     "JobEntry",
     __base__=Defaults,
-    __doc__="Models, and what is different for them.",
+    __doc__="Models, and the options that override the defaults.",
     model=(Names, Field(description="file, folder or glob, or a list; relative to this file")),
     exclude=(
         Names | None,
-        Field(None, description="file or glob, or a list: not these of the models"),
+        Field(None, description="models to leave out: file or glob, or a list"),
     ),
     output=(
         str | None,
@@ -84,9 +84,9 @@ class JobsFile(BaseModel):
     version: Literal[1] = Field(description="version of this format")
     defaults: Defaults = Field(
         default_factory=lambda: Defaults.model_validate({}),
-        description="what holds for every job that does not say otherwise",
+        description="options of every job that does not override them",
     )
-    jobs: tuple[JobEntry, ...] = Field(min_length=1, description="what to convert")
+    jobs: tuple[JobEntry, ...] = Field(min_length=1, description="models to convert")
     output: str = Field("build", description="folder of the results; relative to this file")
 
 

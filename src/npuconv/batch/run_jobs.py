@@ -71,7 +71,7 @@ def directory_lock(folder: Path, name: str) -> Iterator[None]:
                     stream.seek(0)
                     text = f"{name}: another npuconv batch writes there ({stream.read()})"
                     raise OutputError(text, hint="wait until it has ended, or give another output")
-                if os.fstat(stream.fileno()).st_nlink:  # else its last holder has just removed it
+                if os.fstat(stream.fileno()).st_nlink:  # 0: its last holder has just removed it
                     break
             stack.callback(path.unlink, missing_ok=True)
             stream.truncate(0)

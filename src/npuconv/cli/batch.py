@@ -168,7 +168,7 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
         if place in results:
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
-        if place.parent not in folders or place.parent.is_dir():  # else the batch makes it
+        if place.parent not in folders or place.parent.is_dir():  # the batch makes other folders
             check_destinations([path], _input_files(work, config))
 
 

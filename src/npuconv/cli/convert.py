@@ -121,7 +121,7 @@ def _destinations(
         format_of(report)
         if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
-    if os.path.lexists(model):  # else loading it reports that
+    if os.path.lexists(model):  # loading reports a missing model
         check_destinations((destination, *written), input_files([model], options, config))
     if destination.suffix not in (".onnx", ".tflite"):
         hint = "a model is written as .onnx, or as .tflite with --format tflite"

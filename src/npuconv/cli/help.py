@@ -94,7 +94,7 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
 
     Args:
         text: purpose of the option up to a semicolon; ``[default: X]`` at its end.
-        kind: of the values.
+        kind: type of the values.
     """
     clause, _, default = text.partition("  [default: ")
     first = clause.partition(";")[0].strip()
@@ -173,7 +173,7 @@ class GroupedCommand(click.Command):
             ]
             if not rows:
                 continue
-            if not shows_all:  # so that the texts of all groups begin in one column
+            if not shows_all:  # the texts of all groups begin in one column
                 rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])
             with formatter.section(title):
                 formatter.write_dl(rows, col_max=_TEXT_COLUMN)

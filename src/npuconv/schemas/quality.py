@@ -260,7 +260,7 @@ class Accuracy(ReportPart):
     )
     median_db: float | None = Field(None, description="median SQNR of single samples")
     worst_sample: WorstSample | None = None
-    worst_output: str | None = Field(None, description="of several, the output with lowest SQNR")
+    worst_output: str | None = Field(None, description="the worst of several outputs")
     unsaturated_db: float | None = Field(
         None, description="SQNR before a final Softmax, Sigmoid or ArgMax"
     )

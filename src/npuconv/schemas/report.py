@@ -209,7 +209,7 @@ class SubgraphTensor(ReportPart):
     """A tensor that goes into a device subgraph, or comes out of it."""
 
     name: str
-    bytes: int | None = Field(description="in int8; null where a dimension is not known")
+    bytes: int | None = Field(description="bytes in int8; null where a dimension is not known")
 
 
 class DeviceSubgraph(ReportPart):
@@ -228,7 +228,7 @@ class Traffic(ReportPart):
     """Tensors that cross between device and host in one inference, in one direction."""
 
     tensors: int
-    bytes: int | None = Field(description="in int8; null where a dimension is not known")
+    bytes: int | None = Field(description="bytes in int8; null where a dimension is not known")
 
 
 class MacShare(ReportPart):

@@ -99,7 +99,7 @@ class Activations(Block):
     granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
     requantize: RequantizeField = Field(
         default_factory=lambda: Requantize.model_validate({}),
-        description="how a convolution makes its output: float, gemmlowp, shift, or "
+        description="arithmetic of a convolution's output: float, gemmlowp, shift, or "
         "{kind: shift, ...}",
     )
     accumulate: Literal["int8", "int32"] = Field(
@@ -247,15 +247,15 @@ class Description(TargetPart):
     schema_version: Literal[1] = Field(alias="schema", description="version of this format")
     name: str = Field(description="name of the target", min_length=1)
     version: str = Field("", description="version of the chip or of this description")
-    description: str = Field("", description="what this is, for people")
+    description: str = Field("", description="description for people")
     sources: dict[str, str] = Field(
         default_factory=dict, description="name -> the document that limits cite"
     )
     all_operators: Demands = Field(
         default_factory=lambda: Demands.model_validate({}),
-        description="what the device demands of each operator below, unless that says otherwise",
+        description="demands on every operator below that has no other demands of its own",
     )
-    operators: dict[str, ListedOperator] = Field(description="operator -> what the device demands")
+    operators: dict[str, ListedOperator] = Field(description="operator -> demands of the device")
     activations: Activations
     weights: Weights
     bias: Bias = Field(default_factory=lambda: Bias.model_validate({}))
@@ -273,14 +273,14 @@ class Description(TargetPart):
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
     next_command: str = Field(
-        "", description="what to run on the written model, {model} being its path"
+        "", description="command to run on the written model; {model} is its path"
     )
     costs: Costs = Field(
         default_factory=lambda: Costs.model_validate({}),
-        description="what one form of a rewrite is chosen over another by",
+        description="costs by which one of several forms of a rewrite is chosen",
     )
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
-        "undocumented", description="what an operator that is not listed is"
+        "undocumented", description="placement of operators that are not listed"
     )
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
 

@@ -212,7 +212,7 @@ class Relation(Cited):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     if_: str = Field("", alias="if", description="a condition on facts, in CEL; empty: always")
-    then: str = Field(description="what must hold then, in CEL")
+    then: str = Field(description="the condition that must hold then, in CEL")
 
     def holds(self, facts: Facts) -> bool | None:
         """Return whether a node with these facts satisfies the relation.

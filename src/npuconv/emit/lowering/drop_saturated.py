@@ -45,7 +45,7 @@ def drop_saturated(model: Model, device: TargetDevice, emission: Emission) -> tu
             continue
         is_shared = query.sole_consumer(model, source) is None
         if (is_shared and model.is_output(result)) or _separates_device_nodes(plan, node):
-            # without the node a tensor would lose the second of its two names
+            # The node gives a tensor its second name, which the removal would lose.
             fired += _become(node, "Clip", inputs=1)
             continue
         producer = query.producer(source)

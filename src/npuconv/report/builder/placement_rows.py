@@ -113,7 +113,7 @@ def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     for record in legal.log.rewrites:
         rewrite = PASSES.get(record.pass_name)
         is_for_target = rewrite is not None and rewrite.phase in (Phase.LEGALIZE, Phase.SPLIT)
-        for label in record.origin:  # without rewrites of names, defaults, constants, fusions
+        for label in record.origin:  # rewrites of names, defaults and constants have no row
             ops = source.ops.get(label, frozenset())
             is_replaced = label in nodes and not ops & operators(nodes[label])
             if label in records and (is_replaced or is_for_target):
