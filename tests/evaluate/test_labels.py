@@ -10,7 +10,7 @@ from PIL import Image
 
 from npuconv.data.arrays import IGNORED
 from npuconv.errors import CalibrationError
-from npuconv.evaluate.labels import Score, check_scores, others, read_labels
+from npuconv.evaluate.labels import Score, check_scores, notes_without_labels, read_labels
 
 
 @pytest.fixture
@@ -171,6 +171,6 @@ def test_an_output_without_a_batch(values, what):
 )
 def test_labels_beside_the_samples(tmp_path, note, left):
     """An array of labels in the file of the samples is not listed as ignored."""
-    assert others([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
-    assert others([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
-    assert others([note], None, tmp_path / "a.npz") == [note]
+    assert notes_without_labels([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
+    assert notes_without_labels([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
+    assert notes_without_labels([note], None, tmp_path / "a.npz") == [note]

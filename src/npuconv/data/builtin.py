@@ -102,20 +102,16 @@ def choose_builtin(
     if "layout" in keys.model_fields_set and keys.layout != layout:
         text = f"--input-layout {keys.layout}: input {spec.name!r} is {spec.shape_text}"
         raise UsageError(text, hint=f"leave it out, or give {layout}")
-    kind_of_pictures: Pictures = "photographs" if pictures.are_photographs() else "made-up"
-    kind = "built-in photographs" if kind_of_pictures == "photographs" else "made-up pictures"
-    start, end = f"no calibration data: {kind}", _about_channels(specs[0])
-    lacking = "" if kind_of_pictures == "photographs" else f"{kind} instead of data; {INSTALL}"
+    kind: Pictures = "photographs" if pictures.are_photographs() else "made-up"
+    phrase = "built-in photographs" if kind == "photographs" else "made-up pictures"
+    start, end = f"no calibration data: {phrase}", _about_channels(specs[0])
+    caveat = "" if kind == "photographs" else f"{phrase} instead of data; {INSTALL}"
     if asked_for(keys) is not None:
         normalization_of(spec, keys)
-        return BuiltinData(
-            keys, f"{start}, {keys.phrase} (given){end}", lacking, None, kind_of_pictures
-        )
+        return BuiltinData(keys, f"{start}, {keys.phrase} (given){end}", caveat, None, kind)
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
-        return BuiltinData(
-            keys, f"{start}; {text}{end}", _joined(text, lacking), None, kind_of_pictures
-        )
+        return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, caveat), None, kind)
     guess = infer(model, specs[0], expected)
     order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
     mean, std = (
@@ -123,8 +119,8 @@ def choose_builtin(
     )
     options = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
     unproven = f"accuracy is unproven, the normalization is a guess: {guess.phrase}"
-    warning = _joined("" if guess.is_clear else unproven, lacking)
-    return BuiltinData(options, f"{start}, {guess.phrase}{end}", warning, guess, kind_of_pictures)
+    warning = _joined("" if guess.is_clear else unproven, caveat)
+    return BuiltinData(options, f"{start}, {guess.phrase}{end}", warning, guess, kind)
 
 
 def _joined(*texts: str) -> str:

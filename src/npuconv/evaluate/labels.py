@@ -55,7 +55,9 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
     return np.asarray([table[line] for line in lines if line is not None], np.int64)
 
 
-def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
+def notes_without_labels(
+    notes: Sequence[str], path: str | Path | None, data: str | Path | None
+) -> list[str]:
     """Return the notes; if labels are read from the samples file, do not list them as ignored."""
     if path is None or data is None or Path(path).resolve() != Path(data).resolve():
         return list(notes)

@@ -19,7 +19,7 @@ from npuconv.data.pictures import UNKNOWN_NORMALIZATION
 from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
-from npuconv.evaluate.labels import Score, check_scores, others, read_labels
+from npuconv.evaluate.labels import Score, check_scores, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
     check_interface,
@@ -79,7 +79,7 @@ def verify(
     warnings = check_order(before, after)
     check_interface(before, after)
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
-    feeds = replace(feeds, notes=tuple(others(feeds.notes, labels, path)))
+    feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -228,18 +229,22 @@ def growth(shape: Sequence[int | str | None], pads: Sequence[int]) -> float:
     return math.prod(padded) / max(math.prod(n for _, n in spatial), 1)
 
 
+class ProbedTensor(NamedTuple):
+    """Extremes of every channel of a tensor [C], 0 among them, and the shape of a sample."""
+
+    lows: Doubles
+    highs: Doubles
+    shape: tuple[int, ...]
+
+
 def _probe(
     proto: onnx.ModelProto, names: Iterable[str], feeds: Sequence[Feed], step: Step
-) -> dict[str, tuple[Doubles, Doubles, tuple[int, ...]]]:
-    """Run samples; return the extremes of every channel, 0 among them, and the last shape.
-
-    Returns:
-        Lows, highs and shape by tensor; {} if the model does not run, which calibration reports.
-    """
+) -> dict[str, ProbedTensor]:
+    """Run samples and observe tensors; return {} if it fails, which calibration reports."""
     input_names = {value.name for value in proto.graph.input}
     inner = [name for name in names if name not in input_names]
     session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
-    extremes: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
+    tensors: dict[str, ProbedTensor] = {}
     for number, feed in enumerate(feeds, 1):
         try:
             arrays = {**feed, **(session.run(feed, inner) if session else {})}
@@ -250,12 +255,11 @@ def _probe(
             axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
             lows = values.min(axes, initial=0).astype(np.float64)
             highs = values.max(axes, initial=0).astype(np.float64)
-            if name in extremes:
-                low, high, _ = extremes[name]
-                lows, highs = np.minimum(lows, low), np.maximum(highs, high)
-            extremes[name] = lows, highs, values.shape
+            if (earlier := tensors.get(name)) is not None:
+                lows, highs = np.minimum(lows, earlier.lows), np.maximum(highs, earlier.highs)
+            tensors[name] = ProbedTensor(lows, highs, values.shape)
         step(number, len(feeds))
-    return extremes
+    return tensors
 
 
 def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:
