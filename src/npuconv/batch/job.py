@@ -132,9 +132,9 @@ SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
 Value = TypeVar("Value")
 
 
-def suffix_of(form: str) -> str:
-    """Return the end of the names of models in a form."""
-    return TFLITE_SUFFIX if form == "tflite" else SUFFIX
+def suffix_of(output_format: str) -> str:
+    """Return the end of the names of models in a format."""
+    return TFLITE_SUFFIX if output_format == "tflite" else SUFFIX
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from npuconv.target import Target
 
 
 @dataclass(frozen=True)
-class Format:
+class OutputFormat:
     """Output format: the steps after the float model is legal."""
 
     name: str  # value of ``--format``
@@ -19,17 +19,17 @@ class Format:
 
 
 _FORMATS = (
-    Format("qoperator", ("quantize", "lower"), calibrates=True),
-    Format("qdq", ("quantize",), calibrates=True),
-    Format("tflite", ("quantize", "lower"), calibrates=True),  # then ``emit.tflite``
-    Format("weights", ("quantize",), calibrates=False),
-    Format("float", (), calibrates=False),
+    OutputFormat("qoperator", ("quantize", "lower"), calibrates=True),
+    OutputFormat("qdq", ("quantize",), calibrates=True),
+    OutputFormat("tflite", ("quantize", "lower"), calibrates=True),  # then ``emit.tflite``
+    OutputFormat("weights", ("quantize",), calibrates=False),
+    OutputFormat("float", (), calibrates=False),
 )
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> OutputFormat:
     """The format of a valid name; ``Options`` refuses other names."""
-    return next(form for form in _FORMATS if form.name == name)
+    return next(item for item in _FORMATS if item.name == name)
 
 
 def with_target_defaults(options: Options) -> Options:

@@ -11,7 +11,7 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.emit import int8_operators, int32_sums
 from npuconv.emit.emission import Emission
-from npuconv.emit.formats import Format, format_named
+from npuconv.emit.formats import OutputFormat, format_named
 from npuconv.emit.tflite.translate import find_obstacles
 from npuconv.errors import InternalError
 from npuconv.findings import Finding
@@ -109,7 +109,7 @@ def emit_model(
     )
 
 
-def _metadata(legal: LegalModel, output_format: Format, emission: Emission) -> dict[str, str]:
+def _metadata(legal: LegalModel, output_format: OutputFormat, emission: Emission) -> dict[str, str]:
     """Return the metadata of the file: versions, hashes, scales, operators of the device."""
     # The graph does not contain the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in emission.scales.items()}

@@ -141,7 +141,7 @@ class TargetDevice:
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))
-        return Form("", plan.price.cost, plan.price.moved)
+        return Form("", plan.price.cost, plan.price.moved, crossings=plan.price.crossings)
 
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and the target does not take it.

@@ -85,7 +85,8 @@ def test_zeros_between_the_taps():
 def test_phases_where_the_dense_kernel_does_not_fit(dilations):
     """Phases have equal shapes and the same weights."""
     net = Net(x=(1, 4, 13, 12)).conv("x", (4, 4, 3, 3), dilations=dilations, pads=[1, 2, 1, 2])
-    found = fit(net, kernel_h={"max": 3}, kernel_w={"max": 3}, **ONE)
+    costs = {"crossing": 0, "crossing_byte": 0}
+    found = fit(net, costs, kernel_h={"max": 3}, kernel_w={"max": 3}, **ONE)
     assert found.ops["Conv"] == dilations[0] * dilations[1]
     assert len(found.weights) == 1
 

@@ -11,7 +11,7 @@ from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.rewrites.fit_convolution import fit_convolution
 from npuconv.legalize.split.builder import Builder
-from npuconv.legalize.split.planner import split_layers
+from npuconv.legalize.split.planner import Planner, split_layers
 from npuconv.model.core import Model, sweep
 from npuconv.target import Target
 from support.asserts import read, same_numbers
@@ -102,3 +102,26 @@ def test_an_exact_plan_where_a_sum_is_cheaper():
     assert plan is not None
     assert plan.rounds
     assert exact is None or not exact.rounds
+
+
+@pytest.mark.parametrize(
+    ("ops", "crossings"), [((), 10), (("Slice",), 5), (("Concat",), 5), (("Slice", "Concat"), 0)]
+)
+def test_parts_cross_where_the_host_cuts_or_joins_them(ops, crossings):
+    """Four tiles: each goes to the device, and its result back."""
+    operators = {"Conv": {"limits": {"in_h": {"max": 10}}}, **{op: {} for op in ops}}
+    target = chip("", also={"operators": operators})
+    plan, _ = Planner(target).plan(layer((4, 8, 3, 3), cells=32))
+    assert plan.proposal.count == 4
+    assert plan.price.crossings == crossings
+
+
+def test_fewer_crossings_are_worth_more_macs():
+    """Zeros between the taps of a dilated kernel, where the host would cut out its phases."""
+    dilated = layer((4, 8, 3, 3), dilations=(2, 2))
+    operators = {"Conv": {"limits": {"dilation_h": {"max": 1}, "dilation_w": {"max": 1}}}}
+    for costs, name in (({}, "dilation"), ({"crossing": 0, "crossing_byte": 0}, "dilation")):
+        target = chip("", also={"operators": operators, "costs": costs})
+        plan, _ = Planner(target).plan(dilated)
+        assert plan.names == (name,)
+        assert ("zeros" in plan.texts[0]) == (not costs)

@@ -102,7 +102,9 @@ def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
     forms: dict[str, Form] = {}
     for alternative in search.alternatives:
         name, price = " + ".join(alternative.names), alternative.price
-        forms.setdefault(name, Form(name, price.cost, price.moved, is_chosen=alternative is plan))
+        forms.setdefault(
+            name, Form(name, price.cost, price.moved, "", price.crossings, alternative is plan)
+        )
     return tuple(forms.values())[:_SHOWN]
 
 

@@ -41,6 +41,7 @@ class Price:
     convolutions: int = 0
     moved: int = 0
     penalty: float = 0.0  # cost of partial sums, in MACs
+    crossings: int = 0  # number of tensors that cross because the host cuts or joins parts
 
     def plus(self, part: Price, count: int = 1, weights: int = 1) -> Price:
         """Add so many parts of one kind, with so many different weights."""
@@ -50,6 +51,7 @@ class Price:
             self.convolutions + count * part.convolutions,
             self.moved + count * part.moved,
             self.penalty + count * part.penalty,
+            self.crossings + count * part.crossings,
         )
 
     @property
@@ -261,10 +263,23 @@ class Planner:
         price = Price(layer.macs(), layer.parameters(), 1)
         return SplitPlan(layer, price, self.total(price))
 
+    def crossings(self, proposal: Proposal, sums: int) -> int:
+        """Return the number of tensors that cross because the host cuts or joins the parts.
+
+        Each side costs a crossing for every part, and another for the whole layer.
+        """
+        if proposal.count == 1 or self.exact_sums:
+            return 0
+        add = "Sum" if proposal.count > 2 else "Add"
+        joins = self._takes(add) if sums else self._takes("Concat", axis=1)
+        return (proposal.count + 1) * ((not self._takes("Slice")) + (not joins))
+
     def total(self, price: Price) -> float:
         """The cost by which plans are compared."""
         costs, settings = self.target.costs, self.settings
-        stated = costs.total(price.macs, price.weight_bytes, price.convolutions, price.moved)
+        stated = costs.total(
+            price.macs, price.weight_bytes, price.convolutions, price.moved, price.crossings
+        )
         overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
         return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 
@@ -336,8 +351,8 @@ class _Descent:
         self, layer: Layer, split: LayerSplit, proposal: Proposal, start: int
     ) -> SplitPlan | None:
         """Return the cheapest plan that begins with this form of the layer."""
-        price, parts = Price(moved=proposal.moved), []
-        sums = split.sums(layer, proposal)
+        sums, parts = split.sums(layer, proposal), []
+        price = Price(moved=proposal.moved, crossings=self.planner.crossings(proposal, sums))
         if sums and not self.demand.adds:
             return None
         for part in proposal.parts:

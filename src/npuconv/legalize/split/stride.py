@@ -17,7 +17,7 @@ from npuconv.legalize.split.proposal import OPERATORS, Emit, FitSettings, LayerS
 from npuconv.model.types import Tensor
 
 _Factors = tuple[int, ...]
-_MOST_PHASES = 4  # largest number of output phases along an axis
+_MOST_PHASES = 16  # largest number of output phases along an axis
 _ABOUT = (limits.STRIDE, limits.KERNEL)
 
 
