@@ -25,8 +25,8 @@ from npuconv.errors import CalibrationError
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
 PIECE_BYTES = 2**22  # size of the rows that are checked at once
-IGNORED = "arrays not used, as no input has their name: "  # and the names
-_MAX_OTHERS = 64  # arrays that are compared with an input
+IGNORED = "arrays not used, as no input has their name: "  # beginning of a note; names follow
+_MAX_OTHERS = 64  # largest number of arrays that are compared with an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 

@@ -29,12 +29,12 @@ _UNPROVEN = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB
 
 @dataclass(frozen=True)
 class BuiltinData:
-    """Choice of samples where there is no data."""
+    """Choice of samples for a model without calibration data."""
 
-    preprocess: Preprocess  # how pictures become inputs
+    preprocess: Preprocess  # conversion of pictures to inputs
     sentence: str  # first line of a conversion
     warning: str = ""  # reason why the figures are less reliable; may be empty
-    # The normalization that the model seems to want; None where it is given, or where there are no
+    # Normalization that the model seems to expect; None if it is given, or if there are no
     # pictures.
     inferred: Inferred | None = None
     pictures: Pictures = "none"  # kind of the pictures

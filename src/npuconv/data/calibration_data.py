@@ -22,17 +22,17 @@ _IMPORTED = (
     "no calibration data: none is needed, all scales are kept from the model; figures are "
     "measured on built-in inputs"
 )
-HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four is held out, and no more than these
+HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # a quarter of the samples is held out, at most 64
 
 
 @dataclass(frozen=True)
 class CalibrationData:
     """Samples that a model is calibrated on."""
 
-    samples: Samples  # opened, and checked against the inputs
+    samples: Samples  # samples, checked against the inputs
     assumed: str  # extents that were assumed for made-up samples; may be empty
-    builtin: BuiltinData | None  # what is taken instead of data; None where data is given
-    preparation: str  # how images become inputs, for the metadata; empty where none do
+    builtin: BuiltinData | None  # choice of built-in samples; None if the user gives data
+    preparation: str  # conversion of images to inputs, for the metadata; empty without images
 
     @property
     def is_normalized(self) -> bool:

@@ -49,8 +49,8 @@ class ImagePlan:
     spec: InputSpec  # the input of the model
     keys: Preprocess  # options of the user
     size: tuple[int | None, int | None]  # height and width of the input; None: not fixed
-    mean: Floats  # float32, one per channel or one for all, in pixel units
-    std: Floats  # like mean
+    mean: Floats  # float32 [1] or [C], in pixel units
+    std: Floats  # float32 [1] or [C], in pixel units
 
     @property
     def fits(self) -> bool:

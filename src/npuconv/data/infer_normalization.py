@@ -66,17 +66,17 @@ class NormalizationSettings:
     text_aspect: int = 3  # width by height of a line of text
     text_signed: float = 1.2  # odds of -1..1 for lines of text
     grey_unit: float = 1.5  # odds of 0..1 for grey images
-    grey_color_mean: float = -2.0  # odds of normalizations with the mean of colours, of grey images
+    grey_color_mean: float = -2.0  # odds of a mean with colours for grey images
     image_output_unit: float = 1.5  # odds of 0..1 for models that make images
     yolo_unit: float = 0.7  # odds of 0..1 for inputs named as exporters of YOLO do
     metadata: float = 12.0  # odds of the range that the metadata states
     scales_up: float = 6.0  # odds of 0..1 where the model multiplies its input to 0..255
-    scales_up_centred: float = 4.0  # odds of centred ranges up to 1, there
+    scales_up_centred: float = 4.0  # odds of centred ranges up to 1 in such a model
     scales_raw: float = 8.0  # odds of 0..255 where the model scales such pixels
     subtracts_mean: float = 6.0  # odds of 0..1 where the model subtracts such a mean
     finite: float = 9.0  # odds of a normalization whose values the first layer can take
     training: float = -4.0  # odds for each unit of loss against BatchNormalization
-    max_training_loss: float = 20.0  # loss beyond which all are equally wrong
+    max_training_loss: float = 20.0  # loss beyond which all normalizations are equally wrong
     bias: float = -1.5  # odds by ``log(1 + d^2)`` of the distance of biases from their usual size
     bias_usual: float = 0.4  # logarithm of the usual relative bias of the first layer
     bias_width: float = 1.2  # logarithm of a distance that counts
@@ -88,7 +88,7 @@ class NormalizationSettings:
     mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
     no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without a mean pixel
     offset_weight: float = 4.0  # weight of an offset of one deviation; a spread times e weighs 1
-    dead: float = 1e-3  # standard deviation, of the largest, of a channel switched off in training
+    dead: float = 1e-3  # share of the largest deviation below which training turned a channel off
 
 
 NORMALIZATION = NormalizationSettings()
@@ -114,7 +114,7 @@ class Inferred:
     normalization: PixelNormalization
     share: float  # share of all odds, 0..1
     runner_up: PixelNormalization
-    reasons: tuple[str, ...]  # evidence for it, the strongest last
+    reasons: tuple[str, ...]  # evidence for the normalization, the strongest last
 
     @property
     def is_clear(self) -> bool:

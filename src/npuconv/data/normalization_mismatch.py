@@ -200,8 +200,8 @@ class Profile(NamedTuple):
 class Trials(NamedTuple):
     """Profiles of the float model on unchanged samples and on samples normalized differently."""
 
-    baseline: PixelNormalization  # the normalization that the samples seem to have
-    profiles: Mapping[PixelNormalization, Profile]  # the baseline first; empty without a candidate
+    baseline: PixelNormalization  # normalization that the samples seem to have
+    profiles: Mapping[PixelNormalization, Profile]  # baseline first; empty without a candidate
     makes_images: bool = False  # True if an output is an image, as of super-resolution
 
 

@@ -32,9 +32,9 @@ class PixelNormalization:
     """``(pixel - mean) / std`` per channel, in pixels of 0..255."""
 
     name: str  # name in messages
-    option: str  # the flags that ask for it
-    mean: tuple[float, ...]  # one number per channel, or one
-    std: tuple[float, ...]  # one number per channel, or one
+    option: str  # flags that select it
+    mean: tuple[float, ...]  # a number per channel, or a number for all channels
+    std: tuple[float, ...]  # a number per channel, or a number for all channels
 
     def apply(self, pixels: Floats, axis: int) -> Floats:
         """Return pixels as this normalization feeds them to a model."""

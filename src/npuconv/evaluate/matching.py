@@ -238,10 +238,10 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
 class DeviceConvolution(NamedTuple):
     """A convolution on the device."""
 
-    display_label: str  # its label, with a number if several come from one source node
+    display_label: str  # label, with a number if several layers come from one source node
     label: str
-    tensor: str  # its result
-    node: str  # its name in the float model
+    tensor: str  # name of the output of the layer
+    node: str  # name of the convolution in the float model
 
 
 def layers_of(model: Model, plan: Plan) -> list[DeviceConvolution]:

@@ -17,7 +17,7 @@ from npuconv.ops.qlinear_conv import IntegerConv
 from npuconv.schemas.split import LayerEntry, Manifest, Packed
 from npuconv.target.description import Requantize
 
-ALIGNMENT = 16  # bytes: each array begins at a multiple, as vector loads want
+ALIGNMENT = 16  # bytes; each array begins at a multiple, for vector loads
 _FLOAT_BITS = 31  # bits of the multipliers that represent float factors
 Array = NDArray[Any]
 

@@ -35,7 +35,7 @@ class Opened:
     proto: onnx.ModelProto  # model; for a TFLite file, its inputs and outputs alone
     name: str
     sha256: str
-    tflite: TfliteSession | None = None  # runs it, where it is a TFLite file
+    tflite: TfliteSession | None = None  # session of a TFLite file
 
     @property
     def is_int8(self) -> bool:

@@ -37,8 +37,8 @@ class Ran:
     """Outputs of a split model."""
 
     outputs: dict[str, Array]  # arrays by name, all samples concatenated along the first axis
-    samples: int
-    source: str  # where they come from
+    samples: int  # number of samples
+    source: str  # source of the samples
     # Number of values that differ from the outputs of the unsplit model, by output; None without
     # that model.
     differing: dict[str, int] | None

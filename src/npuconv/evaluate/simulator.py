@@ -155,7 +155,7 @@ class _WholeNode(Whole):
 
     graph: _Simulation
     name: str
-    stem: str  # first part of the names of results
+    stem: str  # prefix of the names of results
     extents: tuple[int | None, ...] = ()  # extents of the input of an operator; None if unknown
 
     @property
@@ -164,12 +164,12 @@ class _WholeNode(Whole):
         return self.extents
 
     def apply(self, op: str, *operands: Self | ArrayLike, **attributes: Any) -> Self:
-        """Append an operator on int64, or in float between casts where ONNX has it so."""
-        if op in ("Sqrt", "MatMul"):  # in float64, which is exact below 2**53
+        """Append an operator on int64, or on float between casts if ONNX has no int64 for it."""
+        if op in ("Sqrt", "MatMul"):  # float64 is exact below 2**53
             names = [self._in_double(x) for x in (self, *operands)]
             real = self._step(op, names[::-1] if attributes.get("reverse") else names)
             return self._step("Cast", [real.name], to=TensorProto.INT64)
-        if op == "AveragePool":  # sums of windows: their float32 means, times their size
+        if op == "AveragePool":  # the sum of a window is its float32 mean times its size
             high, wide = attributes["kernel_shape"]
             real = self._step("Cast", [self.name], to=TensorProto.FLOAT)
             means = self._step(op, [real.name], count_include_pad=1, **attributes)

@@ -51,7 +51,7 @@ Qparams = tuple[Array, Array]  # scale and zero point
 class Split:
     """Folder that was written."""
 
-    manifest: schema.Manifest  # the content of ``manifest.json``
+    manifest: schema.Manifest  # content of ``manifest.json``
     directory: Path
 
 

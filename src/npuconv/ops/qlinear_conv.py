@@ -28,8 +28,8 @@ class IntegerConv:
     """A QLinearConv with constant parameters."""
 
     name: str
-    source: str  # int8 tensor that is read
-    result: str  # int8 tensor that is made
+    source: str  # name of the int8 input
+    result: str  # name of the int8 output
     x_scale: Array  # float32, one number
     x_zero: Array
     weight: Array  # [M, C/group, kernel...]

@@ -30,7 +30,7 @@ SOURCE = ""  # the value that a function is of
 class TableStep:
     """One operator of a function of one value."""
 
-    op: str  # ONNX's name
+    op: str  # name of the operator in ONNX
     # Names of results of earlier steps, ``SOURCE``, or numbers.
     inputs: tuple[str | float, ...] = (SOURCE,)
     output: str = "result"  # name of the result

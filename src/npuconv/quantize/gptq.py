@@ -32,8 +32,8 @@ def damping(length: int, count: int) -> float:
 class Factor:
     """Factor that passes the error of one weight on to the weights that are rounded after it."""
 
-    order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
-    upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
+    order: NDArray[np.int64]  # [G,K], inputs in the order of rounding
+    upper: Doubles  # [G,K,K], upper triangular; ``U' U`` is the inverse of the ordered products
 
 
 def factorize(products: Doubles, damp: float) -> Factor:

@@ -147,7 +147,7 @@ class Choice:
 
     scales: Floats  # float32 [K]
     zeros: Zeros  # int32 [K]
-    method: str  # how the ranges were chosen
+    method: str  # name of the method that chose the ranges
 
 
 def choose(constraints: ScaleConstraints, method: str) -> Choice:

@@ -123,10 +123,10 @@ def measure(
 class _GradientModel:
     """The differentiated model."""
 
-    model: onnx.ModelProto  # gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs
-    # Outputs, and inputs of operators without an adjoint, with their shapes.
+    model: onnx.ModelProto  # model from inputs and random signs to ``_RESULT`` and ``_SIGNAL``
+    # Shapes of the outputs, and of inputs of operators without an adjoint, by name.
     end_shapes: Mapping[str, Shape]
-    widths: tuple[int, ...]  # channels of every point
+    widths: tuple[int, ...]  # number of channels of every point
 
     def powers(self, session: executor.Session, feed: Feed, seed: int) -> Doubles:
         """Return the error power by channel of every point, for one random vector."""

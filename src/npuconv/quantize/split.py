@@ -28,7 +28,7 @@ class SplitGraph:
 
     graph: LegalModel
     state: QuantState  # encodings and integer weights, those of the parts included
-    convs: tuple[WrittenConv, ...] = ()  # parts, and how the device runs them
+    convs: tuple[WrittenConv, ...] = ()  # parts of layers, as the device runs them
 
 
 def split_quantized(graph: LegalModel, state: QuantState) -> SplitGraph:

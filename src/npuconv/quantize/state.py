@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 
-Offsets = NDArray[np.float64]  # one for each channel
+Offsets = NDArray[np.float64]  # offset of each channel
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class QuantState:
         encodings: scale and zero point of every int8 tensor, by tensor.
         methods: method that chose the range, by name of the group of tensors.
         shares: clipping limit of each group with one scale, as a share of its largest value.
-        weights: integer weights and biases by node; the others are rounded to nearest.
+        weights: integer weights and biases by node; other layers are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.
-        bias_offsets: added to a bias by oversampling, float64 [M], by node: it offsets outputs
-            by part of a step, and does not count as error.
-        tensor_offsets: offset of a tensor by that, float64 [C].
+        bias_offsets: number that oversampling adds to a bias, float64 [M], by node: it offsets
+            outputs by part of a step, and does not count as error.
+        tensor_offsets: offset of a tensor by oversampling, float64 [C], by tensor.
     """
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
