@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import types
 from pathlib import Path
@@ -15,7 +14,7 @@ import psutil
 import pytest
 
 import npuconv
-from batch.conftest import MISCHIEF, PATIENCE, has_ended, small, tree, wait_for
+from batch.conftest import has_ended, small, tree, wait_for
 from npuconv.batch.fingerprint import tools
 from npuconv.batch.run_jobs import Watcher
 from npuconv.errors import UsageError
@@ -47,19 +46,9 @@ class Notes(Watcher):
         self.ends[job.name] = outcome
 
 
-@pytest.fixture(scope="module")
-def hooks(tmp_path_factory):
-    """Make a folder that is on the path of the processes of ``workers`` and of their jobs."""
-    folder = tmp_path_factory.mktemp("hooks")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, sys.path)]))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def cluster(hooks):
-    """Start two processes on loopback for all tests; Dask restarts those that are killed."""
-    assert str(hooks) in os.environ["PYTHONPATH"]
+@pytest.fixture
+def cluster():
+    """Start two workers on loopback that are restarted when killed."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
@@ -67,18 +56,9 @@ def cluster(hooks):
         yield made
 
 
-@pytest.fixture
-def workers(hooks, cluster, monkeypatch):
-    """Return the address of two workers; those that are restarted have the same path."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(hooks), *filter(None, sys.path)]))
-    yield cluster.scheduler_address
-    (hooks / "sitecustomize.py").unlink(missing_ok=True)
-    cluster.wait_for_workers(2, timeout=PATIENCE)
-
-
 @pytest.fixture(scope="module")
 def near():
-    """Start a worker in this process, for all tests: a batch leaves nothing on it."""
+    """Start a cluster in this process, for all tests: a batch leaves nothing on it."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
@@ -92,7 +72,7 @@ def jobs(write, *models, output="build"):
 
 
 @pytest.mark.e2e
-def test_the_same_bytes(models, write, near, workers, monkeypatch):
+def test_the_same_bytes(models, write, near, monkeypatch):
     """Results are equal on this machine, with shared files and with shipped files."""
     names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
     reports, trees = [], []
@@ -102,9 +82,9 @@ def test_the_same_bytes(models, write, near, workers, monkeypatch):
         reports.append([(job.name, job.status, job.message) for job in report.jobs])
         trees.append(tree(models / output))
 
-    add("shared", scheduler=workers)
+    add("shared", local_cluster=2)
     add("shipped", scheduler=near, ship=True)
-    run_in_process(monkeypatch)  # only now: jobs of the cluster need processes
+    run_in_process(monkeypatch)  # from here on: jobs on threads of the cluster are processes
     add("here")
     assert trees[0] == trees[1] == trees[2]
     assert len(trees[0]) == 4 + 3  # with and without a model
@@ -113,9 +93,8 @@ def test_the_same_bytes(models, write, near, workers, monkeypatch):
 
 
 @pytest.mark.e2e
-def test_a_worker_dies(mischief, write, workers, hooks):
+def test_a_worker_dies(mischief, write, cluster):
     """A job whose worker dies runs on another; its old process ends."""
-    (hooks / "sitecustomize.py").write_text(MISCHIEF)
     for name in ("m0", "m1"):
         onnx.save(small(), mischief / f"{name}.onnx")
     path = write(
@@ -126,14 +105,14 @@ def test_a_worker_dies(mischief, write, workers, hooks):
     def kill():
         pid = wait_for(Path("slow.pid"))
         worker = psutil.Process(pid).parent()
-        (hooks / "sitecustomize.py").write_text("")  # not slow the next time
+        (mischief / "hooks" / "sitecustomize.py").write_text("")  # not slow the next time
         os.kill(worker.pid, signal.SIGKILL)
         killed.append(pid)
 
     thread = threading.Thread(target=kill)
     thread.start()
     notes = Notes()
-    report = npuconv.run_batch(path, scheduler=workers, watcher=notes)
+    report = npuconv.run_batch(path, scheduler=cluster.scheduler_address, watcher=notes)
     thread.join()
     assert report.ok, report.summary.headline
     assert len(notes.starts) > len(report.jobs)
@@ -157,20 +136,15 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("ship", [False, True])
-def test_a_job_that_kills_workers(mischief, write, hooks, ship, request):
-    """A job that kills two workers, of a cluster or of the batch, is given up; others are done."""
-    if ship:
-        keywords = {"scheduler": request.getfixturevalue("workers"), "ship": True}
-        (hooks / "sitecustomize.py").write_text(MURDER)
-    else:
-        keywords = {"local_cluster": 2}
-        (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
+def test_a_job_that_kills_workers(mischief, write, ship):
+    """A job that kills two workers is given up, and the others are done."""
+    (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
         onnx.save(small(), mischief / f"{name}.onnx")
     path = write(
         "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
     )
-    report = npuconv.run_batch(path, **keywords)
+    report = npuconv.run_batch(path, local_cluster=2, ship=ship)
     found = {job.name: job.status for job in report.jobs}
     assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
     assert report.jobs[1].message == "2 workers died while they ran it; given up"
@@ -178,9 +152,8 @@ def test_a_job_that_kills_workers(mischief, write, hooks, ship, request):
 
 
 @pytest.mark.e2e
-def test_an_interrupt_ends_the_jobs(mischief, write, workers, hooks):
+def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     """Jobs end on an interrupt, although Dask cannot stop a function."""
-    (hooks / "sitecustomize.py").write_text(MISCHIEF)
 
     class Interrupted(Watcher):
         def started(self, job):
@@ -191,14 +164,14 @@ def test_an_interrupt_ends_the_jobs(mischief, write, workers, hooks):
 
     path = write("version: 1\njobs: [{model: slow.onnx}]\n")
     with pytest.raises(KeyboardInterrupt):
-        npuconv.run_batch(path, scheduler=workers, watcher=Interrupted())
+        npuconv.run_batch(path, scheduler=cluster.scheduler_address, watcher=Interrupted())
     assert has_ended(wait_for(Path("slow.pid")))
     assert mischief
 
 
 def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
-    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # versions of the batch, of its worker
+    answers = iter([{**tools(), "npuconv": "9"}, tools()])  # of the batch, of its worker
     monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: next(answers))
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
     assert [job.status for job in report.jobs] == ["failed"]

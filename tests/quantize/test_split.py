@@ -39,7 +39,8 @@ def made(
 
 @pytest.mark.parametrize(("limits", "attrs", "count"), [
     (["weight_n=4", "in_h=8", "in_n=1"], {}, 16),
-    (["dilation_h=1", "dilation_w=1"], {"dilations": [2, 2]}, 5),
+    (["dilation_h=1", "dilation_w=1"], {"dilations": [2, 2]}, 2),
+    (["dilation_h=1", "dilation_w=1", "kernel_h=3", "kernel_w=3"], {"dilations": [2, 2]}, 5),
     (["in_c=6"], {"group": 8}, 3),
     (["stride_h=1", "stride_w=1"], {"strides": [2, 2]}, 2),
 ])  # fmt: skip
