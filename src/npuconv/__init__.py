@@ -30,7 +30,8 @@ from npuconv.version import __version__
 if TYPE_CHECKING:
     from npuconv.batch.run_jobs import run_batch
     from npuconv.check_model import check
-    from npuconv.convert_model import Conversion, convert
+    from npuconv.conversion import Conversion
+    from npuconv.convert_model import convert
     from npuconv.evaluate.verify import verify
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 _HOME = {  # module of each name, imported at the first use of the name
     "BatchReport": "npuconv.schemas.batch",
-    "Conversion": "npuconv.convert_model",
+    "Conversion": "npuconv.conversion",
     "check": "npuconv.check_model",
     "convert": "npuconv.convert_model",
     "Report": "npuconv.schemas.report",

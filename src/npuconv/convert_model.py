@@ -5,69 +5,31 @@ The module is not called ``convert``, because ``npuconv.convert`` is the functio
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Unpack
 
 import onnx
 
-from npuconv import files, limits
+from npuconv import limits
 from npuconv.config import Options, make_options
+from npuconv.conversion import Conversion, refusal
 from npuconv.data import Source
 from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
 from npuconv.emit.formats import format_named, with_target_defaults
-from npuconv.emit.tflite.translate import TfliteFile
 from npuconv.emit.write_model import emit_model, form_findings
-from npuconv.errors import ModelError, UnsupportedModelError, naming_model
 from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
-from npuconv.executor import RuntimeRefusedError
+from npuconv.executor import run_errors
 from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.model import save, store
-from npuconv.model.store import Store
+from npuconv.model import store
 from npuconv.quantize.imported_scales import import_weights
 from npuconv.quantize.quantization import quantize
 from npuconv.report.builder.conversion import WrittenModel, describe_float, describe_integers
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
-from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A converted model and its report.
-
-    Attributes:
-        model: the converted model as ONNX. Weights of more than 2 GB are in temporary files beside
-            it, which are deleted with this object; ``save`` writes them beside the model.
-        report: findings, rewrites and results.
-        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
-        next_command: command of the device's compiler; ``{model}`` is replaced by the model's path.
-    """
-
-    model: onnx.ModelProto
-    report: schema.Report
-    _store: Store | None = field(default=None, repr=False)  # owner of the files of large weights
-    tflite: TfliteFile | None = field(default=None, repr=False)
-    next_command: str = ""
-
-    def save(self, path: str | Path) -> None:
-        """Write the model whole or not at all.
-
-        A path that ends in .onnx gets ONNX, even if the output format is TFLite.
-
-        Raises:
-            OutputError: the destination cannot be written.
-        """
-        if self.tflite is not None and Path(path).suffix != ".onnx":
-            files.write(path, self.tflite.data)
-        else:
-            save.save(self.model, path)
 
 
 def convert(
@@ -116,37 +78,20 @@ def convert_with(
         legal = legal.with_findings(form_findings(legal))
         node_rows, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
-            raise _refusal(build_report(legal, node_rows, timings=shown_clock))
+            raise refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.next_command
         # A missing Vela fails here, before any work.
         vela_command = vela.require(command, output_format.name) if options.with_vela else []
-        with _run_errors(legal.model.name):
+        with run_errors(legal.model.name):
             write = _write_integers if output_format.calibrates else _write_floats
             written = write(legal, calibration, clock)
         legal, tflite = written.legal, written.tflite  # calibration and errors add findings
         report = build_report(legal, node_rows, written.results, timings=shown_clock)
         if not report.ok:
-            raise _refusal(report)
+            raise refusal(report)
         if vela_command and tflite is not None:
             report = report.model_copy(update={"vela": vela.estimate(tflite.data, vela_command)})
         return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
-
-
-def _refusal(report: schema.Report) -> UnsupportedModelError:
-    return UnsupportedModelError(f"{report.model.path}: {report.summary.headline}", report)
-
-
-@contextlib.contextmanager
-def _run_errors(name: str) -> Iterator[None]:
-    """Name the model in errors; an error of onnxruntime becomes a ``ModelError``.
-
-    Only the run of the whole model shows some of these errors: a tensor with 2,000 axes.
-    """
-    with naming_model(name):
-        try:
-            yield
-        except RuntimeRefusedError as error:
-            raise ModelError(f"cannot be run: {error}") from None
 
 
 def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> WrittenModel:
@@ -173,12 +118,9 @@ def _write_floats(legal: LegalModel, calibration: Source, clock: Timings) -> Wri
     """Write a form whose activations stay float: no sample is needed."""
     load_float(legal.model, legal.proto())  # raises if onnxruntime does not load the model
     with clock.measured("quantize"):
+        convolutions, scales = legal.plan.convolutions, legal.source_scales
         weights, _notes = import_weights(
-            legal.model,
-            legal.plan.convolutions,
-            {},  # encodings of tensors: activations stay float
-            legal.source_scales,
-            per_tensor=legal.is_per_tensor,
+            legal.model, convolutions, {}, scales, per_tensor=legal.is_per_tensor
         )
         emitted = emit_model(legal, weights=weights)
     warning = check_loads(emitted.proto)  # empty if it loads at the default settings

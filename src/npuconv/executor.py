@@ -15,6 +15,7 @@ import onnx.parser
 import onnxruntime as ort
 from onnx import helper
 
+from npuconv.errors import ModelError, naming_model
 from npuconv.model import query, store
 from npuconv.model.integer_products import with_equal_types
 
@@ -40,6 +41,19 @@ RANDOM_PLACES = "npuconv.random"  # key of metadata: see random_places
 
 class RuntimeRefusedError(Exception):
     """The runtime does not take the model; the message is its first line."""
+
+
+@contextlib.contextmanager
+def run_errors(name: str) -> Iterator[None]:
+    """Name the model in errors; an error of onnxruntime becomes a ``ModelError``.
+
+    Only the run of the whole model shows some of these errors: a tensor with 2,000 axes.
+    """
+    with naming_model(name):
+        try:
+            yield
+        except RuntimeRefusedError as error:
+            raise ModelError(f"cannot be run: {error}") from None
 
 
 def limit_threads(count: int) -> None:
