@@ -75,8 +75,8 @@ class Rescaling:
             np.rint(np.ldexp(f.astype(np.float64), p)).astype(np.int64)
             for f, p in zip(factors, places, strict=True)
         ]
-        total, *others = (w.times(m) for (w, _), m in zip(terms, multipliers, strict=True))
-        for term in others:
+        total, *addends = (w.times(m) for (w, _), m in zip(terms, multipliers, strict=True))
+        for term in addends:
             total = total.plus(term)
         return shifted_right(total, places[0], self.rounding)
 

@@ -78,9 +78,9 @@ class Whole(ABC):
         """Return the largest along an axis, which stays."""
         return self.apply("ReduceMax", axes=(axis,), keepdims=True)
 
-    def concat(self, others: Sequence[Self], axis: int) -> Self:
-        """Return this and others behind each other."""
-        return self.apply("Concat", *others, axis=axis)
+    def concat(self, parts: Sequence[Self], axis: int) -> Self:
+        """Return these numbers with the parts behind them."""
+        return self.apply("Concat", *parts, axis=axis)
 
     def product(self, matrix: Self | ArrayLike, *, reverse: bool = False) -> Self:
         """Return ``self @ matrix``; with ``reverse``, ``matrix @ self``."""

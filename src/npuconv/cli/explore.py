@@ -230,7 +230,7 @@ def explore(
     quiet: bool,
     no_color: bool,
 ) -> int:
-    """Show what each undocumented limit would cost these models.
+    """Show the cost of each undocumented limit for these models.
 
     Each limit of Conv that the target marks '?' is tightened alone, from the value that the
     models need down to 1, and the rewrites that keep it are planned. The table has the

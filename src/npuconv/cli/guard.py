@@ -181,10 +181,10 @@ def input_files(models: Iterable[str], options: Options, config: str | None) -> 
     for model in models:
         yield Path(model), "the model"
         yield from ((path, "weights of the model") for path in external_data.files(Path(model)))
-    others = {
+    inputs = {
         "the calibration samples": options.calibration,
         "the target": options.target,
         "the baseline": options.baseline,
         "the configuration": config,
     }
-    yield from ((Path(path), role) for role, path in others.items() if isinstance(path, str))
+    yield from ((Path(path), role) for role, path in inputs.items() if isinstance(path, str))

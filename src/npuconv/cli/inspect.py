@@ -182,8 +182,8 @@ def _diff_convolutions(different: Iterable[Match]) -> list[tuple[str, ...]]:
         alike.setdefault(tuple(match.differs.items()), []).append(match)
     rows: list[tuple[str, ...]] = []
     for matches in alike.values():
-        others = len(matches) - 1
-        name = matches[0].name + (f" and {others} more" if others else "")
+        further_matches = len(matches) - 1
+        name = matches[0].name + (f" and {further_matches} more" if further_matches else "")
         for attribute, (before, after) in matches[0].differs.items():
             rows.append((name, attribute, before or "-", after or "-"))
             name = ""

@@ -265,9 +265,11 @@ def _matches(operators: dict[str, str], before: Inspection, after: Inspection) -
         groups.setdefault(source, ([], []))[1].append(convolution)
     matches = []
     for name, (old, new) in groups.items():
-        texts, others = _attributes(old, operators.get(name, "")), _attributes(new, "")
+        texts, new_texts = _attributes(old, operators.get(name, "")), _attributes(new, "")
         compared = texts if old and new else _ONE_SIDED
-        differs = {key: (texts[key], others[key]) for key in compared if texts[key] != others[key]}
+        differs = {
+            key: (texts[key], new_texts[key]) for key in compared if texts[key] != new_texts[key]
+        }
         matches.append(Match(name, tuple(old), tuple(new), differs))
     return tuple(matches)
 

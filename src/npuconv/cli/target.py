@@ -19,7 +19,7 @@ from npuconv.target.lint import lint as find_problems
 
 _MODULES = {
     "coverage": "Show which targets take which models, and what stops each.",
-    "explore": "Show what each undocumented limit would cost these models.",
+    "explore": "Show the cost of each undocumented limit for these models.",
 }
 _MAX_NAME, _MAX_VALUE = 40, 28  # columns; a longer cell is not aligned, and moves no other line
 _ORDER = {name: place for place, name in enumerate(FACTS)}

@@ -113,10 +113,10 @@ def updated(
     the baseline file. A reason (``why``) is preserved if the finding still exists.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}
-    others = [e for e in old.findings if e.place not in checked and (folder / e.model).is_file()]
+    unchecked = [e for e in old.findings if e.place not in checked and (folder / e.model).is_file()]
     new = (e.model_copy(update={"why": reasons.get((e.place, e.key), "")}) for e in findings)
     entries: dict[tuple[str, ...], Entry] = {}
-    for entry in (*others, *new):
+    for entry in (*unchecked, *new):
         previous = entries.setdefault((*entry.place, *entry.key), entry)
         if previous is not entry:
             entries[*entry.place, *entry.key] = previous.model_copy(

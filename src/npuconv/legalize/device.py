@@ -1,4 +1,4 @@
-"""Questions of passes about the target: which nodes it takes, and at what cost."""
+"""The target as passes ask it: nodes that it takes, and their costs."""
 
 from __future__ import annotations
 

@@ -292,9 +292,9 @@ def legalize(
         core.sweep(model)
         legal = replace(legal, model=model)
         lint = engine.lint(legal.rule_context())
-        others = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
+        around_convolutions = [f for f in lint if f.op_type not in query.CONVOLUTIONS]
         convolutions = [f for f in after if f.op_type in query.CONVOLUTIONS]
-        after = sorted(convolutions + others, key=sort_key)
+        after = sorted(convolutions + around_convolutions, key=sort_key)
     graphs = [graph for graph in (model, legal.unsplit) if graph is not None]
     source_scales = annotations.source_scales if device.options.keep_scales else SourceScales()
     legal = replace(

@@ -111,8 +111,8 @@ class Findings:
 
     def renew(self, code: str, findings: Iterable[Finding]) -> Findings:
         """Return the findings with the unknown limits of one code replaced."""
-        others = (f for f in self.all_findings if f.code != code or f.status != Status.UNKNOWN)
-        return replace(self, all_findings=(*others, *findings))
+        unchanged = (f for f in self.all_findings if f.code != code or f.status != Status.UNKNOWN)
+        return replace(self, all_findings=(*unchanged, *findings))
 
 
 def _key(finding: Finding) -> baseline.Key:

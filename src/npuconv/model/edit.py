@@ -135,11 +135,11 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
     producer.outputs[index] = old
 
 
-def inherit(model: Model, node: Node, *others: Node) -> None:
-    """Add the origin of ``others`` to the origin of ``node``."""
+def inherit(model: Model, node: Node, *sources: Node) -> None:
+    """Add the origin of ``sources`` to the origin of ``node``."""
     meta = model.meta(node)
     doc, metadata = (meta.doc_string, meta.metadata) if meta else ("", ())
-    model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
+    model.register(node, NodeMeta(model.origin(node, *sources), doc, metadata))
 
 
 def exchange_names(a: Tensor, b: Tensor) -> None:

@@ -118,7 +118,7 @@ def write_node(node: Node, into: onnx.NodeProto, attrs: Mapping[str, Any] | None
 
 
 class NodeCopy(NamedTuple):
-    """A cheap copy of a node, for nodes of which few become protos.
+    """A cheap copy of a node; few copies become protos.
 
     Attributes are numbers, strings and tuples of int; all others are protos.
     """

@@ -32,11 +32,11 @@ def _is_defined(node: Node) -> bool:
 
 def _kernel(call: Arguments[W]) -> W:
     *sources, y_at = call.scales
-    first, *others = (
+    first, *later_parts = (
         call.rescaling.requantized(x, x_at, y_at)
         for x, x_at in zip(call.values, sources, strict=True)
     )
-    return first.concat(others, int(call.attributes.get("axis", 1)))
+    return first.concat(later_parts, int(call.attributes.get("axis", 1)))
 
 
 def _adjoint(tape: Tape, visit: Visit) -> Gradients:

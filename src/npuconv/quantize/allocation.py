@@ -53,7 +53,7 @@ class NoiseTerm:
 
 @dataclass(frozen=True)
 class ChannelSet:
-    """Channels each of which may be computed several times."""
+    """Channels that may be computed several times, each by itself."""
 
     tensor: str  # name of the first tensor that has them
     count: int  # number of channels

@@ -170,9 +170,9 @@ def _result(
 
     ``models`` and ``rule`` are numbers in the lists of the run; ``prints`` counts fingerprints.
     """
-    (report, finding), *others = alike
+    (report, finding), *repeats = alike
     where = f"{finding.node}: " if finding.node else ""
-    more = f"; {count(len(others), 'other model')} as well" if others else ""
+    more = f"; {count(len(repeats), 'other model')} as well" if repeats else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     prints[print_] += 1
     result = {
@@ -192,9 +192,9 @@ def _result(
             "source": finding.source,
         },
     }
-    if others:
+    if repeats:
         places = {
-            (report.model.path, finding.node): (report, finding) for report, finding in others
+            (report.model.path, finding.node): (report, finding) for report, finding in repeats
         }
         result["relatedLocations"] = [
             {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}

@@ -41,9 +41,9 @@ def reasons(nodes: Iterable[Node], ctx: RuleContext) -> str:
 
 def _support(ops: Sequence[str], target: str) -> str:
     """Return the built-in targets that list all operators, or the first; '' if none does."""
-    others = [name for name in builtin_names() if name != target]
+    further_targets = [name for name in builtin_names() if name != target]
     for required in (ops, ops[:1]):
-        names = [name for name in others if listed_operators(name).issuperset(required)]
+        names = [name for name in further_targets if listed_operators(name).issuperset(required)]
         if names:
             subject = required[0] if len(ops) > len(required) else "it" if len(ops) == 1 else "them"
             return f"; {', '.join(names)} support{'s' * (len(names) == 1)} {subject}"

@@ -111,9 +111,20 @@ def test_parts_cross_where_the_host_cuts_or_joins_them(ops, crossings):
     """Four tiles: each goes to the device, and its result back."""
     operators = {"Conv": {"limits": {"in_h": {"max": 10}}}, **{op: {} for op in ops}}
     target = chip("", also={"operators": operators})
-    plan, _ = Planner(target).plan(layer((4, 8, 3, 3), cells=32))
-    assert plan.proposal.count == 4
-    assert plan.price.crossings == crossings
+    for exact_sums in (False, True):  # an accumulator does not cut tiles
+        plan, _ = Planner(target, exact_sums=exact_sums).plan(layer((4, 8, 3, 3), cells=32))
+        assert plan.proposal.count == 4
+        assert plan.price.crossings == crossings
+
+
+def test_sums_in_the_accumulator_cross_nowhere():
+    """The device reads the terms out of the whole input."""
+    target = chip(in_c={"max": 4})
+    crossings = [
+        Planner(target, exact_sums=exact).plan(layer())[0].price.crossings
+        for exact in (True, False)
+    ]
+    assert crossings == [0, 6]
 
 
 def test_fewer_crossings_are_worth_more_macs():

@@ -141,22 +141,22 @@ def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
     _pad_before(model, node, (way.axis,))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
-    others = [a for a in range(1, len(dims)) if a != axis]
-    order, weight = [0, axis, *others], np.moveaxis(_weight(node), axis, 2)
+    kept_axes = [a for a in range(1, len(dims)) if a != axis]
+    order, weight = [0, axis, *kept_axes], np.moveaxis(_weight(node), axis, 2)
     if way.how == "slices":  # N, C, D, ... -> N, cells of the result, C, taps, ...
         table = np.asarray(way.cells, np.int64).reshape(weight.shape[2], -1)
         inputs = [node.inputs[0], edit.constant(model, f"{node.name}/cells", table)]
         source = edit.insert(model, "Gather", inputs, origin=[node], attrs={"axis": axis})
-        trailing = [a + (a > axis) for a in others[1:]]
+        trailing = [a + (a > axis) for a in kept_axes[1:]]
         source = transpose(model, node, source, [0, axis + 1, 1, axis, *trailing])
     else:
         source = transpose(model, node, _strided(model, node, axis), order)
     channels = dims[1] * weight.shape[2]
-    source = reshape(model, node, source, [-1, channels, *(dims[a] for a in others[1:])])
+    source = reshape(model, node, source, [-1, channels, *(dims[a] for a in kept_axes[1:])])
     weight = weight.reshape(len(weight), -1, *weight.shape[3:])
     result = _convolve(model, node, source, way.axis, weight)
     leading = [dims[0], -1] if dims[0] else [-1, out[axis]]
-    result = reshape(model, node, result, [*leading, *(out[a] for a in others)])
+    result = reshape(model, node, result, [*leading, *(out[a] for a in kept_axes)])
     return transpose(model, node, result, inverse(tuple(order)))
 
 

@@ -268,7 +268,7 @@ class Planner:
 
         Each side costs a crossing for every part, and another for the whole layer.
         """
-        if proposal.count == 1 or self.exact_sums:
+        if proposal.count == 1:
             return 0
         add = "Sum" if proposal.count > 2 else "Add"
         joins = self._takes(add) if sums else self._takes("Concat", axis=1)
@@ -352,7 +352,9 @@ class _Descent:
     ) -> SplitPlan | None:
         """Return the cheapest plan that begins with this form of the layer."""
         sums, parts = split.sums(layer, proposal), []
-        price = Price(moved=proposal.moved, crossings=self.planner.crossings(proposal, sums))
+        is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
+        crossings = 0 if is_accumulated else self.planner.crossings(proposal, sums)
+        price = Price(moved=proposal.moved, crossings=crossings)
         if sums and not self.demand.adds:
             return None
         for part in proposal.parts:
@@ -361,7 +363,6 @@ class _Descent:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
-        is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
         if sums and not is_accumulated:
             settings = self.planner.settings
             share = settings.sum_share + settings.sum_part * (proposal.count - 1)

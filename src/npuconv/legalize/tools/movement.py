@@ -125,7 +125,7 @@ class Movement:
         return self._reshaped(node)
 
     def _reshaped(self, node: Node) -> Movement | None:
-        """Return the movement with the extents of the result, of which one may be unknown."""
+        """Return the movement with the extents of the result; one extent may be unknown."""
         dims = query.shape(node.outputs[0])
         target = query.constant_input(node, 1) if node.op == "Reshape" else None
         if dims is None and target is not None and not (target == 0).any():
@@ -281,9 +281,9 @@ def _source_order(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (len(run.stride.names), run.stride.number), reverse=True)
 
 
-def _widened(runs: Sequence[Run], others: Sequence[Run], units: int) -> list[Run]:
+def _widened(runs: Sequence[Run], neighbours: Sequence[Run], units: int) -> list[Run]:
     """Return axes with units in front; a batch that is first on both sides stays there."""
-    first = next((run for run in others if run != UNIT), None)
+    first = next((run for run in neighbours if run != UNIT), None)
     place = 1 if runs and runs[0] == first and first != UNIT else 0
     return [*runs[:place], *[UNIT] * units, *runs[place:]]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RepeatedChannels:
-    """Channels some of which are computed several times.
+    """Channels of a tensor, with the number of copies of each.
 
     Attributes:
         path: the channels in the new graph.

@@ -324,8 +324,8 @@ def cost_of(errors: Sensitivity | None, layers: Collection[str]) -> float | None
         for point, power in zip(errors.points, errors.powers, strict=True)
         if point.kind == "output" and point.layer in layers
     )
-    others = float(errors.powers.sum()) - noise
-    return round(10 * math.log10(1 + noise / others), 2) if others > 0 else None
+    remaining_power = float(errors.powers.sum()) - noise
+    return round(10 * math.log10(1 + noise / remaining_power), 2) if remaining_power > 0 else None
 
 
 def _db(error: SquaredErrors) -> float | None:

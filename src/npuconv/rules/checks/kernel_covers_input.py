@@ -43,8 +43,10 @@ def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     unknown = [name for name in _KERNEL if name in limits and not limits[name].is_documented]
     if not unknown or not _covers(facts):
         return
-    others = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]
-    if facts["kernel_area"] <= max((int(f.get("kernel_area") or 1) for f in others), default=1):
+    sliding_kernels = [f for f in map(ctx.facts, ctx.model.nodes("Conv")) if not _covers(f)]
+    if facts["kernel_area"] <= max(
+        (int(f.get("kernel_area") or 1) for f in sliding_kernels), default=1
+    ):
         return
     kernel = "x".join(str(facts[name]) for name in _KERNEL)
     weights = size(facts["weight_n"] * facts["weight_c"] * facts["kernel_area"])
