@@ -267,7 +267,7 @@ class Planner:
     def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits without a rewrite.
 
-        Its price is that of a split if the vendor's tool splits the layer.
+        If the vendor's tool splits the layer, the split gives the price.
         """
         price = Price(layer.macs(), layer.parameters(), 1)
         if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
