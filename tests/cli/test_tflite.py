@@ -47,7 +47,7 @@ def test_estimates_of_the_compiler(cli, model, calibration, monkeypatch):
     refused = cli("convert", model, *flags)
     assert (refused.code, Path("model.npu.tflite").exists()) == (2, False)
     assert "Vela is not installed" in refused.err
-    monkeypatch.setattr(vela, "find_python", lambda _: Path("/opt/python"))
+    monkeypatch.setattr(vela, "require", lambda *_: "Vela")
     said = VelaEstimate(command="vela", npu_operators=4, cpu_operators=2, cycles=28412)
     monkeypatch.setattr(vela, "estimate", lambda *_: said)
     done = cli("convert", model, *flags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -274,14 +275,15 @@ def test_a_vendor_refuses(cli, pair, folder):
 
 def test_a_vendor_that_cannot_be_asked(cli, pair, folder):
     """Before any work, with a fix."""
-    for flags, text in (
-        (["qnn"], "--vendor qnn: Qualcomm QNN, emulated Hexagon HTP is not installed"),
+    for name, text in (
+        ("qnn", "--vendor qnn: Qualcomm QNN, emulated Hexagon HTP is not installed"),
         (
-            ["vela"],
+            "vela",
             "--vendor vela reads .tflite files, not q.onnx (npuconv convert --format tflite",
         ),
-        (["hexagon"], "unknown tool 'hexagon' (known: qnn, rknn, vela, openvino)"),
+        ("hexagon", "unknown tool 'hexagon' (known: qnn, rknn, vela, openvino)"),
     ):
-        done = cli(*pair, "--vendor", *flags, "--vendor-python", folder / "absent")
+        python = sys.executable if name == "vela" else folder / "absent"
+        done = cli(*pair, "--vendor", name, "--vendor-python", python)
         assert done.code == 2
         assert text in done.error

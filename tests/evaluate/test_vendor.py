@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
 
 import numpy as np
 import onnx
@@ -17,26 +17,20 @@ from support.builders import Net
 from support.int8_pairs import explicit_model, float_model, integer_model, samples
 
 
-class Tool:
+class StandIn:
     """A tool in this process."""
 
-    vendor, version, chip = VENDORS["qnn"], "1.2.3", ""
+    vendor, chip = VENDORS["qnn"], ""
 
     def __init__(self, answer, outputs=None):
         self._answer, self._outputs = answer, outputs
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def ask(self, model, inputs, feeds, **keys):
+    def ask(self, questions):
         """Keep the question."""
-        self.question = SimpleNamespace(model=model, inputs=inputs, feeds=feeds, **keys)
-        outputs = [self._outputs(feed) for feed in feeds] if self._outputs else []
+        (self.question,) = questions
+        outputs = [self._outputs(feed) for feed in self.question.feeds] if self._outputs else []
         verdict = "accepted" if self._answer.accepted else "refused"
-        return Reply(verdict, self._answer, outputs)
+        return [Reply(verdict, self._answer, "1.2.3", outputs)]
 
 
 @pytest.fixture
@@ -84,7 +78,7 @@ def test_steps_of_outputs():
 def test_differences_in_steps(judged):
     """All of 16 values are two steps away; the whole is the only output."""
     model, data = net(), {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}
-    tool = Tool(Answer(accepted=True, others="NPU"), simulated(model, 2))
+    tool = StandIn(Answer(accepted=True, others="NPU"), simulated(model, 2))
     report = judged(tool, model, model, data).vendor
     (output,) = report.outputs
     assert (output.step, output.differences, output.largest) == (0.5, (0, 0, 16, 0, 0), 2)
@@ -99,7 +93,7 @@ def test_names_of_nodes(judged):
         ("convolution", "Conv", "GPU", ""),
     )  # fmt: skip
     answer = Answer(accepted=False, message="Missing numbers for 'c', sorry", layers=layers)
-    report = judged(Tool(answer))
+    report = judged(StandIn(answer))
     assert [layer.name for layer in report.vendor.layers] == ["conv", "conv", "convolution"]
     assert report.vendor.message == "Missing numbers for 'c', sorry (node conv)"
     assert report.vendor.devices == {"CPU": 2, "GPU": 1}
@@ -108,19 +102,19 @@ def test_names_of_nodes(judged):
 
 def test_open_extents_are_fixed(judged):
     """Compilers need shapes; the report names the inputs."""
-    tool = Tool(Answer(accepted=True))
+    tool = StandIn(Answer(accepted=True))
     report = judged(tool, float_model("N"), integer_model(batch="N"))
     (info,) = onnx.load_from_string(tool.question.model).graph.input
     assert [dim.dim_value for dim in info.type.tensor_type.shape.dim] == [1, 3, 6, 6]
     assert report.vendor.notes == ("open extents are those of the samples: x [1, 3, 6, 6]",)
-    assert not tool.question.calibrates
+    assert not tool.question.keys["calibrates"]
 
 
 def test_a_float_file(judged):
     """The tool quantizes it by itself: there are no integers to compare with."""
-    tool = Tool(Answer(accepted=True), lambda _: [np.float32([[1, 2, 3, 4]])])
+    tool = StandIn(Answer(accepted=True), lambda _: [np.float32([[1, 2, 3, 4]])])
     report = judged(tool, float_model(), float_model()).vendor
-    assert tool.question.calibrates
+    assert tool.question.keys["calibrates"]
     assert "takes these samples for calibration" in report.notes[0]
     assert (report.outputs[0].step, report.outputs[0].differences) == (None, None)
 
@@ -128,4 +122,4 @@ def test_a_float_file(judged):
 def test_files_that_a_tool_does_not_read():
     model = open_model(float_model())
     with pytest.raises(UsageError, match=r"--vendor vela reads \.tflite files"):
-        open_tool("vela", None, model)
+        open_tool("vela", sys.executable, model)

@@ -10,17 +10,17 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.vendors import tool
-from npuconv.vendors.tool import HOME, VENDORS, VendorProcess, find_python, named
+from npuconv.vendors.tool import HOME, VENDORS, Question, Tool
 from support.vendor_tools import ACCEPTS, COPIES, REFUSES, environment
 
 QNN = VENDORS["qnn"]
 FEEDS = [{"x": np.float32([[1, 2]])}, {"x": np.float32([[3, 4]])}]
 
 
-def reply(folder, body, *, seconds=60, **keys):
+def reply(folder, body, *, chip="", seconds=60):
     """Ask a tool whose ``ask`` has this body."""
-    with VendorProcess(QNN, environment(folder, body), seconds=seconds) as process:
-        return process.ask(b"model", ["x"], FEEDS, outputs=1, **keys)
+    asked = Tool(QNN, environment(folder, body), chip, seconds)
+    return asked.ask([Question(b"model", ["x"], FEEDS, 1)])[0]
 
 
 @pytest.mark.e2e
@@ -36,10 +36,8 @@ def test_a_tool_gets_the_file_and_the_keys(tmp_path):
         "    assert Path(question['model']).read_bytes() == b'model'\n"
         "    return {'accepted': True, 'message': question['chip'] + str(question['seconds'])}, 0\n"
     )
-    python = environment(tmp_path, body)
-    with VendorProcess(QNN, python, chip="v73", seconds=9) as process:
-        assert process.ask(b"model").answer.message == "v739"
-        assert process.version == "1.2.3"
+    done = reply(tmp_path, body, chip="v73", seconds=9)
+    assert (done.answer.message, done.version) == ("v739", "1.2.3")
 
 
 @pytest.mark.e2e
@@ -57,17 +55,11 @@ def test_a_refusal_has_its_nodes(tmp_path):
         ("    print('last words')\n    os._exit(7)\n", "exit code 7"),
         ("    raise RuntimeError('no licence')\n", "exit code 3: RuntimeError: no licence"),
         ("    time.sleep(60)\n", "took more than 1 s and was ended"),
-        # A tool that ignores the alarm is ended from outside.
-        (
-            "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    time.sleep(60)\n",
-            "took more than 1 s and was ended",
-        ),
         ("    os.kill(os.getppid(), signal.SIGKILL)\n    time.sleep(60)\n", "its process ended"),
         ("    return 'yes', None\n", "cannot be read"),
     ],
 )
-def test_a_tool_that_fails(tmp_path, monkeypatch, body, message):
-    monkeypatch.setattr(tool, "_GRACE_SECONDS", 1)
+def test_a_tool_that_fails(tmp_path, body, message):
     done = reply(tmp_path, body, seconds=1 if "more than 1 s" in message else 60)
     assert done.verdict == "failed"
     assert message in done.answer.message
@@ -75,43 +67,43 @@ def test_a_tool_that_fails(tmp_path, monkeypatch, body, message):
 
 @pytest.mark.e2e
 def test_the_next_question_after_a_crash(tmp_path):
-    """A fork crashes alone; a process that has died starts again."""
+    """A fork crashes alone; after a process that has died there are no answers."""
     body = (
-        "    if question.get('deadly'): os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)\n"
-        "    if question.get('faulty'): os.abort()\n" + ACCEPTS
+        "    if question.get('faulty'): os.abort()\n"
+        "    if question.get('deadly'): os.kill(os.getppid(), signal.SIGKILL)\n" + ACCEPTS
     )
-    with VendorProcess(QNN, environment(tmp_path, body)) as process:
-        keys = ({"faulty": True}, {}, {"deadly": True}, {})
-        verdicts = [process.ask(b"", **key).verdict for key in keys]
-    assert verdicts == ["failed", "accepted", "failed", "accepted"]
+    keys = ({"faulty": 1}, {}, {"deadly": 1}, {})
+    replies = Tool(QNN, environment(tmp_path, body)).ask([Question(b"", keys=k) for k in keys])
+    verdicts = [done.verdict for done in replies]
+    assert verdicts == ["failed", "accepted", "failed", "failed"]
 
 
 @pytest.mark.e2e
 def test_an_environment_without_the_tool():
     """The last line of Python says what is missing."""
-    with (
-        VendorProcess(QNN, Path(sys.executable)) as process,
-        pytest.raises(UsageError, match="No module named 'onnxruntime_qnn'") as caught,
-    ):
-        process.ask(b"")
+    with pytest.raises(UsageError, match="No module named 'onnxruntime_qnn'") as caught:
+        Tool(QNN, Path(sys.executable)).ask([])
     assert "docs/verify.md" in caught.value.hint
 
 
 def test_an_interpreter_that_is_none(tmp_path):
     (tmp_path / "python").write_text("no program")
-    with (
-        VendorProcess(QNN, tmp_path / "python") as process,
-        pytest.raises(UsageError, match=r"--vendor qnn: .*python"),
-    ):
-        process.ask(b"")
+    with pytest.raises(UsageError, match=r"--vendor qnn: .*python: "):
+        Tool(QNN, tmp_path / "python").ask([])
 
 
+@pytest.mark.e2e
 def test_nothing_is_left(tmp_path, monkeypatch):
-    """The folders of questions go with the process."""
-    monkeypatch.setattr(tool.tempfile, "tempdir", str(tmp_path))
-    with VendorProcess(QNN, tmp_path):
-        assert len(list(tmp_path.iterdir())) == 1
-    assert list(tmp_path.iterdir()) == []
+    """The folders of questions go, and so does a fork that outlives the process."""
+    monkeypatch.setattr(tool, "_START_SECONDS", 0)
+    monkeypatch.setattr(tool.tempfile, "tempdir", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 60 & echo $! > ../../child; sleep 60\n")
+    python.chmod(0o755)
+    with pytest.raises(UsageError, match="does not start within 0 s"):
+        Tool(QNN, python).ask([])
+    assert list((tmp_path / "home").iterdir()) == []
 
 
 def test_places_of_an_environment(tmp_path, monkeypatch):
@@ -119,26 +111,27 @@ def test_places_of_an_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME, str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(UsageError, match="not installed") as caught:
-        find_python(QNN)
+        Tool.find("qnn")
     assert "--vendor-python" in caught.value.hint
     beside = tmp_path / "bin" / "python"
     beside.parent.mkdir()
     beside.touch()
     (beside.parent / "qnn").touch(0o755)
-    assert find_python(QNN) == beside
+    assert Tool.find("qnn").python == beside
     monkeypatch.setattr(tool.importlib.util, "find_spec", lambda _: "there")
-    assert find_python(QNN) == Path(sys.executable)
+    assert Tool.find("qnn").python == Path(sys.executable)
     python = tmp_path / "qnn" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert find_python(QNN) == python
-    assert find_python(QNN, beside) == beside
+    assert Tool.find("qnn").python == python
+    assert Tool.find("qnn", beside).python == beside
     with pytest.raises(UsageError, match="absent does not exist"):
-        find_python(QNN, tmp_path / "absent")
+        Tool.find("qnn", tmp_path / "absent")
 
 
 def test_names_and_chips():
-    assert named("rknn:rk3566") == (VENDORS["rknn"], "rk3566")
+    python = Path(sys.executable)
+    assert Tool.find("rknn:rk3566", python) == Tool(VENDORS["rknn"], python, "rk3566")
     with pytest.raises(UsageError, match="unknown tool 'hexagon'") as caught:
-        named("hexagon")
+        Tool.find("hexagon")
     assert "qnn, rknn" in caught.value.hint

@@ -18,9 +18,14 @@ FIGURES = (
 )
 
 
+def compiler(folder, body):
+    """Return a stand-in of Vela."""
+    return tool.Tool(tool.VENDORS["vela"], environment(folder, body))
+
+
 @pytest.mark.e2e
 def test_figures_are_those_of_vela(tmp_path):
-    found = vela.estimate(b"file", COMMAND, environment(tmp_path, FIGURES))
+    found = vela.estimate(b"file", COMMAND, compiler(tmp_path, FIGURES))
     assert found.command == "vela --accelerator-config ethos-u55-128"
     assert (found.npu_operators, found.cpu_operators, found.refused) == (4, 1, ("taken",))
     figures = (found.cycles, found.inference_ms, found.sram_kib, found.flash_kib)
@@ -32,7 +37,7 @@ def test_figures_are_those_of_vela(tmp_path):
 def test_a_file_that_vela_does_not_compile(tmp_path):
     """The report says why; the conversion stands."""
     body = "    return {'accepted': False, 'message': 'Error: no such operator'}, None\n"
-    found = vela.estimate(b"file", COMMAND, environment(tmp_path, body))
+    found = vela.estimate(b"file", COMMAND, compiler(tmp_path, body))
     assert (found.error, found.cycles) == ("Error: no such operator", None)
 
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,9 +16,8 @@ from npuconv.evaluate.comparison import Comparison, Stats
 from npuconv.evaluate.pairs import TFLITE, Opened
 from npuconv.model.proto import Links
 from npuconv.schemas import verify as schema
-from npuconv.vendors.tool import Reply, VendorProcess, find_python, named
+from npuconv.vendors.tool import Question, Tool
 
-Pair = tuple[Feed, Feed]  # outputs of the float model and of the int8 model on one sample
 _BINS = 4  # differences of 0, 1, 2 and 3 steps are counted, then all larger ones
 _REORDERING = frozenset(
     {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "DepthToSpace"}
@@ -27,27 +25,27 @@ _REORDERING = frozenset(
 _WORD = re.compile(r"[^\s'\"`,;()\[\]]+")
 
 
-def open_tool(text: str, python: str | Path | None, model: Opened) -> VendorProcess:
-    """Return the tool ``NAME`` or ``NAME:CHIP``, not started yet.
+def open_tool(text: str, python: str | Path | None, model: Opened) -> Tool:
+    """Return the tool ``NAME`` or ``NAME:CHIP``.
 
     Raises:
         UsageError: the tool does not exist, is not installed, or reads other files.
     """
-    vendor, chip = named(text)
-    if (vendor.suffix == TFLITE) != (model.tflite is not None):
-        form = "tflite" if vendor.suffix == TFLITE else "qdq"
+    tool = Tool.find(text, python)
+    if (tool.vendor.suffix == TFLITE) != (model.tflite is not None):
+        form = "tflite" if tool.vendor.suffix == TFLITE else "qdq"
         raise UsageError(
-            f"--vendor {text} reads {vendor.suffix} files, not {model.name}",
+            f"--vendor {text} reads {tool.vendor.suffix} files, not {model.name}",
             hint=f"npuconv convert --format {form} writes them",
         )
-    return VendorProcess(vendor, find_python(vendor, python), chip=chip)
+    return tool
 
 
 def judge(
-    tool: VendorProcess,
+    tool: Tool,
     model: Opened,
     source: str | Path | onnx.ModelProto,
-    samples: Sequence[tuple[Feed, Pair]],
+    samples: Sequence[tuple[Feed, Feed, Feed]],
     comparison: Comparison,
 ) -> schema.VendorReport:
     """Compile the int8 model, run it on the samples, and compare the outputs.
@@ -56,14 +54,14 @@ def judge(
         tool: the vendor's tool.
         model: the int8 model.
         source: its file or model.
-        samples: inputs, and the outputs of both models.
+        samples: inputs, outputs of the float model, outputs of the int8 model.
         comparison: the two models.
 
     Raises:
         UsageError: the tool cannot be started.
         ModelError: the model is too large for one file.
     """
-    feeds = [comparison.quantized(feed) for feed, _ in samples]
+    feeds = [comparison.quantized(feed) for feed, *_ in samples]
     notes = []
     if model.tflite is not None:
         data = Path(str(source)).read_bytes()
@@ -72,11 +70,9 @@ def judge(
         notes += [f"open extents are those of the samples: {open_inputs}"] if open_inputs else []
     if not model.is_int8:
         notes.append("the file is float: a tool that quantizes takes these samples for calibration")
-    with tool:
-        reply = tool.ask(
-            data, list(model.inputs), feeds, outputs=len(model.outputs),
-            calibrates=not model.is_int8,
-        )  # fmt: skip
+    keys = {"calibrates": not model.is_int8}
+    (reply,) = tool.ask([Question(data, list(model.inputs), feeds, len(model.outputs), keys)])
+    answer = reply.answer
     results = [
         comparison.dequantized(dict(zip(model.outputs, values, strict=True)))
         for values in reply.outputs
@@ -85,26 +81,36 @@ def judge(
     total, outputs = Stats(), []
     for name in model.outputs if results else ():
         stats, gaps = Stats(), [np.zeros(0)]
-        for (_, (floats, ours)), result in zip(samples, results, strict=True):
+        for (_, floats, ours), result in zip(samples, results, strict=True):
             stats.observe_comparable(floats[name], result[name])
             total.observe_comparable(floats[name], result[name])
             if name in steps and np.size(ours[name]) == np.size(result[name]):
                 gap = np.ravel(result[name]).astype(np.float64) - np.ravel(ours[name])
                 gaps.append(np.rint(np.abs(gap) / steps[name]))
         outputs.append(_output(name, stats, steps.get(name), np.concatenate(gaps)))
-    layers, devices = _layers(model.proto, reply)
+    nodes = _node_names(model.proto)
+    layers = tuple(
+        schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
+        for name, op, device, reason in answer.layers
+    )
+    devices = Counter(layer.device for layer in layers)
+    if answer.others:
+        listed = {layer.name for layer in layers}
+        devices[answer.others] += sum(n.name not in listed for n in model.proto.graph.node)
+    words = [word.rstrip(".:!") for word in _WORD.findall(answer.message)]
+    names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
     return schema.VendorReport(
         name=tool.vendor.name,
-        version=tool.version,
+        version=reply.version,
         title=tool.vendor.title,
         chip=tool.chip,
         verdict=reply.verdict,
-        message=_with_nodes(reply.answer.message, model.proto),
-        devices=devices,
+        message=f"{answer.message} (node {names})" if names else answer.message,
+        devices=dict(sorted(devices.items())),
         layers=layers,
         outputs=tuple(outputs),
         total=schema.Errors(**total.errors()) if results else None,
-        figures=reply.answer.figures,
+        figures=answer.figures,
         notes=tuple(notes),
     )
 
@@ -140,10 +146,9 @@ def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
         if info.name in feed and not all(dim.dim_value > 0 for dim in shape.dim):
             lengths = np.shape(feed[info.name])
             open_inputs.append(f"{info.name} {list(lengths)}")
-            del shape.dim[:]
+            del shape.dim[:], proto.graph.value_info[:]  # these were inferred from open extents
             for length in lengths:
                 shape.dim.add(dim_value=length)
-            del proto.graph.value_info[:]  # inferred from open extents
     try:
         return proto.SerializeToString(deterministic=True), ", ".join(open_inputs)
     except ValueError:
@@ -152,32 +157,14 @@ def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
 
 def _output(name: str, stats: Stats, step: float | None, gaps: np.ndarray) -> schema.VendorOutput:
     """Return the row of an output; ``gaps`` are its differences in steps."""
-    differences = None
-    largest = None
+    differences = largest = None
     if gaps.size and np.isfinite(gaps).all():
-        counts = [int(np.sum(gaps == distance)) for distance in range(_BINS)]
-        zero, single, double, triple = counts
-        differences = zero, single, double, triple, gaps.size - sum(counts)
-        largest = int(gaps.max())
+        zero, single, double, triple = (int(np.sum(gaps == number)) for number in range(_BINS))
+        more = gaps.size - zero - single - double - triple
+        differences, largest = (zero, single, double, triple, more), int(gaps.max())
     return schema.VendorOutput(
         name=name, step=step, differences=differences, largest=largest, **stats.errors()
     )
-
-
-def _layers(
-    model: onnx.ModelProto, reply: Reply
-) -> tuple[tuple[schema.VendorLayer, ...], dict[str, int]]:
-    """Return the layers by the names of nodes of the file, and how many each device has."""
-    nodes = _node_names(model)
-    rows = [
-        schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
-        for name, op, device, reason in reply.answer.layers
-    ]
-    devices = Counter(row.device for row in rows)
-    if reply.answer.others:
-        named_nodes = {row.name for row in rows}
-        devices[reply.answer.others] += sum(n.name not in named_nodes for n in model.graph.node)
-    return tuple(rows), dict(sorted(devices.items()))
 
 
 def _node_names(model: onnx.ModelProto) -> dict[str, str]:
@@ -189,15 +176,5 @@ def _node_names(model: onnx.ModelProto) -> dict[str, str]:
 
 def _nearest(name: str, nodes: Mapping[str, str]) -> str:
     """Return the node of a name, to which tools append, as in ``conv1_token_12``."""
-    if name in nodes:
-        return nodes[name] or name
-    begins = [n for n in nodes if name.startswith(n) and re.match(r"[/_:.-]", name[len(n) :])]
+    begins = [n for n in nodes if name.startswith(n) and re.match(r"[/_:.-]|$", name[len(n) :])]
     return nodes[max(begins, key=len)] or name if begins else name
-
-
-def _with_nodes(message: str, model: onnx.ModelProto) -> str:
-    """Return a message with the nodes whose tensors it names."""
-    nodes: dict[str, Any] = _node_names(model) if message else {}
-    words = [word.rstrip(".:!") for word in _WORD.findall(message)]
-    names = dict.fromkeys(nodes[word] for word in words if nodes.get(word, word) != word)
-    return f"{message} (node {', '.join(names)})" if names else message

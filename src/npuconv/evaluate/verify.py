@@ -88,13 +88,13 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
-    pairs: list[tuple[Feed, Feed]] = []  # outputs by sample, for the vendor's tool
+    results: list[tuple[Feed, Feed, Feed]] = []  # inputs and outputs, for the vendor's tool
 
     def count_sample(number: int, reference: Feed, result: Feed) -> None:
         """Count a sample that both models have classified."""
         if tool is not None:
             floats, integers = ({n: v[n] for n in after.outputs} for v in (reference, result))
-            pairs.append((floats, integers))
+            results.append((feeds[number], floats, integers))
         if score is not None:
             outputs = [values[before.outputs[0]] for values in (reference, result)]
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
@@ -118,7 +118,7 @@ def verify(  # noqa: PLR0913 - one keyword per flag
     verdict = None
     if tool is not None:
         progress(f"{tool.vendor.name} compiles and runs it", 0, 0)
-        verdict = judge(tool, after, int8_model, list(zip(feeds, pairs, strict=True)), comparison)
+        verdict = judge(tool, after, int8_model, results, comparison)
     layers = tuple(map(_layer, comparison.layers, measured.layers))
     warnings += _warnings(feeds, assumed, measured)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 from npuconv.errors import UsageError
 from npuconv.schemas.report import VelaEstimate
-from npuconv.vendors.tool import VENDORS, VendorProcess, find_python
+from npuconv.vendors.tool import Question, Tool
 
-_VELA = VENDORS["vela"]
+_NAME = "vela"  # name of the tool, and first word of the next command of its targets
 
 
-def require(next_command: str, form: str) -> Path:
-    """Return the interpreter of Vela.
+def require(next_command: str, form: str) -> Tool:
+    """Return Vela in its environment.
 
     Raises:
         UsageError: another target or form, or Vela is not installed.
     """
-    if shlex.split(next_command)[:1] != [_VELA.name] or form != "tflite":
+    if shlex.split(next_command)[:1] != [_NAME] or form != "tflite":
         raise UsageError(
             "--with-vela: Vela compiles TFLite files of targets whose next_command is that of Vela",
             hint="give --target ethos-u55, or leave --with-vela out",
         )
     try:
-        return find_python(_VELA)
+        return Tool.find(_NAME)
     except UsageError:
         hint = "pip install ethos-u-vela; or leave --with-vela out"
         raise UsageError("--with-vela: Vela is not installed", hint=hint) from None
 
 
-def estimate(data: bytes, next_command: str, python: Path) -> VelaEstimate:
+def estimate(data: bytes, next_command: str, tool: Tool) -> VelaEstimate:
     """Compile a TFLite file with the command of its target; return the estimates of Vela."""
     options = [word for word in shlex.split(next_command) if word != "{model}"]
-    with VendorProcess(_VELA, python) as process:
-        reply = process.ask(data, options=options[1:])
+    (reply,) = tool.ask([Question(data, keys={"options": options[1:]})])
     command, figures = shlex.join(options), reply.answer.figures
     if reply.verdict != "accepted":
         return VelaEstimate(command=command, error=reply.answer.message)

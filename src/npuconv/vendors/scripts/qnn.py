@@ -27,13 +27,11 @@ def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str
         return {"accepted": True, "others": "NPU"}, [session.run(None, feed) for feed in feeds]
     except Exception as error:
         message = line_of(error)
-    layers, failures = list[list[str]](), list[str]()
-    if question["explain"]:
-        try:
-            load(question["model"], severity=0, is_strict=False)
-        except Exception as error:
-            message = line_of(error)
-        layers, failures = refused(Path("log").read_text("utf-8", "replace").splitlines())
+    try:
+        load(question["model"], severity=0, is_strict=False)
+    except Exception as error:
+        message = line_of(error)
+    layers, failures = refused(Path("log").read_text("utf-8", "replace").splitlines())
     if "fallback to CPU EP" in message:
         message = failures[-1] if failures and not layers else "not every node compiles"
     return {"accepted": False, "message": message, "layers": layers}, None

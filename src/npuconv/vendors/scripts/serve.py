@@ -1,9 +1,8 @@
 """Answer questions about models in the environment of a vendor: ``python -I serve.py TOOL.py``.
 
-Needs Python 3.10 and numpy, and imports nothing of npuconv. A line on stdin is a folder, as JSON,
-with ``question.json`` and the files it names; a fork in that folder writes ``answer.json``, perhaps
-``outputs.npz``, and ``log``. Lines on stdout: the version of the tool, then the exit status of
-each fork; a negative status is a signal.
+Needs Python 3.10 and numpy, and imports nothing of npuconv. Each folder in the working folder has a
+``question.json`` and the files it names; a fork in that folder writes ``answer.json``, perhaps
+``outputs.npz``, and ``log``. ``status`` has the exit code of the fork; if negative, the signal.
 """
 
 from __future__ import annotations
@@ -24,20 +23,22 @@ import numpy as np
 
 def main() -> None:
     """Load the tool once, then fork for each question."""
-    replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # tools print
+    folders = sorted(path.parent for path in Path.cwd().glob("*/question.json"))
     tool = runpy.run_path(sys.argv[1])
-    replies.write(json.dumps(tool["VERSION"]) + "\n")
-    for line in sys.stdin:
+    Path("version").write_text(tool["VERSION"], "utf-8")
+    for folder in folders:
+        question = json.loads((folder / "question.json").read_text("utf-8"))
         child = os.fork()
         if child == 0:
-            replies.close()  # only this process answers
-            answer(tool, json.loads(line))
-        status = os.waitpid(child, 0)[1]
-        replies.write(f"{os.waitstatus_to_exitcode(status)}\n")
+            answer(tool, str(folder), question)
+        signal.signal(signal.SIGALRM, lambda *_, child=child: os.kill(child, signal.SIGKILL))
+        signal.alarm(question["seconds"])
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        is_late = signal.alarm(0) == 0
+        (folder / "status").write_text(str(-signal.SIGALRM if is_late else status), "utf-8")
 
 
-def answer(tool: dict[str, Any], folder: str) -> NoReturn:
+def answer(tool: dict[str, Any], folder: str, question: dict[str, Any]) -> NoReturn:
     """Answer one question and end the process."""
     status = 0
     try:
@@ -46,8 +47,6 @@ def answer(tool: dict[str, Any], folder: str) -> NoReturn:
         log = os.open("log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        question = json.loads(Path("question.json").read_text("utf-8"))
-        signal.alarm(question["seconds"])
         with np.load("inputs.npz") as arrays:
             feeds = [
                 {name: arrays[f"s{sample}_{k}"] for k, name in enumerate(question["inputs"])}
