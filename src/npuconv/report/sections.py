@@ -335,7 +335,7 @@ def modules(layers: Sequence[LayerQuant | VerifiedLayer]) -> Table:
         noise = [words.percent(sum(map(weigh, members)))] if is_shared else []
         numbers = (words.sqnr(layer.sqnr_db, layer.cosine) for layer in (lowest, members[-1]))
         rows.append((module or "elsewhere", str(len(members)), *noise, *numbers))
-    if len(rows) < 2 or len(rows) == len(layers):
+    if len(groups_by_module.keys() - {""}) < 2 or len(rows) == len(layers):
         rows = []
     head = ("module", "layers", *["of the noise"][:is_shared], "lowest SQNR", "SQNR at its end")
     return Table(head, rows, range(1, len(head)))
