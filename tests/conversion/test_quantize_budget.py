@@ -119,7 +119,8 @@ def test_targets_that_cannot_repeat(granularity: str, unlisted: str, obstacle: s
     """Copies need weight scales of their own, and a host that takes their mean."""
     path = tmp_path / "chip.yaml"
     path.write_text(
-        "schema: 1\nname: whole\noperators: {Conv: {limits: {}}, Sigmoid: {limits: {}}}\n"
+        "schema: 1\nname: whole\n"
+        "operators: {Conv: {limits: {}}, Relu: {limits: {}}, Sigmoid: {limits: {}}}\n"
         "activations: {dtype: int8, zero_point: [0], granularity: tensor}\n"
         f"weights: {{dtype: int8, symmetric: true, granularity: {granularity}}}\n"
         f"unlisted_operators: {unlisted}\n"
