@@ -15,11 +15,9 @@ from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.json import dumps
-from npuconv.report.sections import Note, Section, Table
-from npuconv.report.verified import error_texts, vendor_sections
-from npuconv.report.words import count, equal, part_of, percent
+from npuconv.report.sections import Note, Section, Table, modules
+from npuconv.report.words import count, equal, error_texts, part_of, percent
 from npuconv.schemas.verify import VerifiedOutput, VerifyReport
-from npuconv.vendors.tool import VENDORS
 
 _SUFFIXES = (".json", ".html", ".csv", ".txt")  # suffixes of reports
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
@@ -44,7 +42,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 @click.option(
     "--vendor",
     metavar="NAME[:CHIP]",
-    help=f"compile and run INT8 with a vendor's tool too: {', '.join(VENDORS)}",
+    help="compile and run INT8 with a vendor's tool too: qnn, rknn, vela or openvino",
 )
 @click.option(
     "--vendor-python",
@@ -154,6 +152,8 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
         rows = [(layer.name, *error_texts(layer)) for layer in shown_layers]
         table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
         sections.append(Section(title, [table]))
+    if (by_module := modules(report.layers)).rows:
+        sections.append(Section("layers by module", [by_module]))
     if report.unmatched:
         names = f" ({', '.join(report.unmatched)})" if verbose else ""
         text = (
@@ -162,6 +162,8 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
         )
         sections.append(Section("", [text]))
     if report.vendor is not None:
+        from npuconv.report.verified import vendor_sections  # takes jinja2
+
         sections += vendor_sections(report.vendor, None if verbose else _MAX_ROWS)
     least = report.min_sqnr_db
     if least is not None and not report.passed and report.total.rank < least:

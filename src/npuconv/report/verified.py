@@ -11,13 +11,14 @@ from npuconv.report.escape import visible
 from npuconv.report.html import LayerBar, layer_bar, page
 from npuconv.report.html_ranges import bar_style, position
 from npuconv.report.sections import Item, Note, Section, Table
-from npuconv.report.words import count, percent
+from npuconv.report.words import count, error_texts, percent
 from npuconv.schemas.quality import LayerQuant
-from npuconv.schemas.verify import Errors, VendorReport, VerifiedLayer, VerifyReport
+from npuconv.schemas.verify import VendorReport, VerifiedLayer, VerifyReport
 
 _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
     "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "agreement", "note",
+    "module",
 )  # fmt: skip
 # First character of a formula in a spreadsheet: owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -74,14 +75,6 @@ def render_csv(report: VerifyReport) -> str:
     for row in rows:
         table.writerow({k: plain(v) if isinstance(v, str) else v for k, v in row.items()})
     return file.getvalue()
-
-
-def error_texts(errors: Errors) -> tuple[str, str, str]:
-    """Return SQNR, cosine and largest error for people."""
-    exact = "exact" if errors.cosine is not None else "-"
-    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
-    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
-    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
 
 
 def vendor_sections(vendor: VendorReport, most: int | None = None) -> list[Section]:
