@@ -28,7 +28,7 @@ from npuconv.errors import NpuconvError, UsageError
 from npuconv.report import render
 from npuconv.schemas.report import VelaEstimate
 from npuconv.target import Target
-from npuconv.vendors.tool import Tool
+from npuconv.vendors.tool import VendorTool
 from npuconv.vendors.vela import estimate, require
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -85,7 +85,7 @@ def placed(file: Path, side: str) -> Counter[str]:
     return Counter(node["op"] for node in report["nodes"] if node["placement"] == side)
 
 
-def compile_file(tool: Tool, file: Path) -> Compiled:
+def compile_file(tool: VendorTool, file: Path) -> Compiled:
     """Compile a file, and compare with the report beside it.
 
     Args:
@@ -133,7 +133,7 @@ class Row:
         return [self.name, *counts, *places, f"{(vela.cycles or 0) / 1e6:.2f}"]
 
 
-def judged(path: Path, folder: Path, tool: Tool | None) -> Row:
+def judged(path: Path, folder: Path, tool: VendorTool | None) -> Row:
     """Convert a model, and compare its file with LiteRT and Vela where they are installed."""
     name = name_of(path)
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.evaluate.verify import verify
-from npuconv.vendors.tool import Tool
+from npuconv.vendors.tool import VendorTool
 from support.builders import Net, images
 
 pytestmark = pytest.mark.e2e
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 def is_missing(name: str) -> bool:
     """Return whether a tool is not installed."""
     try:
-        Tool.find(name)
+        VendorTool.find(name)
     except UsageError:
         return True
     return False

@@ -10,7 +10,7 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.vendors import tool
-from npuconv.vendors.tool import HOME, VENDORS, Question, Tool
+from npuconv.vendors.tool import HOME, VENDORS, Question, VendorTool
 from support.vendor_tools import ACCEPTS, COPIES, REFUSES, environment
 
 QNN = VENDORS["qnn"]
@@ -19,7 +19,7 @@ FEEDS = [{"x": np.float32([[1, 2]])}, {"x": np.float32([[3, 4]])}]
 
 def reply(folder, body, *, chip="", seconds=60):
     """Ask a tool whose ``ask`` has this body."""
-    asked = Tool(QNN, environment(folder, body), chip, seconds)
+    asked = VendorTool(QNN, environment(folder, body), chip, seconds)
     return asked.ask([Question(b"model", ["x"], FEEDS, 1)])[0]
 
 
@@ -73,7 +73,9 @@ def test_the_next_question_after_a_crash(tmp_path):
         "    if question.get('deadly'): os.kill(os.getppid(), signal.SIGKILL)\n" + ACCEPTS
     )
     keys = ({"faulty": 1}, {}, {"deadly": 1}, {})
-    replies = Tool(QNN, environment(tmp_path, body)).ask([Question(b"", keys=k) for k in keys])
+    replies = VendorTool(QNN, environment(tmp_path, body)).ask(
+        [Question(b"", keys=k) for k in keys]
+    )
     verdicts = [done.verdict for done in replies]
     assert verdicts == ["failed", "accepted", "failed", "failed"]
 
@@ -82,14 +84,14 @@ def test_the_next_question_after_a_crash(tmp_path):
 def test_an_environment_without_the_tool():
     """The last line of Python says what is missing."""
     with pytest.raises(UsageError, match="No module named 'onnxruntime_qnn'") as caught:
-        Tool(QNN, Path(sys.executable)).ask([])
+        VendorTool(QNN, Path(sys.executable)).ask([])
     assert "docs/verify.md" in caught.value.hint
 
 
 def test_an_interpreter_that_is_none(tmp_path):
     (tmp_path / "python").write_text("no program")
     with pytest.raises(UsageError, match=r"--vendor qnn: .*python: "):
-        Tool(QNN, tmp_path / "python").ask([])
+        VendorTool(QNN, tmp_path / "python").ask([])
 
 
 @pytest.mark.e2e
@@ -102,7 +104,7 @@ def test_nothing_is_left(tmp_path, monkeypatch):
     python.write_text("#!/bin/sh\nsleep 60 & echo $! > ../../child; sleep 60\n")
     python.chmod(0o755)
     with pytest.raises(UsageError, match="does not start within 0 s"):
-        Tool(QNN, python).ask([])
+        VendorTool(QNN, python).ask([])
     assert list((tmp_path / "home").iterdir()) == []
 
 
@@ -111,27 +113,27 @@ def test_places_of_an_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(HOME, str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(UsageError, match="not installed") as caught:
-        Tool.find("qnn")
+        VendorTool.find("qnn")
     assert "--vendor-python" in caught.value.hint
     beside = tmp_path / "bin" / "python"
     beside.parent.mkdir()
     beside.touch()
     (beside.parent / "qnn").touch(0o755)
-    assert Tool.find("qnn").python == beside
+    assert VendorTool.find("qnn").python == beside
     monkeypatch.setattr(tool.importlib.util, "find_spec", lambda _: "there")
-    assert Tool.find("qnn").python == Path(sys.executable)
+    assert VendorTool.find("qnn").python == Path(sys.executable)
     python = tmp_path / "qnn" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert Tool.find("qnn").python == python
-    assert Tool.find("qnn", beside).python == beside
+    assert VendorTool.find("qnn").python == python
+    assert VendorTool.find("qnn", beside).python == beside
     with pytest.raises(UsageError, match="absent does not exist"):
-        Tool.find("qnn", tmp_path / "absent")
+        VendorTool.find("qnn", tmp_path / "absent")
 
 
 def test_names_and_chips():
     python = Path(sys.executable)
-    assert Tool.find("rknn:rk3566", python) == Tool(VENDORS["rknn"], python, "rk3566")
+    assert VendorTool.find("rknn:rk3566", python) == VendorTool(VENDORS["rknn"], python, "rk3566")
     with pytest.raises(UsageError, match="unknown tool 'hexagon'") as caught:
-        Tool.find("hexagon")
+        VendorTool.find("hexagon")
     assert "qnn, rknn" in caught.value.hint

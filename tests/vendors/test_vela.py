@@ -20,7 +20,7 @@ FIGURES = (
 
 def compiler(folder, body):
     """Return a stand-in of Vela."""
-    return tool.Tool(tool.VENDORS["vela"], environment(folder, body))
+    return tool.VendorTool(tool.VENDORS["vela"], environment(folder, body))
 
 
 @pytest.mark.e2e

@@ -16,7 +16,7 @@ from npuconv.evaluate.comparison import Comparison, Stats
 from npuconv.evaluate.pairs import TFLITE, Opened
 from npuconv.model.proto import Links
 from npuconv.schemas import verify as schema
-from npuconv.vendors.tool import Question, Tool
+from npuconv.vendors.tool import Question, VendorTool
 
 _BINS = 4  # differences of 0, 1, 2 and 3 steps are counted, then all larger ones
 _REORDERING = frozenset(
@@ -25,13 +25,13 @@ _REORDERING = frozenset(
 _WORD = re.compile(r"[^\s'\"`,;()\[\]]+")
 
 
-def open_tool(text: str, python: str | Path | None, model: Opened) -> Tool:
+def open_tool(text: str, python: str | Path | None, model: Opened) -> VendorTool:
     """Return the tool ``NAME`` or ``NAME:CHIP``.
 
     Raises:
         UsageError: the tool does not exist, is not installed, or reads other files.
     """
-    tool = Tool.find(text, python)
+    tool = VendorTool.find(text, python)
     if (tool.vendor.suffix == TFLITE) != (model.tflite is not None):
         form = "tflite" if tool.vendor.suffix == TFLITE else "qdq"
         raise UsageError(
@@ -42,7 +42,7 @@ def open_tool(text: str, python: str | Path | None, model: Opened) -> Tool:
 
 
 def judge(
-    tool: Tool,
+    tool: VendorTool,
     model: Opened,
     source: str | Path | onnx.ModelProto,
     samples: Sequence[tuple[Feed, Feed, Feed]],

@@ -91,7 +91,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Tool:
+class VendorTool:
     """A tool in its environment, for one chip."""
 
     vendor: Vendor
@@ -100,7 +100,7 @@ class Tool:
     seconds: int = 600  # limit for each question
 
     @classmethod
-    def find(cls, text: str, path: str | Path | None = None) -> Tool:
+    def find(cls, text: str, path: str | Path | None = None) -> VendorTool:
         """Return the tool of ``NAME`` or ``NAME:CHIP``.
 
         The interpreter is the given path; or ``NAME/bin/python`` below the folder of all

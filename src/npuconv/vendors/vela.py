@@ -6,12 +6,12 @@ import shlex
 
 from npuconv.errors import UsageError
 from npuconv.schemas.report import VelaEstimate
-from npuconv.vendors.tool import Question, Tool
+from npuconv.vendors.tool import Question, VendorTool
 
 _NAME = "vela"  # name of the tool, and first word of the next command of its targets
 
 
-def require(next_command: str, form: str) -> Tool:
+def require(next_command: str, form: str) -> VendorTool:
     """Return Vela in its environment.
 
     Raises:
@@ -23,13 +23,13 @@ def require(next_command: str, form: str) -> Tool:
             hint="give --target ethos-u55, or leave --with-vela out",
         )
     try:
-        return Tool.find(_NAME)
+        return VendorTool.find(_NAME)
     except UsageError:
         hint = "pip install ethos-u-vela; or leave --with-vela out"
         raise UsageError("--with-vela: Vela is not installed", hint=hint) from None
 
 
-def estimate(data: bytes, next_command: str, tool: Tool) -> VelaEstimate:
+def estimate(data: bytes, next_command: str, tool: VendorTool) -> VelaEstimate:
     """Compile a TFLite file with the command of its target; return the estimates of Vela."""
     options = [word for word in shlex.split(next_command) if word != "{model}"]
     (reply,) = tool.ask([Question(data, keys={"options": options[1:]})])
