@@ -1,4 +1,4 @@
-"""An input has an open extent, which the compiler of the device does not read.
+"""An input has an open extent, and the compiler of the device takes none.
 
 What it checks:
     The extents of every input, where the target says `static: true`.
