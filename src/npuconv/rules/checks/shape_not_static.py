@@ -1,4 +1,4 @@
-"""An input has an open extent, and the compiler of the device takes none.
+"""Extent of an input that is open, while the compiler of the device demands numbers.
 
 What it checks:
     The extents of every input, where the target says `static: true`.
