@@ -27,9 +27,7 @@ def then(built: Net, pads: int = 0) -> Net:
     return built.conv("", (4, 4, 3, 3), name="b", pads=[pads] * 4)
 
 
-def place(
-    built: Net, fused: list[str], fill: object = "any", **options: object
-) -> tuple[str, str]:
+def place(built: Net, fused: list[str], fill: object = "any", **options: object) -> tuple[str, str]:
     """Placement and reason of the activation, on a device that fuses these activations.
 
     It pads with ``fill``: 0, or any zero point.

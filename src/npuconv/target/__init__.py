@@ -80,6 +80,11 @@ class Target(Description):
         conv = self.operator("Conv")
         return self.takes_zero_points and (conv is None or "pad_value" not in conv.limits)
 
+    @property
+    def padding(self) -> str:
+        """Description of the integer that convolutions fill with."""
+        return "the zero point" if self.pads_with_zero_point else "the stored integer 0"
+
     def assuming(self, answers: Sequence[str]) -> Target:
         """Return the target with undocumented limits answered.
 

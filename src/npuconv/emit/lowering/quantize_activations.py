@@ -124,9 +124,7 @@ class _Conversions:
 def _moves_from_input(tensor: Tensor) -> bool:
     """Return whether the host only moves values of an input of the model to make the tensor."""
     producer = query.producer(tensor)
-    return producer is None or (
-        producer.op in MOVEMENTS and _moves_from_input(producer.inputs[0])
-    )
+    return producer is None or (producer.op in MOVEMENTS and _moves_from_input(producer.inputs[0]))
 
 
 def _moves_to_outputs(tensor: Tensor) -> bool:
