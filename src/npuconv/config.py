@@ -238,8 +238,8 @@ class Options(Strict):
         ge=-100,
         le=200,
         allow_inf_nan=False,
-        description="fail below so many dB; layers run, and channels are made, several times to "
-        "reach them, as far as --max-extra-macs allows",
+        description="fail below so many dB; layers run several times to reach them, as far as "
+        "--max-extra-macs allows",
     )
     max_extra_macs: float | None = Field(
         None,

@@ -14,7 +14,6 @@ and a single zero point for all channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,13 +162,6 @@ class Encoding:
         """Factors and offsets [C] from values of the ``stored`` encoding to values of the model."""
         scales = self.scales.astype(np.float64)
         return scales / float(self.nominal), scales * (self.nominal_zero - self.zeros)
-
-    def take(self, channels: Sequence[int]) -> Encoding:
-        """Return the encoding of a tensor with these channels, in this order."""
-        if self.axis is None:
-            return self
-        index = list(channels)
-        return replace(self, scales=self.scales[index], zeros=self.zeros[index])
 
     def quantize(self, values: ArrayLike) -> NDArray[np.int8]:
         """Return the integers of a tensor."""

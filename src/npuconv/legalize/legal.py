@@ -33,7 +33,6 @@ from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
-from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.checks.operator_undocumented import operator_undocumented
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
@@ -238,17 +237,6 @@ class LegalModel:
         copy = self.copied()
         result = manager.apply(copy.model, item, copy.device, copy.log, plan=copy.plan, **inputs)
         return copy.replanned() if result else copy, result
-
-    def with_new_needs(self) -> LegalModel:
-        """Return the model with the undocumented limits that its changed layers depend on.
-
-        Raises:
-            InternalError: a bug in a rule.
-        """
-        rules = self.rule_context()
-        unknown = engine.lint(rules, only=[limit_unknown.code])
-        findings = self.findings.renew(limit_unknown.code, unknown)
-        return replace(self, needs=tuple(needs(rules)), findings=findings)
 
 
 def legalize(

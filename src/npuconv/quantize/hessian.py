@@ -83,15 +83,6 @@ class Hessian:
                 total *= np.float32((self._unit / largest) ** 2)
             self._unit = largest
 
-    def take(self, groups: Sequence[int]) -> Hessian:
-        """Return the Hessian of these groups, in this order."""
-        index, selection = list(groups), Hessian(len(groups), self.length)
-        selection.count, selection._unit = self.count, self._unit
-        selection._sums = self._sums[index]
-        selection._products = [products[index] for products in self._products]
-        selection._held_out = [windows[index] for windows in self._held_out]
-        return selection
-
     @property
     def means(self) -> Doubles:
         """Mean windows, float64 [G,K]."""

@@ -230,7 +230,6 @@ def _quantization(report: Report) -> Section:
     tables = [
         partial_sums(quant.partial_sums) if quant.partial_sums is not None else None,
         repeated_layers(quant.budget) if quant.budget is not None else None,
-        duplicated_channels(quant.budget) if quant.budget is not None else None,
     ]
     parts += [table for table in tables if table is not None and table.rows]
     return Section("Quantization", parts)
@@ -256,21 +255,6 @@ def repeated_layers(budget: Budget) -> Table:
         for layer in budget.repeated
     ]
     return Table(("layer", "times", "more MACs"), rows, (1, 2))
-
-
-def duplicated_channels(budget: Budget) -> Table:
-    """Return the tensors of which a budget duplicates channels."""
-    rows = [
-        (
-            channels.tensor,
-            ", ".join(channels.layers),
-            str(channels.channels),
-            str(channels.copies),
-            words.quantity(channels.extra_macs),
-        )
-        for channels in budget.channels
-    ]
-    return Table(("tensor", "layers", "channels", "copies", "more MACs"), rows, (2, 3, 4), (0, 1))
 
 
 def _accuracy(report: Report) -> Section:

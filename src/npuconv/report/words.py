@@ -235,15 +235,11 @@ def calibrated_on(quantization: QuantizationInfo) -> str:
 
 def extra_macs(budget: Budget) -> str:
     """Return the extra MACs that were spent on accuracy, and the gain; or why none were."""
-    repeated = [count(len(budget.repeated), "layer")] if budget.repeated else []
-    if budget.channels:
-        copies = sum(channel.copies for channel in budget.channels)
-        repeated.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
-    if repeated:
+    if budget.repeated:
         gain = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
         place = ", before the final Softmax or Sigmoid" if budget.unsaturated else ""
         cost = f"{budget.extra_percent:.1f} % more MACs"
-        return f"{' and '.join(repeated)} repeated for {cost}: {gain}{place}"
+        return f"{count(len(budget.repeated), 'layer')} repeated for {cost}: {gain}{place}"
     goal, before = budget.min_sqnr_db, budget.before_db
     reason = f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
     if goal is not None and before is not None and before >= goal:

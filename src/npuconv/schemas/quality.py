@@ -19,16 +19,6 @@ class RepeatedLayer(ReportPart):
     extra_macs: int
 
 
-class DuplicatedChannels(ReportPart):
-    """A tensor with duplicated channels."""
-
-    tensor: str = Field(description="its name in the legal float model")
-    layers: tuple[str, ...] = Field(description="nodes that make or read its channels")
-    channels: int = Field(description="number without the duplicates")
-    copies: int = Field(description="number of duplicates")
-    extra_macs: int
-
-
 class Budget(ReportPart):
     """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
@@ -42,7 +32,6 @@ class Budget(ReportPart):
         False, description="whether both SQNR are of the inputs of a final Softmax or Sigmoid"
     )
     repeated: tuple[RepeatedLayer, ...] = ()
-    channels: tuple[DuplicatedChannels, ...] = ()
     biasless: int = Field(
         0,
         description="layers that the device adds no bias to; where there are any nothing is "

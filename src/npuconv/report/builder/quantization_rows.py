@@ -249,12 +249,10 @@ def _difference(before: Encoding, after: Encoding) -> str:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the extra MACs of repeated layers and channels, with names of the source model."""
+    """Return the extra MACs of repeated layers, with names of the source model."""
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
-    order = {name: place for place, name in enumerate(labels)}
-    duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
         min_sqnr_db=legal.options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
@@ -265,20 +263,10 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
             quality.RepeatedLayer(
-                node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
+                node=label, times=spent.repeats[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
-            if name in spent.repeats.layers
-        ),
-        channels=tuple(
-            quality.DuplicatedChannels(
-                tensor=channels.tensor,
-                layers=tuple(dict.fromkeys(labels[name] for name in channels.layers)),
-                channels=channels.count,
-                copies=len(spent.repeats.channels[channels.tensor]) - channels.count,
-                extra_macs=spent.channel_macs[channels.tensor],
-            )
-            for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
+            if name in spent.repeats
         ),
         biasless=len(legal.biasless),
     )
