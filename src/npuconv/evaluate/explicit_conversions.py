@@ -1,7 +1,7 @@
-"""Explicit conversions as compilers of devices read them: one scale and zero point per tensor.
+"""Explicit conversions for compilers of devices: one scale and zero point per tensor.
 
 A compiler takes a QuantizeLinear and each DequantizeLinear that reads it for one int8 tensor.
-Runtimes compute with every conversion as it is; compilers refuse such files or merge the two.
+Runtimes compute with every conversion; compilers refuse a file in which they differ, or merge them.
 """
 
 from __future__ import annotations

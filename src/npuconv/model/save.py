@@ -193,7 +193,8 @@ def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
         tensor.values = model.store.keep(values)
         return store.initializer(tensor.name, tensor.values)
     proto = OnnxExporter.export_tensor_proto(tensor)
-    if proto.data_type == onnx.TensorProto.INT64 and len(proto.raw_data) <= _MAX_INTEGERS:
+    is_small = 0 < len(proto.raw_data) <= _MAX_INTEGERS
+    if is_small and proto.data_type == onnx.TensorProto.INT64:
         # RKNN-Toolkit2 adds to the pads of a Pad in place, which raw data forbids.
         proto.int64_data.extend(onnx.numpy_helper.to_array(proto).reshape(-1).tolist())
         proto.ClearField("raw_data")
