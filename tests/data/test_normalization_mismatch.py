@@ -9,7 +9,7 @@ from npuconv.config import Preprocess
 from npuconv.data import open_samples
 from npuconv.data.model_inputs import first_convolution, sample_inputs
 from npuconv.data.normalization_mismatch import Profile, Trials, better_fits, run_trials
-from npuconv.data.normalizations import IMAGENET, RAW, SIGNED, UNIT
+from npuconv.data.normalizations import IMAGENET, SIGNED, UNIT
 from npuconv.model import save
 from support.asserts import read
 from support.builders import Net
