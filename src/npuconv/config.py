@@ -230,8 +230,8 @@ class Options(Strict):
     )
     keep_float: tuple[str, ...] = Field(
         (),
-        description="nodes that stay float on the host; a pattern of names, as 'head/*', or "
-        "op:OPERATOR",
+        description="nodes that stay float on the host; a pattern of names, as 'head/*', "
+        "op:OPERATOR, or module:PATTERN of the training code",
     )
     min_sqnr: float | None = Field(
         None,
@@ -282,6 +282,11 @@ class Options(Strict):
     )
     baseline: str | None = Field(
         None, description="file of accepted findings; they do not fail a check"
+    )
+    source_root: str | None = Field(
+        None,
+        description="folder of the training code; reports then name its files and present lines, "
+        "and SARIF points at them",
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
     cache: str | None = Field(

@@ -30,6 +30,7 @@ from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
+from npuconv.model.source import locate
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.partition.placement import Plan, make_plan
@@ -348,6 +349,8 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     info = SourceModel.from_model(model)
     name = selection.name_of(source, model.name)
     options = selection.for_model(options, name)
+    if options.source_root is not None:
+        model = replace(model, sources=locate(model.sources, options.source_root))
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
     validate.check_tensors(model)

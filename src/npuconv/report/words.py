@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from npuconv.amounts import count as count
@@ -17,8 +18,10 @@ from npuconv.schemas.quality import (
     PartialSums,
     QuantizationInfo,
 )
-from npuconv.schemas.report import Device, MacShare, Report, VelaEstimate
+from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report, VelaEstimate
+from npuconv.schemas.verify import Errors
 
+_ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
 
@@ -45,6 +48,28 @@ def document(source: str) -> str:
     """Return the document that a source cites: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
     head, bracket, quoted = source.rpartition("(")
     return quoted.rstrip(")") if bracket and head else source
+
+
+def place(source: NodeSource | None) -> str:
+    """Return module, file and line of a node: ``m.stem.conv1, models/net.py:42``.
+
+    Of an absolute path the end is shown. Empty if the name of the node has the module.
+    """
+    if source is None or not (source.class_name or source.frames):
+        return ""
+    module, frame = source.module or source.class_name, source.frame
+    if frame is None:
+        return module
+    path = frame.path or frame.file
+    if not frame.path and _ABSOLUTE.match(path):
+        path = "/".join(re.split(r"[\\/]", path)[-2:])
+    return f"{module}, {path}:{frame.line}" if module else f"{path}:{frame.line}"
+
+
+def node_text(finding: FindingInfo) -> str:
+    """Return the node of a finding, and its training code: ``conv (m.conv1, net.py:42)``."""
+    code = place(finding.node_source)
+    return (finding.node or "the model") + (f" ({code})" if code else "")
 
 
 def quantity(number: int | None) -> str:
@@ -257,6 +282,14 @@ def kept_scales(scales: KeptScales) -> str:
     tensors = f"{scales.tensors} of {count(scales.all_tensors, 'tensor')}"
     layers = f"{scales.layers} of {count(scales.all_layers, 'layer')}"
     return f"scales kept of {tensors}, integer weights kept of {layers}"
+
+
+def error_texts(errors: Errors) -> tuple[str, str, str]:
+    """Return SQNR, cosine and largest error for people."""
+    exact = "exact" if errors.cosine is not None else "-"
+    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
+    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
+    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
 
 
 def vela_estimate(vela: VelaEstimate) -> str:

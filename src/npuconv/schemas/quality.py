@@ -135,6 +135,7 @@ class LayerQuant(ReportPart):
     alone_db: float | None = Field(None, description="SQNR of the outputs if only this is rounded")
     noise_share: float | None = Field(None, description="share of the noise in the outputs, 0..1")
     weights: WeightQuant | None = None
+    module: str = Field("", description="module of the training code; empty: not known")
 
 
 class Assumed(ReportPart):

@@ -95,6 +95,7 @@ def layer_rows(
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
     powers = quantization.error_powers  # relative to the power of the outputs
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
+    sources = {n.name: graph.model.sources.get(graph.model.label(n)) for n in graph.model.nodes()}
     total, rows = sum(powers.values()), []
     for row in comparison.rows:
         node = nodes.get(row.name, "")
@@ -102,6 +103,7 @@ def layer_rows(
         update = {
             "rounding": state.roundings.get(node, ""),
             "weights": weights.get(node),
+            "module": code.module if (code := sources.get(node)) is not None else "",
             "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
             "noise_share": round(power / total, 4) if node in powers and total else None,
         }
