@@ -19,7 +19,7 @@ from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
-from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
+from npuconv.quantize.settings import BUDGET, CLIPPING, PROBE, SENSITIVITY
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Timings
@@ -109,7 +109,7 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
     samples = len(data.used)
     return {
         "host preparation": 1.4 * min(PROBE.samples, samples),
-        "calibrate": samples + min(HESSIAN.samples, samples),
+        "calibrate": samples,
         "choose ranges": 6,
         "clip ranges": 10 * CLIPPING.probes if clips else 0,
         "round weights": 10,

@@ -104,8 +104,7 @@ def measure(
     rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
-        # The graph has thousands of small nodes: optimizing them takes longer than the few runs.
-        session = executor.Session(graph.model, threads=1, optimize=False)
+        session = executor.Session(graph.model, threads=1)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
         for number, point_powers in enumerate(powers, 1):
             totals += point_powers / probes

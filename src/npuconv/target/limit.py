@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import ge, le
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -94,6 +96,9 @@ class Limit(Cited):
     multiple_of: Value | None = Field(None, description="divisible by this")
     limit: Literal["?"] | None = Field(None, description="a limit exists, nobody wrote it down")
     assume: tuple[Value, ...] = Field((), description="with `?`: taken as allowed until known")
+    native: Limit | None = Field(
+        None, description="values of one operator of the hardware; the vendor's tool splits more"
+    )
 
     @model_validator(mode="after")
     def _one_predicate(self) -> Limit:
@@ -104,6 +109,8 @@ class Limit(Cited):
             )
         if self.assume and self.is_documented:
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
+        if self.native and (not self.native.is_documented or self.native.native):
+            raise ValueError("`native` must be a documented limit without another `native`")
         return self
 
     @property
@@ -252,6 +259,8 @@ def compile_cel(source: str) -> Any:
     Raises:
         ValueError: not CEL.
     """
+    # The package imports its command line, which takes as long as all our other imports together.
+    sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
     import cel
 
     return cel.compile(source)
