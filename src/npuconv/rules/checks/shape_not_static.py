@@ -1,7 +1,7 @@
 """Extent of an input that is open, while the compiler of the device demands numbers.
 
 What it checks:
-    The extents of every input, where the target says `static: true`.
+    The extents of every input, if the target file has `static: true`.
 
 Why it matters:
     The file is written, but the compiler stops at it.
