@@ -86,7 +86,6 @@ class Reply:
 
     verdict: Literal["accepted", "refused", "failed"]
     answer: Answer
-    version: str  # version of the tool
     outputs: list[list[np.ndarray]] = field(default_factory=list)  # by sample
 
 
@@ -130,8 +129,8 @@ class VendorTool:
             )
         return cls(vendor, python.absolute(), chip)
 
-    def ask(self, questions: Sequence[Question]) -> list[Reply]:
-        """Ask about several models, each in a fork of one process.
+    def ask(self, questions: Sequence[Question]) -> tuple[str, list[Reply]]:
+        """Return the version of the tool, and replies on models, each from a fork of a process.
 
         Raises:
             UsageError: the tool cannot be started.
@@ -146,9 +145,8 @@ class VendorTool:
             if not version.is_file():
                 message = _with_log(f"{self.python}: {fault}", home / "log")
                 raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
-            text = version.read_text("utf-8", "replace")[:40]
-            pairs = zip(folders, questions, strict=True)
-            return [self._reply(folder, question, text) for folder, question in pairs]
+            replies = map(self._reply, folders, questions)
+            return version.read_text("utf-8", "replace")[:40], list(replies)
 
     def _write(self, folder: Path, question: Question) -> None:
         """Write the files of a question."""
@@ -160,7 +158,8 @@ class VendorTool:
         (folder / "inputs.npz").write_bytes(npz(arrays))
         keys = {
             "model": file.name, "inputs": list(names), "samples": len(feeds), "chip": self.chip,
-            "seconds": self.seconds, "calibrates": False, "options": [], **question.keys,
+            "seconds": self.seconds, "outputs": question.outputs, "calibrates": False,
+            "options": [], **question.keys,
         }  # fmt: skip
         (folder / "question.json").write_text(json.dumps(keys), "utf-8")
 
@@ -185,7 +184,7 @@ class VendorTool:
             process.wait()
         return "does not start"
 
-    def _reply(self, folder: Path, question: Question, version: str) -> Reply:
+    def _reply(self, folder: Path, question: Question) -> Reply:
         """Return the reply in a folder; a failure if there is none that can be read."""
         try:
             status = int((folder / "status").read_text("utf-8")[:10])
@@ -202,14 +201,14 @@ class VendorTool:
                 answer, outputs = _read(folder, question)
                 verdict: Literal["accepted", "refused"]
                 verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, version, outputs)
+                return Reply(verdict, answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"
         except (CalibrationError, OSError, ValueError, LookupError) as error:
             detail = " ".join(str(error).replace(f"{folder}/", "").split())[:200]
             fault = f"its answer cannot be read: {detail}"
-        return Reply("failed", Answer(accepted=False, message=fault), version)
+        return Reply("failed", Answer(accepted=False, message=fault))
 
 
 def _with_log(fault: str, log: Path) -> str:
