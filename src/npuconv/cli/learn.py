@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from npuconv import files
 from npuconv.cli import screen
+from npuconv.cli.guard import guarded
 from npuconv.errors import TargetError, UsageError
 from npuconv.report.escape import shortened
 from npuconv.report.sections import Section, Table
 from npuconv.target import Target
 from npuconv.target.lint import lint
-from npuconv.vendors.learn import Ask, Learnable, Survey, ask_command, ask_tool, learnables
+from npuconv.vendors.learn import SECONDS, Ask, Learnable, Survey, ask_command, ask_tool, learnables
 from npuconv.vendors.probes import BASES
 from npuconv.vendors.tool import VendorTool
 from npuconv.yamlio import KeyPath, dotted, loads
@@ -53,6 +55,7 @@ class _Answers(BaseModel):
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+@guarded
 def learn(
     name: str,
     output: str | None,
@@ -122,7 +125,8 @@ def _compiler(vendor: str | None, python: str | None, command: str | None) -> tu
         raise UsageError(
             f"--vendor {vendor}: cannot be asked", hint="give qnn or rknn, or --command"
         )
-    return lambda models: ask_tool(tool, models), f"{vendor} {tool.ask([])[0]}"
+    limited = replace(tool, seconds=SECONDS)
+    return lambda models: ask_tool(limited, models), f"{vendor} {tool.ask([])[0]}"
 
 
 def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import shlex
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +18,7 @@ from npuconv.target import Target
 from npuconv.target.limit import Limit
 from npuconv.timings import Progress, silent
 from npuconv.vendors.probes import BASES, LEARNABLE, OPERATORS, Case, case_of, facts_of, model_of
-from npuconv.vendors.tool import Question, VendorTool
+from npuconv.vendors.tool import Question, VendorTool, last_line, run_process
 from npuconv.yamlio import KeyPath
 
 Verdict = tuple[bool, str]  # whether the compiler takes a model, and its reason
@@ -49,37 +46,54 @@ class Learnable:
         """Name of the fact."""
         return str(self.path[-1])
 
+    @property
+    def name(self) -> str:
+        """``Conv.depthwise.kernel_h``."""
+        return ".".join(filter(None, (self.op, self.mode, self.fact)))
+
     def case(self, base: str, value: int) -> Case | None:
         """Return the operator with this value."""
         return case_of(self.op, self.mode, BASES[base], self.fact, value)
 
     @property
     def verdicts(self) -> dict[int, bool]:
-        """Values that all base cases have answered, in order."""
+        """Verdicts on the values that all base cases have answered, in order."""
         answered = [{v for b, v in self.answers if b == base} for base in self.bases]
         values = sorted(set.intersection(*answered))
         return {v: all(self.answers[base, v][0] for base in self.bases) for v in values}
 
+    @property
+    def accepted(self) -> list[int]:
+        """The values that are accepted, in order."""
+        return [value for value, is_accepted in self.verdicts.items() if is_accepted]
+
+    @property
+    def refused(self) -> list[int]:
+        """The values that are refused, in order."""
+        return [value for value, is_accepted in self.verdicts.items() if not is_accepted]
+
     def pending(self) -> list[tuple[str, int]]:
-        """Return the next questions; an empty list if the limit is known."""
+        """Return base case and value of the next questions; an empty list if all is answered."""
         if self.limit.is_documented:
             numbers = [v for v in self.limit.values if isinstance(v, int)]
             around = {n + step for n in numbers for step in (-1, 0, 1)}
             return self._askable((_SMALL, v) for v in around | set(self._grid()) if v >= self._low)
         questions = self._askable((base, v) for v in self._values() for base in self.bases)
-        verdicts = self.verdicts
-        accepted = [v for v, is_taken in verdicts.items() if is_taken]
+        accepted, verdicts = self.accepted, self.verdicts
         if questions or len(self.bases) > 1 or not accepted:
             return questions
         middle = accepted[len(accepted) // 2]
         edges = {accepted[0] - 1, accepted[0], middle, accepted[-1], accepted[-1] + 1}
         checks = [(_LARGE, v) for v in sorted(edges & verdicts.keys())]
-        if questions := self._askable(checks):
-            return questions
-        if any(self.answers.get(q, (verdicts[q[1]],))[0] != verdicts[q[1]] for q in checks):
+        questions = self._askable(checks)
+        if not questions and any(
+            self.answers[check][0] != verdicts[check[1]]
+            for check in checks
+            if check in self.answers
+        ):
             self.bases = (_SMALL, _LARGE)  # these differ: both have to accept
-            return self._askable((_LARGE, v) for v in verdicts)
-        return []
+            questions = self._askable((_LARGE, v) for v in verdicts)
+        return questions
 
     def _askable(self, questions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         return [q for q in questions if q not in self.answers and self.case(*q) is not None]
@@ -94,73 +108,61 @@ class Learnable:
         return sorted(v for v in {0, 3, *powers} if self._low <= v <= most)
 
     def _values(self) -> list[int]:
-        """Return values that bisect the edges; all small ones if acceptance is no interval."""
-        verdicts, most = self.verdicts, LEARNABLE[self.fact][1]
-        if not verdicts:
-            return self._grid()
-        values = list(verdicts)
-        accepted = [v for v in values if verdicts[v]]
+        """Return values that bisect the edges, or all small values between accepted and refused."""
+        accepted, refused, most = self.accepted, self.refused, LEARNABLE[self.fact][1]
         if not accepted:
-            return []
+            return [] if refused else self._grid()
         first, last = accepted[0], accepted[-1]
-        if not all(verdicts[v] for v in values if first <= v <= last):
-            return [v for v in range(self._low, min(most, _LISTED) + 1) if v not in verdicts]
-        below = max((v for v in values if v < first), default=first)
-        above = min((v for v in values if v > last), default=last)
-        bisected = {
-            lo + (hi - lo) * k // 4 for lo, hi in ((below, first), (last, above)) for k in (1, 2, 3)
+        if any(first < v < last for v in refused):
+            return [v for v in range(self._low, min(most, _LISTED) + 1) if v not in self.verdicts]
+        below = max((v for v in refused if v < first), default=first)
+        above = min((v for v in refused if v > last), default=last)
+        edges = {
+            a + (b - a) * k // 4 for a, b in ((below, first), (last, above)) for k in (1, 2, 3)
         }
         inside = {first + (last - first) * k // 5 for k in range(1, 5)}
         beyond = {above + above // 2} if above > last else set()
-        found = sorted(v for v in bisected - set(values) if below < v < above)
-        return found or sorted(v for v in (inside | beyond) - set(values) if v <= most)
+        asked = self.verdicts.keys()
+        return sorted(edges - asked) or [v for v in sorted((inside | beyond) - asked) if v <= most]
 
     def predicate(self) -> dict[str, Any]:
         """Return the limit as a target file has it; empty if no value is accepted."""
-        verdicts = self.verdicts
-        accepted = [v for v, is_taken in verdicts.items() if is_taken]
-        if not accepted:
-            return {}
-        if self.fact == "bias":
-            return {"one_of": [v == 1 for v in accepted]}
-        refused = [v for v in verdicts if v not in accepted]
-        if all(v < accepted[0] or v > accepted[-1] for v in refused):
-            low = accepted[0] if any(v < accepted[0] for v in refused) else self._low
-            is_bounded = any(v > accepted[-1] for v in refused)
-            return {"range": [low, accepted[-1]]} if is_bounded else {"min": low}
+        accepted, refused = self.accepted, self.refused
+        if not accepted or self.fact == "bias":
+            return {"one_of": [v == 1 for v in accepted]} if accepted else {}
+        first, last = accepted[0], accepted[-1]
+        if not any(first < v < last for v in refused):
+            low = first if any(v < first for v in refused) else self._low
+            return {"range": [low, last]} if any(v > last for v in refused) else {"min": low}
         divisor = math.gcd(*accepted)
-        if divisor > 1 and all((v % divisor == 0) == taken for v, taken in verdicts.items()):
+        if divisor > 1 and not any(v % divisor == 0 for v in refused):
             return {"multiple_of": divisor}
-        if all((v > 0 and v & (v - 1) == 0) == taken for v, taken in verdicts.items()):
+        if not any(v.bit_count() == 1 for v in refused) and all(
+            v.bit_count() == 1 for v in accepted
+        ):
             return {"power_of_two": True}
         return {"one_of": accepted}
 
     def why(self) -> str:
         """Return the reason for people: the first refusal, or the largest value that was asked."""
-        verdicts = self.verdicts
-        accepted = [v for v, is_taken in verdicts.items() if is_taken]
-        refused = [v for v in verdicts if v not in accepted]
+        accepted, refused = self.accepted, self.refused
         if not accepted:
             return "no value is accepted"
         if not refused:
             return "" if self.fact == "bias" else f"{accepted[-1]} is the largest value asked"
         value = next((v for v in refused if v > accepted[0]), refused[-1])
-        answers = (self.answers[base, value] for base in self.bases)
-        return f"{value}: {next(text for is_taken, text in answers if not is_taken) or 'refused'}"
-
-    @property
-    def name(self) -> str:
-        """``Conv.depthwise.kernel_h``."""
-        return ".".join(filter(None, (self.op, self.mode, self.fact)))
+        answers = [self.answers[base, value] for base in self.bases]
+        reason = next(text for is_accepted, text in answers if not is_accepted)
+        return f"{value}: {reason or 'refused'}"
 
     def contradictions(self) -> tuple[list[int], list[int]]:
         """Return values that the limit allows and the tool refuses, and the other way round."""
         too_lax, too_strict = list[int](), list[int]()
-        for value, is_taken in self.verdicts.items():
+        for value, is_accepted in self.verdicts.items():
             case = self.case(_SMALL, value)
-            allowed = self.limit.allows(value, facts_of(case)) if case else None
-            if allowed is not None and allowed != is_taken:
-                (too_strict if is_taken else too_lax).append(value)
+            allows = self.limit.allows(value, facts_of(case)) if case else None
+            if allows is not None and allows != is_accepted:
+                (too_strict if is_accepted else too_lax).append(value)
         return too_lax, too_strict
 
 
@@ -200,25 +202,22 @@ class Survey:
     def find_limits(self, limits: Sequence[Learnable]) -> None:
         """Ask until every limit is known; fills their answers."""
         while pending := [(item, question) for item in limits for question in item.pending()]:
-            known = len(limits) - len({id(item) for item, _ in pending})
-            self.progress(f"{len(self.stored)} models asked", known, len(limits))
+            number = len(limits) - len({id(item) for item, _ in pending})
+            self.progress(f"{len(self.stored)} models asked", number, len(limits))
             cases = [(item.op, item.case(*question)) for item, question in pending]
             for (item, question), verdict in zip(pending, self.verdicts(cases), strict=True):
                 item.answers[question] = verdict
 
     def coupled(self, limits: Sequence[Learnable]) -> list[tuple[str, str]]:
         """Return pairs of height and width whose largest values are refused together."""
-        largest = {
-            item.path: max(value for value, is_taken in item.verdicts.items() if is_taken)
-            for item in limits
-            if not item.limit.is_documented and any(item.verdicts.values())
-        }
+        open_limits = [item for item in limits if not item.limit.is_documented and item.accepted]
+        largest = {item.path: item.accepted[-1] for item in open_limits}
         pairs = []
-        for item in limits:
+        for item in open_limits:
             name, _, side = item.fact.rpartition("_")
-            paths = item.path, (*item.path[:-1], f"{name}_w")
-            if side == "h" and name in _PAIRED and set(paths) <= largest.keys():
-                values = {str(path[-1]): largest[path] for path in paths}
+            width = (*item.path[:-1], f"{name}_w")
+            if side == "h" and name in _PAIRED and width in largest:
+                values = {item.fact: largest[item.path], f"{name}_w": largest[width]}
                 case = case_of(item.op, item.mode, BASES[_SMALL] | values)
                 (verdict,) = self.verdicts([(item.op, case)])
                 text = ", ".join(f"{fact} {value}" for fact, value in values.items())
@@ -226,7 +225,7 @@ class Survey:
         return pairs
 
     def verdicts(self, cases: Sequence[tuple[str, Case | None]]) -> list[Verdict]:
-        """Return the answers on operators, those that are stored without asking again."""
+        """Return the answers on operators; stored answers are not asked for again."""
         models: dict[str, tuple[bytes, Case]] = {}
         digests = []
         for op, case in cases:
@@ -272,22 +271,11 @@ def ask_command(command: str, models: Sequence[tuple[bytes, Case]]) -> list[Verd
             file, log = Path(name) / "model.onnx", Path(name) / "log"
             file.write_bytes(data)
             try:
-                with log.open("wb") as stream:
-                    process = subprocess.Popen(
-                        [word.replace("{model}", str(file)) for word in words],
-                        stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-                        start_new_session=True,
-                    )  # fmt: skip
-                status: int | None = process.wait(SECONDS)
+                arguments = [word.replace("{model}", str(file)) for word in words]
+                status = run_process(arguments, Path(), log, SECONDS)
             except OSError as error:
                 raise UsageError(f"--command: {words[0]}: {error.strerror}") from None
-            except subprocess.TimeoutExpired:
-                status = None
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            lines = log.read_text("utf-8", "replace")[-4096:].split("\n")
-            last = next((li.strip() for li in reversed(lines) if li.strip()), "")
-            reason = last.replace(name, "")[:200]
+            reason = last_line(log).replace(name, "")
             if status is None or status < 0:
                 reason = f"took over {SECONDS} s" if status is None else f"signal {-status}"
             verdicts.append((status == 0, reason))
