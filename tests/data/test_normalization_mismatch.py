@@ -9,7 +9,7 @@ from npuconv.config import Preprocess
 from npuconv.data import open_samples
 from npuconv.data.model_inputs import first_convolution, sample_inputs
 from npuconv.data.normalization_mismatch import Profile, Trials, better_fits, run_trials
-from npuconv.data.normalizations import IMAGENET, RAW, SIGNED, UNIT
+from npuconv.data.normalizations import IMAGENET, SIGNED, UNIT
 from npuconv.model import save
 from support.asserts import read
 from support.builders import Net
@@ -38,11 +38,11 @@ def run(proto, array: np.ndarray) -> Trials | None:
 
 
 def test_what_is_given_comes_first():
-    """The normalization of the samples comes first, then the candidates."""
+    """The normalization of the samples, then candidates that the first layer does not exclude."""
     found = run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS / 255)
     assert found is not None
     assert found.baseline == UNIT
-    assert list(found.profiles) == [UNIT, SIGNED, RAW]
+    assert list(found.profiles) == [UNIT, SIGNED]
     assert not found.makes_images
 
 

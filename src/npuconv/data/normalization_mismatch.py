@@ -111,7 +111,7 @@ def find_mismatch(
     if first is None or weight is None or int(weight[0] or 0) < BOUNDS.min_judged_channels:
         return None
     output = statistics.get(first.outputs[0].name)
-    trials = run_trials(model, proto, samples, first, output)
+    trials = run_trials(model, proto, samples, first)
     better, reason = better_fits(trials) if trials else ([], "")
     untrained = sum(map(_is_constant, expected.values())) > len(expected) / 2
     in_training = None if untrained else expected.get(first.outputs[0].name)
@@ -202,7 +202,8 @@ class Trials(NamedTuple):
     """Profiles of the float model on unchanged samples and on samples normalized differently."""
 
     baseline: PixelNormalization  # normalization that the samples seem to have
-    profiles: Mapping[PixelNormalization, Profile]  # baseline first; empty without a candidate
+    # Baseline first; profiles of the first layer alone if that excludes all candidates.
+    profiles: Mapping[PixelNormalization, Profile]
     makes_images: bool = False  # True if an output is an image, as of super-resolution
 
 
@@ -211,16 +212,16 @@ def run_trials(
     proto: onnx.ModelProto,
     samples: Samples,
     first: Node,
-    output: Statistics | None = None,
 ) -> Trials | None:
     """Run the model on a few samples, unchanged and in other normalizations.
+
+    The first layer runs before the model, because it alone excludes most candidates.
 
     Args:
         model: the float model.
         proto: the same model as ONNX.
         samples: the feeds of the model.
         first: its first convolution.
-        output: statistics of its output on all samples; they exclude candidates.
 
     Returns:
         None where not exactly one input is an image, where the range of the image does not show
@@ -239,32 +240,7 @@ def run_trials(
     baseline = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
     if baseline is None:
         return None
-    candidates, bias = _CANDIDATES[baseline], query.constant_input(first, 2)
-    if output is not None:
-        # Values have another scale only if the biases and the output differ in size.
-        relative = relative_bias(output, bias)
-        scales = {
-            baseline in _PIXELS,
-            *([True] if relative > BOUNDS.hiding_bias else []),
-            *([False] if relative < BOUNDS.no_bias else []),
-        }
-        candidates = tuple(item for item in candidates if (item in _PIXELS) in scales)
     pixels = [baseline.undo(feed[name], axis) for feed in feeds]
-    profiles: dict[PixelNormalization, Profile] = {}
-    tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
-    try:
-        session = open_session(proto, tensors)
-    except CalibrationError:
-        return None
-    for item in (baseline, *candidates) if candidates else ():
-        inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
-        # The model may refuse numbers of another size.
-        with contextlib.suppress(CalibrationError):
-            statistics = collect(proto, tensors, inputs, session=session)
-            layers = [s for s in statistics.values() if s.values.size]  # detectors may find nothing
-            profiles[item] = Profile.from_statistics(
-                layers, statistics[first.outputs[0].name], bias
-            )
     shape = feeds[0][name].shape
     dims = [query.shape(tensor) for tensor in model.graph.outputs]
     makes_images = any(
@@ -274,7 +250,47 @@ def run_trials(
         and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
         for d in dims
     )
-    return Trials(baseline, profiles, makes_images)
+    trials = Trials(baseline, {}, makes_images)
+    source, bias = first.outputs[0].name, query.constant_input(first, 2)
+    tensors = [conv.outputs[0].name for conv in model.nodes("Conv")]
+    items = [baseline, *_CANDIDATES[baseline]]
+    for part, names in ((_up_to(proto, source), [source]), (proto, tensors)):
+        try:
+            session = open_session(part, names)
+        except CalibrationError:
+            return None
+        profiles = {}
+        for item in items:
+            inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
+            # The model may refuse numbers of another size.
+            with contextlib.suppress(CalibrationError):
+                stats = collect(part, dict.fromkeys(names, 1), inputs, session=session)
+                layers = [s for s in stats.values() if s.values.size]  # detectors may find nothing
+                profiles[item] = Profile.from_statistics(layers, stats[source], bias)
+        trials = trials._replace(profiles=profiles)
+        items = [baseline, *better_fits(trials._replace(profiles=_at_best(trials)))[0]]
+        if len(items) == 1:
+            break
+    return trials
+
+
+def _up_to(proto: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
+    """Return the first nodes of a model, up to the node that makes a tensor."""
+    part = onnx.ModelProto()
+    part.CopyFrom(proto)
+    places = [place for place, node in enumerate(proto.graph.node) if tensor in node.output]
+    del part.graph.node[places[0] + 1 :], part.graph.output[:]
+    return part
+
+
+def _at_best(trials: Trials) -> dict[PixelNormalization, Profile]:
+    """Return the profiles with the best that the layers behind the first may do for candidates."""
+    return {
+        item: profile._replace(sign_entropy=0.0, mean_offset=math.inf)
+        if item == trials.baseline
+        else profile._replace(sign_entropy=math.inf, mean_offset=-math.inf)
+        for item, profile in trials.profiles.items()
+    }
 
 
 def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:

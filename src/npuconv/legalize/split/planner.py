@@ -193,6 +193,7 @@ class Planner:
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the output format can hold constant input channels
+    is_native: bool = False  # whether limits are those of the hardware, without the vendor's tool
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
     )
@@ -204,10 +205,15 @@ class Planner:
         """Demands of the target on Conv; None where it does not list it."""
         return self.demand_on("Conv")
 
+    @cached_property
+    def _native_planner(self) -> Planner:
+        return replace(self, is_native=True)
+
     def demand_on(self, op: str) -> Demand | None:
         """Demands of the target on an operator; None where it does not list it."""
         if op not in self._demands:
             lookup, operator = self.target.operator, self.target.operator(op)
+            operator = operator.native if operator and self.is_native else operator
             has_host = self.target.unlisted_operators != "error"
             self._demands[op] = None if operator is None else Demand(
                 operator,
@@ -259,8 +265,13 @@ class Planner:
         return best or _Descent(self, demand, search, splits, exact).best(layer), search
 
     def leaf(self, layer: Layer) -> SplitPlan:
-        """The plan of a layer that fits without a rewrite."""
+        """The plan of a layer that fits without a rewrite.
+
+        If the vendor's tool splits the layer, the split gives the price.
+        """
         price = Price(layer.macs(), layer.parameters(), 1)
+        if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
+            price = replace(plan.price, crossings=0)  # the parts of the tool stay on the device
         return SplitPlan(layer, price, self.total(price))
 
     def crossings(self, proposal: Proposal, sums: int) -> int:
