@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -376,7 +377,7 @@ def _biases(first: Node, moments: Mapping[PixelNormalization, Moments]) -> list[
 
 def relative_bias(output: Moments | Statistics, biases: NDArray[np.generic] | None) -> float:
     """Return the rms of a layer's biases over the median standard deviation of its output."""
-    spread = float(np.median(np.sqrt(output.variances)))
+    spread = float(median(np.sqrt(output.variances)))
     return 0.0 if biases is None else rms(biases) / max(spread, _TINY)
 
 
@@ -414,6 +415,6 @@ def training_shift(output: Moments | Statistics, expected: InTraining) -> Traini
     offsets = np.abs(output.means - means)[live] / deviations[live]
     observed = np.maximum(np.sqrt(output.variances)[live], _MIN_DEVIATION)
     ratios = np.log(observed / deviations[live])
-    middle = float(np.median(ratios))
-    spread = float(np.median(np.abs(ratios - middle)))
-    return TrainingShift(float(np.median(offsets)), float(np.exp(middle)), spread)
+    middle = float(median(ratios))
+    spread = float(median(np.abs(ratios - middle)))
+    return TrainingShift(float(median(offsets)), float(np.exp(middle)), spread)
