@@ -168,7 +168,7 @@ def infer(
         model: the float model.
         spec: the image.
         expected: mean and standard deviation in training of outputs of layers, by tensor.
-        pictures: pixels of 0..255 to run the first layer on, [N,C,H,W]; by default drawn ones.
+        pictures: pixels of 0..255 for the first layer, [N,C,H,W]; drawn if None.
     """
     integers = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
     if integers is not None:
@@ -193,14 +193,14 @@ def infer(
             evidence.append(_Evidence("BatchNormalization fits it best", odds))
         else:
             evidence += _biases(first, moments)
-    seen = {item: sum(piece.odds.get(item, 0.0) for piece in evidence) for item in KNOWN}
-    odds = {item: habits.odds[item] + seen[item] for item in KNOWN}
+    model_odds = {item: sum(piece.odds.get(item, 0.0) for piece in evidence) for item in KNOWN}
+    odds = {item: habits.odds[item] + model_odds[item] for item in KNOWN}
     highest = max(odds.values())
     shares = {item: math.exp(value - highest) for item, value in odds.items()}
     order = sorted(KNOWN, key=lambda item: -shares[item])
     reasons = [p.reason for p in (habits, *evidence) if p.reason and p.favours(order[0])]
     share = shares[order[0]] / sum(shares.values())
-    return Inferred(order[0], share, order[1], tuple(reasons), seen, odds)
+    return Inferred(order[0], share, order[1], tuple(reasons), model_odds, odds)
 
 
 def _drawn(spec: InputSpec) -> NDArray[np.float32]:

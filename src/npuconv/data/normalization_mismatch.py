@@ -46,7 +46,7 @@ class MismatchSettings:
 BOUNDS = MismatchSettings()
 
 
-class Images(NamedTuple):
+class ComparedImages(NamedTuple):
     """Samples of the one image that a model reads."""
 
     normalization: PixelNormalization  # normalization that the samples seem to have
@@ -123,8 +123,8 @@ def find_mismatch(
 
 def _compare_images(
     model: Model, first: Node, samples: Samples, expected: Mapping[str, InTraining]
-) -> Images | None:
-    """Return the normalization of the samples, and that of the model.
+) -> ComparedImages | None:
+    """Return the normalizations of the samples and of the model.
 
     Returns:
         None where the first layer reads no image, where the range of the image does not show its
@@ -146,7 +146,7 @@ def _compare_images(
         return None
     pixels = np.moveaxis(normalization.undo(values, axis), axis, 1)
     spec = InputSpec(name, array.dtype, array.shape)
-    return Images(normalization, infer(model, spec, expected, pixels))
+    return ComparedImages(normalization, infer(model, spec, expected, pixels))
 
 
 def _is_constant(expected: InTraining) -> bool:
