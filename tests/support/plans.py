@@ -35,7 +35,6 @@ QUANTIZE = (
     "fill-with-lowest",
     "quantize-activations",
     "quantize-weights",
-    "separate-conversions",
 )
 
 
