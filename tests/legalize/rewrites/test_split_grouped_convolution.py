@@ -195,6 +195,22 @@ def test_groups_cross_once(target):
     assert crossings[2] > 30
 
 
+def test_grouped_blocks_with_gates_cross_at_the_gates_alone():
+    """Two blocks with 4 groups and squeeze-and-excite, which this device does not compute."""
+    net, image = Net(x=(1, 3, 16, 16)).conv("x", (32, 3, 3, 3), pads=[1] * 4), "t0"
+    for _ in range(2):
+        inner = net.conv(image, (32, 32, 1, 1)).op("Relu").last
+        features = net.conv(inner, (32, 8, 3, 3), group=4, pads=[1] * 4).op("Relu").last
+        net.op("GlobalAveragePool", features).conv("", (8, 32, 1, 1)).op("Relu")
+        gate = net.conv("", (32, 8, 1, 1)).op("Sigmoid").last
+        block = net.conv(net.op("Mul", features, gate).last, (32, 32, 1, 1)).last
+        image = net.op("Add", image, block).op("Relu").last
+    proto = net.conv(image, (4, 32, 1, 1)).model()
+    reports = [npuconv.check(proto, prefer=form) for form in ((), ("dense",), ("split",))]
+    counts = [report.summary.transitions for report in reports]
+    assert counts == [13, 13, 31]
+
+
 @pytest.mark.parametrize(
     ("scale", "zero", "dtype", "ends"),
     [
