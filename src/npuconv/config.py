@@ -230,16 +230,16 @@ class Options(Strict):
     )
     keep_float: tuple[str, ...] = Field(
         (),
-        description="nodes that stay float on the host; a pattern of names, as 'head/*', or "
-        "op:OPERATOR",
+        description="nodes that stay float on the host; a pattern of names, as 'head/*', "
+        "op:OPERATOR, or module:PATTERN of the training code",
     )
     min_sqnr: float | None = Field(
         None,
         ge=-100,
         le=200,
         allow_inf_nan=False,
-        description="fail below so many dB; layers run, and channels are made, several times to "
-        "reach them, as far as --max-extra-macs allows",
+        description="fail below so many dB; layers run several times to reach them, as far as "
+        "--max-extra-macs allows",
     )
     max_extra_macs: float | None = Field(
         None,
@@ -282,6 +282,11 @@ class Options(Strict):
     )
     baseline: str | None = Field(
         None, description="file of accepted findings; they do not fail a check"
+    )
+    source_root: str | None = Field(
+        None,
+        description="folder of the training code; reports then name its files and present lines, "
+        "and SARIF points at them",
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
     cache: str | None = Field(

@@ -65,6 +65,7 @@ class CommonKeywords(TypedDict, total=False):
     severity: Mapping[str, Level]
     rules: Mapping[str, Selection]
     baseline: str | None
+    source_root: str | None
     verify: bool
     max_samples: int
     max_folded_mib: int

@@ -126,12 +126,12 @@ def test_no_external_data(folder, data):
 
 
 def test_data_files(folder):
-    """A set is a file, the files of a folder, or a list and the files it names."""
-    for name in ("d/b.png", "d/a.png", "d/.hidden", "d/inner/c.png", "list.txt"):
+    """A set is a file, files of a folder and code inside, or a list and the files it names."""
+    for name in ("d/b.png", "d/a.png", "d/.hidden", "d/i/c.png", "d/i/net.py", "list.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("# a list\n\nd/b.png\n")
     names = [path.relative_to(folder).as_posix() for path in data_files(folder / "d")]
-    assert names == ["d/a.png", "d/b.png"]
+    assert names == ["d/a.png", "d/b.png", "d/i/net.py"]
     assert data_files(folder / "list.txt") == [folder / "list.txt", folder / "d/b.png"]
     assert data_files(folder / "x.npz") == [folder / "x.npz"]
 

@@ -17,7 +17,7 @@ from npuconv.cli import cli as group
 from npuconv.errors import InternalError
 from npuconv.legalize.registry import PASSES, Pass, Phase
 
-LARGE = {"onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
+LARGE = {"prompt_toolkit", "onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
 
 
 def add_command(monkeypatch, error):

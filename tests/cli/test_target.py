@@ -291,7 +291,7 @@ def test_schema():
 @pytest.mark.e2e
 def test_starts_without():
     """The target commands do not import the large libraries."""
-    large = {"onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
+    large = {"prompt_toolkit", "onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
     code = (
         "import sys; from npuconv.cli.target import target; "
         f"target(['show', {EXAMPLE!r}], standalone_mode=False); "

@@ -198,7 +198,7 @@ def test_progress_is_reported():
     npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))
     stages = [stage for stage, _, _ in steps]
     assert stages[:3] == ["load", "calibration data", "host preparation"]
-    assert {"calibrate 1/16", "calibrate 16/16", "sensitivity 4/4"} <= {*stages}
+    assert {"calibrate 1/8", "calibrate 8/8", "sensitivity 4/4"} <= {*stages}
     shares = [done / total for _, done, total in steps if total]
     assert shares == sorted(shares)
     assert len({*shares}) > 15

@@ -63,10 +63,10 @@ def test_against_numpy(opset, batch):
         assert np.array_equal(own.highs, seen.max(1))
         assert np.allclose(own.means, seen.mean(1), rtol=1e-5, atol=1e-6)
         spread = own.values.astype(np.float64).var(1)
-        assert np.allclose(own.squares, spread + seen.mean(1) ** 2, rtol=1e-4, atol=1e-6)
+        assert np.allclose(own.variances, spread, rtol=1e-4, atol=1e-6)
         assert (own.name, own.axis, own.samples, own.count) == (name, axis, 5, seen.shape[1])
         assert own.lows.dtype == own.values.dtype == np.float32
-        assert own.means.dtype == own.squares.dtype == np.float64
+        assert own.means.dtype == own.variances.dtype == np.float64
 
 
 @pytest.mark.parametrize("count", [2, 3, 17, 33])
@@ -244,8 +244,9 @@ def test_not_finite_inside():
 def test_squares_that_overflow():
     """1e30 is allowed, though its square overflows in float32."""
     model = Net(x=(1, 2)).op("Neg").model()
-    own = collect(model, {"x": 1}, [{"x": np.asarray([[1e30, 2]], np.float32)}])["x"]
-    assert np.allclose(own.squares, [1e60, 4])
+    samples = [{"x": np.asarray([[sign * 1e30, 2 * sign]], np.float32)} for sign in (1, -1)]
+    own = collect(model, {"x": 1}, samples)["x"]
+    assert np.allclose(own.variances, [1e60, 4])
 
 
 def test_samples_that_do_not_fit():

@@ -21,8 +21,6 @@ ODD = [
     {"zero_point": 0.5},
     {"axis": "x"},
     {"axis": -9},
-    {"channels": [-1]},
-    {"channels": "0"},
     {"name": 1},
     {"stored": ["c/int8"]},
     {"channels_last": "no"},
@@ -73,18 +71,6 @@ def test_what_convert_noted_wins():
     np.testing.assert_array_equal(np.asarray(found.scale, np.float32), noted.scale)
     assert found.zero_point == [0, -3]
     assert (found.name, found.note, found.channels_last) == ("mine", "a note", True)
-
-
-def test_channels_come_back_as_they_were():
-    """Channels are read back; the usual ones are not written."""
-    layers = [
-        LayerPair("a", "c", "c/int8", 1.0, channels=(0, 0)),
-        LayerPair("b", "c", "c/int8", 1.0),
-    ]
-    assert ["channels" in one for one in json.loads(record(layers))] == [True, False]
-    model = integer_model()
-    model.metadata_props.add(key=KEY, value=record(layers))
-    assert [one.channels for one in match(float_model(), model).layers] == [(0, 0), ()]
 
 
 def test_one_number_where_all_are_the_same():

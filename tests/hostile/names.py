@@ -9,6 +9,7 @@ import onnx
 
 from hostile.case import Case, Cases, model, raw
 from support.builders import Net, digits
+from support.training_code import annotate, trace
 
 EVIL = {
     "ansi": "\x1b[2J\x1b[31mred\x1b]0;title\x07",
@@ -39,7 +40,7 @@ EVIL = {
     "pattern": "[a-z]*?{x,y}!",
     "wide": "\U0001f4a3" * 1000,
 }
-_EVERY = ("node", "tensor")
+_EVERY = ("node", "tensor", "code")
 _WORST = ("ansi", "newline-error", "azure", "script", "xml-forbidden", "nul", "long", "path")
 _NO_FILE_NAMES = {"nul", "long", "long-words", "combining", "wide", "path", "blanks"}
 
@@ -49,7 +50,9 @@ def cases() -> Cases:
     for name, text in EVIL.items():
         for place, put in _PLACES.items():
             if place in _EVERY or name in _WORST:
-                yield Case(f"name/{place}-{name}", "every output", model(put(text)))
+                options = {"source_root": "."} if place == "code" else {}
+                case = f"name/{place}-{name}"
+                yield Case(case, "every output", model(put(text)), options=options)
         if name not in _NO_FILE_NAMES and "/" not in text:
             yield _file(name, text + ".onnx")
     yield from _undecodable()
@@ -106,12 +109,23 @@ def _dimension(text: str) -> onnx.ModelProto:
     return proto
 
 
+def _code(text: str) -> onnx.ModelProto:
+    """Training code of that name, beside code whose path leads out of the folder."""
+    proto = _refused().model()
+    for number, node in enumerate(proto.graph.node):
+        frames = (f"../../{text}.py", 1, text), (f"{text}.py", 2**31 * number, text)
+        annotate(node, [text, f"{text}.{number}"], [text, f"net.{text}"], trace(*frames))
+        node.metadata_props.add(key=text, value=text)
+    return proto
+
+
 _PLACES: dict[str, Callable[[str], onnx.ModelProto]] = {
     "node": _node,
     "tensor": _tensor,
     "operator": _kind,
     "header": _header,
     "dimension": _dimension,
+    "code": _code,
 }
 
 
@@ -124,12 +138,15 @@ def _file(name: str, file: str) -> Case:
 
 def _undecodable() -> Cases:
     """Text of a protobuf that is not UTF-8."""
-    data = _refused().model().SerializeToString()
+    proto = _refused().model()
+    annotate(proto.graph.node[0], ["module0"], [], "")
+    data = proto.SerializeToString()
     for name, old in {
         "node": b"conv0",
         "tensor": b"t1",
         "operator": b"HardSwish",
         "input": b"x",
+        "metadata": b"module0",
     }.items():
         bad = data.replace(old, b"\xff" * len(old))
         yield Case(f"name/not-utf8-{name}", "decoding", raw(bad))

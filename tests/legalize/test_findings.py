@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from npuconv.config import Options
 from npuconv.findings import Status
-from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.legal import legalize
 from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.tracker import SWEEP, Tracker
 from npuconv.rules import RULES, engine
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.context import RuleContext
-from support.asserts import apply_pass, builtin, context, read
+from support.asserts import builtin, context, read
 from support.builders import Net
-from support.outlier_nets import CHANNELS, loud
+from support.outlier_nets import loud
 from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
-AGAIN = (*range(CHANNELS), 5, 5)
-
-
-def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalModel]:
-    """A model before and after some of its channels are duplicated."""
-    legal = legalize(loud("Relu"), options or Options())
-    assert apply_pass(
-        "repeat-channels", legal.model, context(), plan=legal.plan, indices={"made": AGAIN}
-    )
-    return legal, replace(legal, facts={}).replanned().with_new_needs()
-
-
-def needed(legal: LegalModel, name: str) -> tuple[int, ...]:
-    return next(need.values for need in legal.needs if need.name == name)
-
-
-def test_needs_follow_the_number_of_channels():
-    """List and findings agree; nothing else is lost or there twice."""
-    before, after = before_and_after()
-    assert needed(before, "Conv.in_c") == (3, 32)
-    assert needed(after, "Conv.in_c") == (3, 34)
-    assert [(f.code, f.status) for f in after.findings.selected] == [
-        (f.code, f.status) for f in before.findings.selected
-    ]
-    every = after.findings.all_findings
-    texts = [f.value for f in every if f.code == limit_unknown.code and "Conv.in_c" in f.message]
-    assert texts == ["3, 34"]
-
-
-@pytest.mark.parametrize("unknown", ["pass", "fail"])
-def test_renewed_limits_keep_the_severity_of_the_options(unknown: str):
-    """Unknown limits that pass are not mentioned, and those that fail are errors, as before."""
-    before, after = before_and_after(Options(unknown=unknown))
-    assert [(f.code, f.severity) for f in after.findings.selected] == [
-        (f.code, f.severity) for f in before.findings.selected
-    ]
 
 
 def test_the_code_of_unknown_limits_is_that_of_the_rule():

@@ -9,6 +9,7 @@ import npuconv
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import render
 from support.builders import Net, digits, images
+from support.training_code import exported
 
 X = (1, 4, 8, 8)
 
@@ -41,6 +42,18 @@ def test_patterns(pattern, names):
     reason = f"kept float by keep_float {pattern!r}"
     found = places(three().model(), pattern)
     assert [name for name, why in found.items() if why == ("host", reason)] == names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [("module:stem.1.conv", 1), ("module:stem.1", 1), ("module:stem", 3), ("module:stem.[01]*", 2)],
+)
+def test_modules(pattern, count):
+    """A module of the training code stands for all nodes inside."""
+    model = exported(count=3)
+    assert [place for place, _ in places(model, pattern).values()].count("host") == count
+    with pytest.raises(UsageError, match=r"no such module .did you mean 'module:stem', "):
+        npuconv.check(model, keep_float=["module:stm"])
 
 
 def test_brackets_in_names():

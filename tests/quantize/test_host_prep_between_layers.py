@@ -59,7 +59,7 @@ def crossed(
     seen = calibrated(graph, feeds)
     before = choose_encodings(graph, seen, {})
     ends, points = with_logit_outputs(graph.proto()), quant_points(graph, before)
-    found = sensitivity.measure(ends, points, before, feeds, 4)
+    found = sensitivity.measure(ends, points, feeds, 4)
     graph, after, _ = pad_between_layers(graph, seen, before, found)
     return graph, after, before
 
@@ -233,7 +233,7 @@ def test_what_is_left_of_the_error():
 
     def measured(graph: LegalModel, state: QuantState) -> sensitivity.Sensitivity:
         points = quant_points(graph, state)
-        return sensitivity.measure(with_logit_outputs(graph.proto()), points, state, feeds, 64)
+        return sensitivity.measure(with_logit_outputs(graph.proto()), points, feeds, 64)
 
     found = measured(graph, state)
     graph, state, left = pad_between_layers(graph, seen, state, found)

@@ -12,7 +12,6 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import (
     copies,
     offsets,
-    offsets_of,
     real_weights,
     with_input_offset,
     with_output_offset,
@@ -87,12 +86,6 @@ def test_a_layer_without_a_bias():
     weight, _, source, hessian = layer(*SHAPES[0])
     found = copies(weight, None, source, hessian, 3)
     assert np.allclose(sum(one.bias for one in found), 0, atol=0.05)
-
-
-def test_copies_of_a_channel_lie_apart():
-    """Channels that have no copy stay."""
-    found = offsets_of([0, 1, 2, 1, 1, 0])
-    assert found.tolist() == pytest.approx([-0.25, -1 / 3, 0, 0, 1 / 3, 0.25])
 
 
 @pytest.mark.parametrize(("shape", "group"), SHAPES)

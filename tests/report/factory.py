@@ -15,6 +15,7 @@ from npuconv.schemas.quality import (
     TensorQuant,
 )
 from npuconv.schemas.report import (
+    CodeFrame,
     Count,
     Device,
     DeviceSubgraph,
@@ -22,6 +23,7 @@ from npuconv.schemas.report import (
     MacShare,
     ModelInfo,
     NodeInfo,
+    NodeSource,
     Refusal,
     Report,
     Rewrite,
@@ -48,6 +50,16 @@ EVIL = (
     "层/卷积" * 30,
     "/backbone" * 40 + "/Conv",
 )
+
+
+def code(
+    module: str, file: str = "models/net.py", text: str = "return y", **changes: Any
+) -> NodeSource:
+    """Training code of a node: a line of that file."""
+    frame = CodeFrame(file=file, line=42, function="forward", text=text, **changes)
+    return NodeSource.model_validate(
+        {"module": module, "class": "Conv2d in Stem", "frame": frame, "frames": (frame,)}
+    )
 
 
 def finding(node: str = "/stem/Conv", **changes: Any) -> FindingInfo:
@@ -107,7 +119,7 @@ _REWRITTEN: dict[str, Any] = {
 
 def _findings() -> tuple[FindingInfo, ...]:
     return (
-        finding("/backbone/stem/conv/Conv"),
+        finding("/backbone/stem/conv/Conv", node_source=code("stem.conv")),
         finding("/head/conv_cls/Conv", message="kernel height 9 exceeds 7", value="9"),
         finding(
             "",
@@ -120,8 +132,18 @@ def _findings() -> tuple[FindingInfo, ...]:
             fix="give --input-shape image=1,3,240,320",
             source="",
         ),
-        *(finding(f"/backbone/stage{at}/act/Sigmoid", **_POOL) for at in range(12)),
-        *(finding(name, **{**_POOL, "message": f"odd name {name}"}) for name in EVIL),
+        *(
+            finding(f"/backbone/stage{at}/act/Sigmoid", **_POOL, node_source=code(f"body.{at}.act"))
+            for at in range(12)
+        ),
+        *(
+            finding(
+                name,
+                **{**_POOL, "message": f"odd name {name}"},
+                node_source=code(name, name, name, path=name),
+            )
+            for name in EVIL
+        ),
         *(
             finding(
                 f"/neck/{at}/Conv", **{**_UNKNOWN, "value": str(at), "message": f"kernel_h is {at}"}
@@ -216,7 +238,15 @@ def _layers() -> tuple[LayerQuant, ...]:
 
 
 _NODES = (
-    NodeInfo(name=EVIL[3], op="Conv", placement="device", reason="", macs=1 << 30, parameters=864),
+    NodeInfo(
+        name=EVIL[3],
+        op="Conv",
+        placement="device",
+        reason="",
+        macs=1 << 30,
+        parameters=864,
+        source=code(EVIL[4], EVIL[5], EVIL[3]),
+    ),
     NodeInfo(
         name="/act",
         op="Sigmoid",

@@ -6,11 +6,44 @@ from collections.abc import Callable
 
 import pytest
 
-from npuconv.report.groups import plan, shown_names
-from npuconv.schemas.report import Report
+from npuconv.report.groups import by_module, modules, plan, shown_names
+from npuconv.schemas.report import FindingInfo, Report
+from report.factory import code
 from report.plan_factory import choice, planned
 
 Make = Callable[..., Report]
+One = Callable[..., FindingInfo]
+
+
+@pytest.mark.parametrize(
+    ("most", "weights", "rows"),
+    [
+        (8, {"m.a.x": 5, "m.a.y": 5, "m.b": 1}, {"m.a.x": 1, "m.a.y": 1, "m.b": 1}),
+        (2, {"m.a.x": 5, "m.a.y": 5, "m.b": 1}, {"m.a": 2, "m.b": 1}),
+        (1, {"m.a.x": 5, "m.a.y": 5, "m.b": 1}, {"m": 3}),
+        (8, {"m.a.x": 1, "m.a.y": 1, "m.b": 9}, {"m.a": 2, "m.b": 1}),
+        (8, {"": 1, "m": 1, "m.a": 1}, {"": 1, "m": 1, "m.a": 1}),
+        (8, {}, {}),
+        (8, {"..": 1, ".": 1}, {"": 2}),
+    ],
+)
+def test_modules_are_divided_where_most_is(
+    most: int, weights: dict[str, float], rows: dict[str, int]
+) -> None:
+    """A module with a quarter of the weight is divided, as long as its parts fit."""
+    groups = by_module(weights, str, weights.__getitem__, most)
+    assert {module: len(members) for module, members in groups.items()} == rows
+
+
+def test_nodes_of_a_module(one: One) -> None:
+    """Many nodes are counted by the modules that they share; few are not."""
+    nodes = [one(node_source=code(f"m.encoder.{n}")) for n in range(12)]
+    assert modules(nodes) == "12 nodes of m.encoder"
+    assert modules(nodes[:3]) == modules([one()] * 12) == ""
+    assert modules([*nodes, one()]) == "12 nodes of m.encoder, 1 node elsewhere"
+    assert modules([*nodes, one(node_source=code("m.head"))]) == (
+        "12 nodes of m.encoder, 1 node of m.head"
+    )
 
 
 def test_one_form_is_no_choice(make: Make) -> None:

@@ -51,7 +51,7 @@ def test_verdict_first(report: Report, clean: Report) -> None:
 def test_identical_messages_collapse(report: Report) -> None:
     """Twelve nodes with one message are one entry with all names."""
     shown = text.render(report)
-    assert "left to the host (x 12)\n" in shown
+    assert "left to the host (12\n    nodes of body)\n" in shown
     assert all(f"/stage{at}/act" in shown for at in range(12))
 
 

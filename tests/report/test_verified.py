@@ -6,6 +6,7 @@ import csv
 import io
 
 from npuconv.report import verified
+from npuconv.report.sections import modules
 from npuconv.schemas.report import Tool
 from npuconv.schemas.verify import (
     Errors,
@@ -43,6 +44,20 @@ def report(**more):
         "passed": True,
     }
     return VerifyReport(**(values | more))
+
+
+def test_layers_by_module():
+    """Layers of one module are one row, on the page and in the table of verify."""
+    named = {"s.a": 20.0, "s.b": 30.0, "t.a": 40.0, "t.b": 41.0, "h": 35.0}
+    layers = tuple(
+        layer(name, sqnr).model_copy(update={"module": name}) for name, sqnr in named.items()
+    )
+    assert [tuple(row) for row in modules(layers).rows] == [
+        ("s.a", "1", "20.0 dB", "20.0 dB"), ("s.b", "1", "30.0 dB", "30.0 dB"),
+        ("t", "2", "40.0 dB", "41.0 dB"), ("h", "1", "35.0 dB", "35.0 dB"),
+    ]  # fmt: skip
+    assert ">By module<" in verified.render(report(layers=layers))
+    assert ">By module<" not in verified.render(report())
 
 
 def test_page():

@@ -11,6 +11,7 @@ from npuconv.report.words import (
     output_rows,
     overall,
     part_of,
+    place,
     quantity,
     scores,
     share,
@@ -19,7 +20,19 @@ from npuconv.report.words import (
     traffic,
 )
 from npuconv.schemas.quality import Accuracy, Budget, OutputAccuracy, RepeatedLayer
-from npuconv.schemas.report import Device, MacShare, Traffic
+from npuconv.schemas.report import Device, MacShare, NodeSource, Traffic
+from report.factory import code
+
+
+def test_place_of_training_code() -> None:
+    """Module, file and line; of an absolute path the end, unless the file is in the folder."""
+    assert place(None) == place(NodeSource(module="stem.conv")) == ""
+    assert place(code("stem.conv")) == "stem.conv, models/net.py:42"
+    assert place(code("")) == "Conv2d in Stem, models/net.py:42"
+    assert place(code("m", "/home/me/models/net.py")) == "m, models/net.py:42"
+    assert place(code("m", "C:\\me\\models\\net.py")) == "m, models/net.py:42"
+    assert place(code("m", "/net.py", path="src/net.py")) == "m, src/net.py:42"
+    assert place(code("m").model_copy(update={"frame": None})) == "m"
 
 
 def test_numbers() -> None:

@@ -14,7 +14,6 @@ and a single zero point for all channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,13 +152,6 @@ class Encoding:
         Its numbers are the numbers of the model, divided by ``scales / nominal``.
         """
         return Encoding(np.full(1, self.nominal), self.zeros[:1], self.nominal)
-
-    def take(self, channels: Sequence[int]) -> Encoding:
-        """Return the encoding of a tensor with these channels, in this order."""
-        if self.axis is None:
-            return self
-        index = list(channels)
-        return replace(self, scales=self.scales[index], zeros=self.zeros[index])
 
     def quantize(self, values: ArrayLike) -> NDArray[np.int8]:
         """Return the integers of a tensor."""

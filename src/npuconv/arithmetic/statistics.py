@@ -35,8 +35,6 @@ class Statistics:
     lows: Floats  # float32 [C], exact minimum
     highs: Floats  # float32 [C], exact maximum
     means: Doubles  # float64 [C], mean
-    # float64 [C], mean of squares; where a model is run, estimated from ``values``.
-    squares: Doubles
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int  # number of samples
     count: int  # values per channel
@@ -59,8 +57,10 @@ class Statistics:
 
     @property
     def variances(self) -> Doubles:
-        """Variance of all values, float64 [C]."""
-        return np.maximum(self.squares - self.means**2, 0.0)
+        """Variance of ``values``, float64 [C]; 0 without any."""
+        if not self.values.size:
+            return np.zeros(self.channels)
+        return np.asarray(np.var(self.values, axis=1, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def observe(array: NDArray[np.generic], axis: int | None, number: int, samples: 
     picked = blocks[first :: steps[0], :, second :: steps[1]]
     values = picked.transpose(1, 0, 2).reshape(channels, picked.shape[0] * picked.shape[2])
     values = values[:, : 0 if number % interval else None]
-    with np.errstate(invalid="ignore"):  # infinite values, which the extremes show
-        sums = blocks.sum((0, 2), dtype=np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite values, which the extremes show
+        sums = np.einsum("ocp->c", blocks).astype(np.float64)
     lows, highs = blocks.min((0, 2), initial=np.inf), blocks.max((0, 2), initial=-np.inf)
     return Observation(lows, highs, sums, np.array(values), outer * inner)
 
@@ -135,12 +135,8 @@ class Accumulator:
         lows, highs = (x if self.count else nothing for x in (self.lows, self.highs))
         means = np.clip(self._sums / max(self.count, 1), lows, highs)
         values = np.concatenate(self._values, axis=1)
-        # Mean squares: variance of the values that were kept, plus the squared mean of all values.
-        squares = np.square(means)
-        if values.shape[1]:
-            squares += np.var(values, axis=1, dtype=np.float64)
         return Statistics(
-            name, axis, lows, highs, means, squares, values,
+            name, axis, lows, highs, means, values,
             self.samples, self.count, self.second_lows, self.second_highs,
         )  # fmt: skip
 

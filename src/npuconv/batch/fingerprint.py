@@ -27,7 +27,7 @@ from npuconv.version import __version__
 FORMAT = 1  # version of the lock file
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
 # Options that name files; the lock file has digests of these files.
-NAMES_A_FILE = ("calibration", "baseline")
+NAMES_A_FILE = ("calibration", "baseline", "source_root")
 # Options that do not change the output.
 _WITHOUT_EFFECT = ("cache",)
 
@@ -181,9 +181,13 @@ def portable(path: str) -> str:
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the files of a set of samples: a file, a folder's files, or a list and its files."""
+    """Return the files of a set of samples: a file, a folder's files, or a list and its files.
+
+    In a folder also files of Python at any depth, for ``source_root``.
+    """
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file() and file.name[0] != ".")
+        listed = {*path.iterdir(), *path.rglob("*.py")}
+        return sorted(file for file in listed if file.is_file() and file.name[0] != ".")
     if path.suffix.lower() != ".txt" or not _is_readable(path):
         return [path]
     lines = map(str.strip, path.read_text("utf-8-sig", errors="replace").splitlines())

@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from npuconv import files
-from npuconv.batch.job import parse_size
 from npuconv.cli.help import help_all
-from npuconv.config import Options
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, applied, flag, present
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -94,6 +95,8 @@ def _apply_memory(context: click.Context, _: click.Parameter, value: str | None)
                 size = min(size, int(Path(place).read_text()))
         size = int(size * _DEFAULT_SHARE)
     else:
+        from npuconv.batch.job import parse_size
+
         try:
             size = parse_size(value)
         except ValueError as error:

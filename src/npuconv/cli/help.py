@@ -33,7 +33,7 @@ GROUPS = {
     ),
     "Output": (
         "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
-        "timings", "quiet", "verbose", "no_color", "help", "help_all",
+        "source_root", "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
 LIMITS = "Limits"
@@ -42,6 +42,7 @@ _UNGROUPED = "Options"
 _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
     "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
+    "source_root",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
 _TEXT_COLUMN = 25  # width of the flags

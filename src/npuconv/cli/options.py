@@ -22,7 +22,8 @@ Decorator = Callable[[Any], Any]
 
 NO_CONFIG = "none"  # value of --config: read no file
 SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # options of samples but preprocess
-_FILES = ("target", "calibration", "baseline")  # files of a configuration that a run reads
+# Files and folders of a configuration that a run reads.
+_FILES = ("target", "calibration", "baseline", "source_root")
 # Flags that are named differently from their option, and flags that turn a switch off.
 _FLAGS = {"preprocess__preset": "--preprocess", "preprocess__layout": "--input-layout"}
 _OPPOSITES = {"keep_scales": "--requantize"}
@@ -43,6 +44,7 @@ _METAVARS = {
     "preprocess__resize": "N,...",
     "preprocess__crop": "N,...",
     "severity": "CODE=LEVEL",
+    "source_root": "FOLDER",
     "target": "NAME",
     "without": "NAME,...",
 }

@@ -15,7 +15,7 @@ from npuconv.cli.help import GroupedCommand, output_format_option
 from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.json import dumps
-from npuconv.report.sections import Note, Section, Table
+from npuconv.report.sections import Note, Section, Table, modules
 from npuconv.report.words import count, equal, part_of, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
@@ -136,6 +136,8 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
         rows = [(layer.name, *_numbers(layer)) for layer in shown_layers]
         table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
         sections.append(Section(title, [table]))
+    if (by_module := modules(report.layers)).rows:
+        sections.append(Section("layers by module", [by_module]))
     if report.unmatched:
         names = f" ({', '.join(report.unmatched)})" if verbose else ""
         text = (

@@ -80,16 +80,17 @@ def open_calibration(
 
     Raises:
         CalibrationError: samples that are missing or do not fit, or that cannot be made up.
-        UsageError: layers are to run several times, with one scale for all weights.
+        UsageError: layers are to run several times, without a host or with one weight scale.
         OutputError: the folder of the cache cannot be made.
         ModelError: an input or output of a type that no sample can have.
     """
     options = legal.options
     if options.cache is not None:
         files.check_folder(options.cache)
-    if options.has_budget and legal.is_per_tensor:
+    if options.has_budget and (legal.is_per_tensor or not legal.has_host):
+        obstacle = "one scale for all weights of a layer" if legal.has_host else "no host for means"
         raise UsageError(
-            f"target {legal.target.name} has one scale for all weights of a layer: "
+            f"target {legal.target.name} has {obstacle}: "
             "running a layer several times is not supported there",
             hint="leave out --min-sqnr and --max-extra-macs",
         )

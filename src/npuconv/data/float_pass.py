@@ -5,7 +5,8 @@ The result depends on the samples alone, not on the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import onnx
 
@@ -14,6 +15,18 @@ from npuconv.arithmetic.statistics import Accumulator, Observation, Statistics, 
 from npuconv.data.samples import Feed, Samples
 from npuconv.data.workers import in_order
 from npuconv.errors import CalibrationError
+
+
+class Reader(Protocol):
+    """A reader of tensors during a float pass, beside their statistics."""
+
+    tensors: Collection[str]  # names of the tensors to read
+
+    def read(self, number: int, arrays: Feed) -> Any:
+        """Return the part of a sample to keep; called on a worker."""
+
+    def add(self, number: int, part: Any) -> None:
+        """Take the parts of the samples, in their order."""
 
 
 def open_session(
@@ -29,7 +42,7 @@ def open_session(
     try:
         return executor.Session(observed, threads=1, optimize=optimize, eager=True)
     except executor.RuntimeRefusedError as error:
-        raise refused(error) from None
+        raise _refused(error) from None
 
 
 def collect(
@@ -39,6 +52,7 @@ def collect(
     *,
     progress: Callable[[], None] = lambda: None,
     session: executor.Session | None = None,
+    reader: Reader | None = None,
 ) -> dict[str, Statistics]:
     """Run the samples once through the float model and observe tensors.
 
@@ -51,41 +65,47 @@ def collect(
         feeds: complete inputs, one dict per sample.
         progress: called after each sample.
         session: result of ``open_session`` for the same model and tensors; None: load the model.
+        reader: gets further tensors of every sample.
 
     Raises:
         CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
             that are not finite, or there are no samples.
     """
-    if not tensors:
+    if not tensors and reader is None:
         return {}
-    loaded = session or open_session(model, tensors)
+    names = dict.fromkeys((*tensors, *(reader.tensors if reader else ())))
+    loaded = session or open_session(model, names)
 
-    def observe_sample(item: tuple[int, Feed]) -> dict[str, Observation]:
+    def observe_sample(item: tuple[int, Feed]) -> tuple[dict[str, Observation], Any]:
         number, feed = item
         arrays = {**feed, **loaded.run(feed, draw=number)}
-        return {
+        observations = {
             name: observe(arrays[name], axis, number, len(feeds)) for name, axis in tensors.items()
         }
+        return observations, reader.read(number, arrays) if reader else None
 
     totals: dict[str, Accumulator] = {}
     try:
-        for number, sample in enumerate(in_order(observe_sample, enumerate(feeds))):
+        for number, (sample, part) in enumerate(in_order(observe_sample, enumerate(feeds))):
             for name, observation in sample.items():
                 if not observation.is_finite:
                     raise _not_finite(number, name)
-                total = totals.setdefault(name, Accumulator(len(observation.lows)))
-                if len(total.lows) != len(observation.lows):
+                if name not in totals:
+                    totals[name] = Accumulator(len(observation.lows))
+                if len(totals[name].lows) != len(observation.lows):
                     raise _channels_differ(name)
-                total.add(observation)
+                totals[name].add(observation)
+            if reader:
+                reader.add(number, part)
             progress()
     except executor.RuntimeRefusedError as error:
-        raise refused(error) from None
-    if not totals:
+        raise _refused(error) from None
+    if tensors and not totals:
         raise CalibrationError("there are no samples to calibrate on")
     return {name: total.statistics(name, tensors[name]) for name, total in totals.items()}
 
 
-def refused(error: executor.RuntimeRefusedError) -> CalibrationError:
+def _refused(error: executor.RuntimeRefusedError) -> CalibrationError:
     """Return the error for a model or a sample that onnxruntime refuses."""
     return CalibrationError(f"the float model does not run on the samples: {error}")
 

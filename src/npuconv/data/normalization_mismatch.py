@@ -187,8 +187,9 @@ class Profile(NamedTuple):
             share = np.clip((layer.values > 0).mean(axis=1), _TINY, 1 - _TINY)
             bits = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
             entropies.append(float(bits.mean()))
-            variance = np.maximum(layer.variances, _TINY * np.maximum(layer.squares, _TINY))
-            offsets.append(float(np.mean(np.log1p(layer.means**2 / variance))))
+            power, variance = layer.means**2, layer.variances
+            variance = np.maximum(variance, _TINY * np.maximum(power + variance, _TINY))
+            offsets.append(float(np.mean(np.log1p(power / variance))))
         return cls(
             float(np.mean(entropies)),
             float(np.mean(offsets)),

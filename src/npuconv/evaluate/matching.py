@@ -47,13 +47,10 @@ class LayerPair:
     note: str = ""
     channels_last: bool = False  # whether the channels are last in the converted model
     axis: int = 1  # axis of the channels in the float model
-    channels: tuple[int, ...] = ()  # channel of the float model for each channel; (): the same
 
 
 def numbers(layer: LayerPair, stored: Array) -> Array:
     """Return the dequantized output of a layer, in the layout of the float model.
-
-    A channel that is stored several times is read as the mean of its copies.
 
     Raises:
         ModelError: the values are no numbers, or the metadata has other channels.
@@ -61,7 +58,6 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
-    counts |= {len(layer.channels)} - {0}
     # A tensor that is the mean of copies is float.
     if stored.dtype.kind not in "iuf" or counts - {_channels(layer, stored)}:
         raise _misfit(
@@ -73,24 +69,7 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     scale, zero = (
         np.reshape(part, ()) if axis is None else part for part in (layer.scale, layer.zero_point)
     )
-    values = np.asarray(dequantize(stored, scale, zero, axis))
-    if not layer.channels:
-        return values
-    places = np.asarray(layer.channels)
-    copies = (values.take(np.flatnonzero(places == k), layer.axis) for k in sorted(set(places)))
-    return np.stack([channel.mean(axis=layer.axis) for channel in copies], axis=layer.axis)
-
-
-def exact(layer: LayerPair, values: Array) -> Array:
-    """Return the channels of the float model's output that the converted model has.
-
-    Raises:
-        ModelError: the metadata has other channels.
-    """
-    channels = sorted(set(layer.channels))
-    if channels and channels[-1] >= _channels(layer, values):
-        raise _misfit(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
-    return np.take(values, channels, layer.axis) if channels else values
+    return np.asarray(dequantize(stored, scale, zero, axis))
 
 
 def _channels(layer: LayerPair, values: Array) -> int:
@@ -108,8 +87,11 @@ def record(layers: Iterable[LayerPair]) -> str:
     def entry(layer: LayerPair) -> dict[str, Any]:
         scales = [float(str(s)) for s in np.ravel(np.asarray(layer.scale, np.float32))]
         zeros = np.ravel(np.asarray(layer.zero_point)).tolist()
-        optional = {"note": (layer.note, ""), "channels_last": (layer.channels_last, False)}
-        optional |= {"axis": (layer.axis, 1), "channels": (list(layer.channels), [])}
+        optional = {
+            "note": (layer.note, ""),
+            "channels_last": (layer.channels_last, False),
+            "axis": (layer.axis, 1),
+        }
         return {
             "name": layer.name,
             "tensor": layer.tensor,
@@ -139,7 +121,6 @@ class _Entry(BaseModel):
     note: str = ""
     channels_last: bool = False
     axis: Annotated[int, Field(ge=0)] = 1
-    channels: list[Annotated[int, Field(ge=0)]] = []
 
 
 _ENTRIES = TypeAdapter(list[_Entry])
@@ -162,12 +143,10 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
     if KEY in metadata or "npuconv.version" in metadata:
         try:
-            entries = [
-                entry.model_dump() for entry in _ENTRIES.validate_json(metadata.get(KEY, "[]"))
-            ]
+            entries = _ENTRIES.validate_json(metadata.get(KEY, "[]"))
         except ValueError:  # the record is edited, or too old to read
             entries = []
-        layers = [LayerPair(**{**entry, "channels": tuple(entry["channels"])}) for entry in entries]
+        layers = [LayerPair(**entry.model_dump()) for entry in entries]
     else:
         floats = Links(float_model.graph)
         layers = [_behind_activation(layer, floats) for layer in _inferred_layers(int8_model)]
@@ -276,27 +255,19 @@ def layer_pairs(
     """Return the outputs of the layers in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
     times = {layer.node: len(layer.conv_names) for layer in oversampled.repeated}
-    channels = {t: path.index for path in oversampled.duplicated for t in path.path.tensors}
     tensors = (t for node in model.nodes() for t in node.outputs)
     last = {t.name for t in tensors if nhwc.holds_channels_last(t)}
-    wide = {old: new for path in oversampled.duplicated for new, old in path.old_names.items()}
     pairs = []
     for name, label, tensor, node in layers:
-        result = wide.get(tensor, tensor)
-        if result in stored:
-            index = channels.get(result, ())
-            count = len(index) - len(set(index))
-            subject = "1 channel is" if count == 1 else f"{count} channels are"
-            duplicates = f"{subject} duplicated, so that steps are finer" if count else ""
+        if tensor in stored:
             pair = LayerPair(
                 name=name,
                 tensor=tensor,
-                stored=stored[result],
-                scale=encodings[result].scales,
-                zero_point=encodings[result].zeros,
-                note=notes.get(label, "") or duplicates,
-                channels_last=stored[result] in last,
-                channels=index,
+                stored=stored[tensor],
+                scale=encodings[tensor].scales,
+                zero_point=encodings[tensor].zeros,
+                note=notes.get(label, ""),
+                channels_last=stored[tensor] in last,
             )
             pairs.append(pair)
         if node in times:
@@ -306,7 +277,6 @@ def layer_pairs(
                 stored=tensor,  # the mean of the copies, which the host takes in float
                 scale=1.0,
                 note=f"the mean of {times[node]} copies",
-                channels=channels.get(tensor, ()),
             )
             pairs.append(pair)
     return pairs

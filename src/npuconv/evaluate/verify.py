@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -30,6 +30,7 @@ from npuconv.evaluate.pairs import (
     rows,
 )
 from npuconv.keywords import SampleKeywords
+from npuconv.model.source import read_source
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
 from npuconv.version import __version__
@@ -105,7 +106,15 @@ def verify(
         except executor.RuntimeRefusedError:
             name = before.name
         raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
-    layers = tuple(map(_layer, comparison.layers, measured.layers))
+    modules = {
+        node.name: source.module
+        for node in before.proto.graph.node
+        if (source := read_source(node.name, node.metadata_props)) is not None
+    }
+    layers = tuple(
+        _layer(layer, stats, modules)
+        for layer, stats in zip(comparison.layers, measured.layers, strict=True)
+    )
     warnings += _warnings(feeds, assumed, measured)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     sqnr = -math.inf if measured.total.sqnr_db is None else measured.total.sqnr_db
@@ -157,7 +166,7 @@ def _errors(stats: Stats) -> dict[str, float | None]:
     }
 
 
-def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
+def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema.VerifiedLayer:
     ranges = [  # lows and highs to 4 digits; None where no value was finite
         (float(f"{low:.4g}"), float(f"{high:.4g}")) if low <= high else None
         for low, high in stats.ranges
@@ -166,6 +175,7 @@ def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
         name=layer.name,
         tensor=layer.tensor,
         note=layer.note,
+        module=modules.get(layer.name.partition(" (")[0], ""),
         float_range=ranges[0],
         int8_range=ranges[1],
         **_errors(stats),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from itertools import accumulate, chain
 
 from npuconv.errors import UsageError
 from npuconv.model import query
@@ -11,7 +12,8 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.target import Target
 
-BY_OPERATOR = "op:"
+BY_OPERATOR, BY_MODULE = "op:", "module:"
+_MISSING = {BY_OPERATOR: "such operator", BY_MODULE: "such module", "": "node of that name"}
 _NEAR = 3  # names that an error suggests
 _SIMILAR = 0.4  # cutoff of difflib; patterns are shorter than names
 
@@ -19,7 +21,8 @@ _SIMILAR = 0.4  # cutoff of difflib; patterns are shorter than names
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
     """Return the nodes of the source model that some pattern fits.
 
-    A pattern is of names, or of operators after ``op:``.
+    A pattern is of names, of operators after ``op:``, or of modules of the training code after
+    ``module:``; of a module all nodes inside are meant.
 
     Returns:
         By label of a node, the first pattern that fits.
@@ -33,12 +36,20 @@ def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str
             f"keep_float {listed[0]!r}: target {target.name} has no host that could run it",
             hint="its file says unlisted_operators: error",
         )
-    nodes = model.labelled()
     matches: dict[str, str] = {}
     for pattern in listed:
-        labels = [label for label, node in nodes if _fits(label, node, pattern)]
+        prefix = next(p for p in _MISSING if pattern.startswith(p))
+        text = pattern.removeprefix(prefix)
+        nodes = [(label, _names(model, label, node, prefix)) for label, node in model.labelled()]
+        labels = [label for label, names in nodes if any(query.matches(n, text) for n in names)]
         if not labels:
-            raise _nothing(nodes, pattern, model.name)
+            near = _near(text, list(dict.fromkeys(chain(*(names for _, names in nodes)))))
+            hints = ", ".join(f"'{prefix}{name}'" for name in near)
+            advice = "npuconv inspect lists them; op:Conv means all Conv"
+            raise UsageError(
+                f"keep_float {pattern!r}: {model.name} has no {_MISSING[prefix]}",
+                hint=f"did you mean {hints}?" if near else advice,
+            )
         for label in labels:
             matches.setdefault(label, pattern)
     return matches
@@ -53,25 +64,15 @@ def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _fits(label: str, node: Node, pattern: str) -> bool:
-    if not pattern.startswith(BY_OPERATOR):
-        return query.matches(label, pattern)
-    operator = pattern.removeprefix(BY_OPERATOR)
-    return query.matches(node.op, operator) or query.matches(query.qualified(node), operator)
-
-
-def _nothing(nodes: Iterable[tuple[str, Node]], pattern: str, name: str) -> UsageError:
-    """Return the error of a pattern that fits none of the labelled nodes of a model."""
-    missing, listed, prefix = "node of that name", [label for label, _ in nodes], ""
-    if pattern.startswith(BY_OPERATOR):
-        missing, prefix = "such operator", BY_OPERATOR
-        listed = [query.qualified(node) for _, node in nodes]
-    near = _near(pattern.removeprefix(prefix), list(dict.fromkeys(listed)))
-    hints = ", ".join(f"'{prefix}{name}'" for name in near)
-    hint = (
-        f"did you mean {hints}?" if near else "npuconv inspect lists them; op:Conv means all Conv"
-    )
-    return UsageError(f"keep_float {pattern!r}: {name} has no {missing}", hint=hint)
+def _names(model: Model, label: str, node: Node, prefix: str) -> tuple[str, ...]:
+    """Return the names of a node that a pattern with this prefix may fit."""
+    if prefix == BY_OPERATOR:
+        return node.op, query.qualified(node)
+    if prefix == BY_MODULE:
+        source = model.sources.get(label)
+        parts = source.module.split(".") if source is not None else []
+        return tuple(accumulate(parts, "{}.{}".format))
+    return (label,)
 
 
 def _near(pattern: str, listed: list[str]) -> list[str]:

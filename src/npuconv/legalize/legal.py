@@ -30,12 +30,12 @@ from npuconv.legalize.split.planner import split_layers
 from npuconv.legalize.tracker import SWEEP, Tracker, explained
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.model.core import Model
+from npuconv.model.source import locate
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.partition.crossings import price
 from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
-from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.checks.operator_undocumented import operator_undocumented
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
@@ -242,17 +242,6 @@ class LegalModel:
         result = manager.apply(copy.model, item, copy.device, copy.log, plan=copy.plan, **inputs)
         return copy.replanned() if result else copy, result
 
-    def with_new_needs(self) -> LegalModel:
-        """Return the model with the undocumented limits that its changed layers depend on.
-
-        Raises:
-            InternalError: a bug in a rule.
-        """
-        rules = self.rule_context()
-        unknown = engine.lint(rules, only=[limit_unknown.code])
-        findings = self.findings.renew(limit_unknown.code, unknown)
-        return replace(self, needs=tuple(needs(rules)), findings=findings)
-
 
 def legalize(
     source: str | Path | onnx.ModelProto, options: Options, timings: Timings | None = None
@@ -375,6 +364,8 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     info = SourceModel.from_model(model)
     name = selection.name_of(source, model.name)
     options = selection.for_model(options, name)
+    if options.source_root is not None:
+        model = replace(model, sources=locate(model.sources, options.source_root))
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
     validate.check_tensors(model)

@@ -109,11 +109,6 @@ class Findings:
         """Return these findings and others."""
         return replace(self, all_findings=(*self.all_findings, *more))
 
-    def renew(self, code: str, findings: Iterable[Finding]) -> Findings:
-        """Return the findings with the unknown limits of one code replaced."""
-        unchanged = (f for f in self.all_findings if f.code != code or f.status != Status.UNKNOWN)
-        return replace(self, all_findings=(*unchanged, *findings))
-
 
 def _key(finding: Finding) -> baseline.Key:
     return (finding.code, finding.node)

@@ -7,6 +7,7 @@
 ``graph_import``    checked proto -> Model
 ``untrusted``       checks on a model before anything else reads it
 ``external_data``   checks on external data, and what of it stays in files
+``source``          module and lines of training code of every node
 ``validate``        validity of a proto, and of a graph after every pass
 ``store``           large weights in memory-mapped files
 ``proto``           walks over protos; nodes and tensors -> protos

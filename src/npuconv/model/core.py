@@ -9,6 +9,7 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
+from npuconv.model.source import Source
 from npuconv.model.types import Graph, Node, Tensor
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Model:
     sha256: str = ""
     store: Store | None = None  # store of large weights
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants with many consumers
+    sources: dict[str, Source] = field(default_factory=dict)  # training code by label of a node
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)  # last number used, by stem of names

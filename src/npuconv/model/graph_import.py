@@ -24,6 +24,7 @@ from npuconv.errors import ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.proto import all_names, all_nodes, inner_graphs
+from npuconv.model.source import read_source
 from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
 
 _Tensors = dict[str, Tensor]  # tensors by name
@@ -97,13 +98,15 @@ def _entries(entries: Any) -> tuple[tuple[str, str], ...]:
 def _register(
     model: Model, graph: Graph, protos: list[onnx.NodeProto], counts: dict[str, int]
 ) -> None:
-    """Register origin and notes of every node; an unnamed node is called by its operator."""
+    """Register origin, notes and source of every node; an unnamed one has its operator's name."""
     for node, proto in zip(graph.nodes, protos, strict=True):
         number = counts.get(node.op, 0)
         counts[node.op] = number + 1
         origin = node.name or f"{node.op}_{number}"
         notes = _entries(proto.metadata_props)
         model.register(node, NodeMeta((origin,), proto.doc_string, notes))
+        if (code := read_source(origin, proto.metadata_props)) is not None:
+            model.sources[origin] = code
         for key, inner in subgraphs(node):
             inner_proto = next(a.g for a in proto.attribute if a.name == key)
             _register(model, inner, list(inner_proto.node), counts)

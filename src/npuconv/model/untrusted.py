@@ -128,6 +128,7 @@ def _names_of(nodes: Nodes) -> list[str | bytes]:
         names += node.input
         names += node.output
         names += [attribute.name for attribute in node.attribute]
+        names += [text for entry in node.metadata_props for text in (entry.key, entry.value)]
     return names
 
 

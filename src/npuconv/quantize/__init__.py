@@ -9,7 +9,7 @@ values:
 ``rounding``     integer weights and biases, GPTQ-style
 ``sensitivity``  contribution of every rounding to the error of the outputs
 ``host_prep``    tensors of the device that cross to the host to be padded
-``budget``       layers and channels that run several times for more accuracy
+``budget``       layers that run several times for more accuracy
 
 Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints`` (ranges),
 ``hessian`` (weights), ``split`` (parts of layers beyond a limit), ``allocation`` and

@@ -1,4 +1,4 @@
-"""Budget of extra multiplications: layers and channels that run several times for accuracy.
+"""Budget of extra multiplications: layers that run several times for accuracy.
 
 ``allocation`` chooses them by estimated errors; the choice is then checked in a simulation of all
 roundings on evaluation samples.
@@ -6,22 +6,17 @@ roundings on evaluation samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
 from npuconv.data import Feed, Samples
 from npuconv.legalize.legal import LegalModel
-from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
-from npuconv.model.conv import Window, window
-from npuconv.partition.channel_paths import channel_paths, is_depthwise, parameters
 from npuconv.partition.costs import macs
 from npuconv.quantize import sensitivity
-from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
+from npuconv.quantize.allocation import Allocator, NoiseTerm
 from npuconv.quantize.fake_quant import (
     FakeQuantComparison,
     QuantPoint,
@@ -41,19 +36,17 @@ class BudgetResult:
     """Result of spending a budget of extra multiplications."""
 
     oversampled: Oversampled  # the graph and its state; unchanged where nothing is repeated
-    repeats: Repeats  # layers and channels that are repeated
+    repeats: Repeats  # number of runs of repeated layers, by node
     layer_macs: Mapping[str, int]  # multiplications that the copies of a layer add, by node
-    channel_macs: Mapping[str, int]  # multiplications that the copies of channels add, by tensor
-    sets: Mapping[str, ChannelSet]  # channels that could be repeated, by tensor
     macs: int  # multiplications of the device without repeats
     before: SquaredErrors  # error of the outputs on the evaluation samples without repeats
-    after: SquaredErrors  # error with the repeated layers and channels
+    after: SquaredErrors  # error with the repeated layers
     is_before_saturation: bool  # whether outputs are taken before a Softmax or the like
 
     @property
     def extra_macs(self) -> int:
         """Multiplications that were added."""
-        return sum(self.layer_macs.values()) + sum(self.channel_macs.values())
+        return sum(self.layer_macs.values())
 
 
 def spend_budget(
@@ -85,13 +78,12 @@ def spend_budget(
     terms = list[NoiseTerm]()
     if not graph.biasless:  # the biases of copies offset them by different parts of a step
         errors = sensitivity.measure(
-            unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, all_steps)
+            unsaturated, points, used, BUDGET.probes, lambda done, _: step(done, all_steps)
         )
         terms = [] if errors is None else _terms(graph, points, errors)
     repeatable = {name: size for name, size in sizes.items() if name in hessians}
-    sets = channel_sets(graph, points, repeatable) if terms else []
-    new_allocator = partial(Allocator, terms, repeatable, sets, _size_check(graph), graph.has_host)
-    repeats, oversampled, after = Repeats(), Oversampled(graph, state), before
+    repeats: Repeats = {}
+    oversampled, after = Oversampled(graph, state), before
     noise, allowed = sum(before.noise), 0.0
     if goal is not None:  # share of the error that the goal allows
         allowed = sum(before.signal) / 10 ** (goal / 10) / noise if noise else 1.0
@@ -99,11 +91,12 @@ def spend_budget(
     for number in range(1, 1 + tries):
         if not terms or estimated_share >= 1:
             break
-        allocator = new_allocator()
-        candidate = allocator.allocate(limit, allocator.left * estimated_share)
+        allocator = Allocator(terms, repeatable)
+        estimate = allocator.left
+        candidate = allocator.allocate(limit, estimate * estimated_share)
         if not candidate or candidate == repeats:
             break
-        simulated = oversample(graph, state, hessians, candidate, used)
+        simulated = oversample(graph, state, hessians, candidate)
         model = simulated.graph.proto()
         compared = model if simulator.is_of_outputs(model) else with_logit_outputs(model)
         error = simulator.measure(quant_points(simulated.graph, simulated.state), compared)
@@ -113,10 +106,13 @@ def spend_budget(
         simulated_share = sum(error.noise) / max(noise, 1e-30)
         if goal is None or simulated_share <= allowed:
             break
-        estimated_share *= BUDGET.caution * allowed / simulated_share  # it was optimistic
+        # The estimate was optimistic; the next choice has at least one repetition more.
+        estimated_share *= allowed / simulated_share
+        estimated_share = BUDGET.caution * min(estimated_share, allocator.left / estimate)
+    layer_costs = {name: (times - 1) * repeatable[name] for name, times in repeats.items()}
     return BudgetResult(
-        oversampled, repeats, *_extra_macs(repeatable, sets, repeats), {s.tensor: s for s in sets},
-        sum(sizes.values()), before, after, not simulator.is_of_outputs(proto),
+        oversampled, repeats, layer_costs, sum(sizes.values()), before, after,
+        not simulator.is_of_outputs(proto),
     )  # fmt: skip
 
 
@@ -128,7 +124,7 @@ def _terms(
     """Return the error of every rounding, with the layers that reduce it."""
     tensors = {t.name: t for node in graph.model.nodes() for t in (*node.inputs, *node.outputs)}
     terms = []
-    for point, power in zip(points, errors.channels, strict=True):
+    for point, power in zip(points, errors.powers.tolist(), strict=True):
         if point.kind == "weights":
             terms.append(NoiseTerm(power, point.layer))
             continue
@@ -146,60 +142,6 @@ def _terms(
     return terms
 
 
-def channel_sets(
-    graph: LegalModel, points: Sequence[QuantPoint], layers: Iterable[str]
-) -> list[ChannelSet]:
-    """Return the channels that may be computed several times."""
-    point_index = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
-    model, is_int8, repeatable = graph.model.graph, graph.options.io == "int8", set(layers)
-    fixed = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()
-    sets = []
-    for path in channel_paths(graph.model, graph.plan):
-        rows, columns = (tuple(c.name for c in convs) for convs in (path.row_layers, path.readers))
-        numbers = tuple(point_index[name] for name in path.tensors if name in point_index)
-        is_fixed = fixed & {path.tensor.name, *(tensor.name for tensor in path.outputs)}
-        inside = path.producer is not None and not path.outputs
-        allowed = (inside or graph.has_host) and not is_fixed
-        if numbers and allowed and repeatable.issuperset(rows + columns):
-            convs, axis = (path.row_layers, 0) if path.row_layers else (path.readers, 1)
-            count = int(parameters(convs[0])[0].shape[axis])
-            sets.append(ChannelSet(path.tensor.name, count, rows, columns, numbers))
-    return sets
-
-
-def _size_check(graph: LegalModel) -> Callable[[str, int, int], bool]:
-    """Return the check whether the target takes a layer with so many more rows and columns."""
-    windows = {
-        conv.name: (conv, window(conv), is_depthwise(conv)) for conv in graph.plan.convolutions
-    }
-    verdicts: dict[tuple[str, int, int], bool] = {}
-
-    def fits(layer: str, rows: int, columns: int) -> bool:
-        """Return whether the target takes the layer; checked once for each size."""
-        key = (layer, rows, columns)
-        if key not in verdicts:
-            conv, win, depthwise = windows[layer]
-            larger = None if win is None else _larger(win, rows, columns, depthwise=depthwise)
-            verdicts[key] = larger is not None and not graph.device.change_objections(conv, larger)
-        return verdicts[key]
-
-    return fits
-
-
-def _larger(win: Window, rows: int, columns: int, *, depthwise: bool) -> Window | None:
-    """Return a convolution with more channels; None if the shape of its weights is unknown."""
-    if win.weight is None:
-        return None
-    outputs, inputs = win.weight[0] + rows, win.weight[1] + columns
-    return replace(
-        win,
-        weight=(outputs, inputs, *win.weight[2:]),
-        group=outputs if depthwise else win.group,
-        input=with_channels(win.input, outputs if depthwise else inputs),
-        output=with_channels(win.output, outputs),
-    )
-
-
 def layer_macs(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
     """Return the multiplications of every device layer; the first sample fixes open sizes."""
     counts = {conv.name: macs(conv) for conv in graph.plan.convolutions}
@@ -211,18 +153,3 @@ def layer_macs(graph: LegalModel, proto: onnx.ModelProto, samples: Samples) -> d
         sized = {node.name: macs(node) for node in model.nodes("Conv")}
         counts = {name: sized.get(name) for name in counts}
     return {name: count for name, count in counts.items() if count}
-
-
-def _extra_macs(
-    sizes: Mapping[str, int], sets: Sequence[ChannelSet], repeats: Repeats
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the extra MACs of repeated channels, then of repeated layers with these channels."""
-    costs = {name: Fraction(size) for name, size in sizes.items()}
-    channels = {}
-    for group in (group for group in sets if group.tensor in repeats.channels):
-        before = sum(costs.values())
-        for name in group.layers:
-            costs[name] *= Fraction(len(repeats.channels[group.tensor]), group.count)
-        channels[group.tensor] = int(sum(costs.values()) - before)
-    layers = {name: int((times - 1) * costs[name]) for name, times in repeats.layers.items()}
-    return layers, channels

@@ -21,9 +21,9 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition.operators import masked_softmaxes
 from npuconv.quantize.fake_quant import stored_output
-from npuconv.quantize.hessian import Hessian, gather, windows_of
+from npuconv.quantize.hessian import Hessian, HessianReader, windows_of
 from npuconv.quantize.imported_scales import METHODS
-from npuconv.quantize.settings import HESSIAN, RANGES
+from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
 from npuconv.rules.context import CalibrationEvidence
@@ -53,21 +53,18 @@ def calibrate(
         CalibrationError: samples that cannot be used.
     """
     proto = _with_floors(graph, proto)
-    windows = [w for conv in graph.plan.convolutions if (w := windows_of(conv)) is not None]
-    few = samples[: HESSIAN.samples]
-    total = len(samples) + (len(few) if windows else 0)
-    runs = count(1)
+    layers = [w for conv in graph.plan.convolutions if (w := windows_of(conv)) is not None]
+    reader, runs = HessianReader(layers, len(samples)), count(1)
 
     def after_run() -> None:
         """Report one more sample."""
-        step(next(runs), total)
+        step(next(runs), len(samples))
 
     try:
-        stats = collect(proto, watched(graph), samples, progress=after_run)
+        stats = collect(proto, watched(graph), samples, progress=after_run, reader=reader)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
-    hessians = gather(proto, windows, few, after_run) if windows else {}
-    return Calibration(stats, hessians)
+    return Calibration(stats, reader.hessians)
 
 
 def calibrate_on(

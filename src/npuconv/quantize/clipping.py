@@ -95,7 +95,7 @@ def _choices(
         replace(p, encoding=candidate.encodings[p.tensor]) for candidate in states for p in points
     )
     model = with_logit_outputs(graph.proto())
-    sensitivity = measure(model, [*points, *rows], state, used, CLIPPING.probes, step)
+    sensitivity = measure(model, [*points, *rows], used, CLIPPING.probes, step)
     if sensitivity is None:
         return []
     errors = np.zeros((len(states) + 1, len(groups)))  # without clipping, then at each share

@@ -7,19 +7,17 @@ windows x that the row is multiplied with.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from npuconv import executor
 from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
-from npuconv.data.float_pass import open_session, refused
+from npuconv.data.float_pass import collect
 from npuconv.data.samples import Feed, Samples
-from npuconv.data.workers import in_order
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
@@ -82,15 +80,6 @@ class Hessian:
             for total in self._products:
                 total *= np.float32((self._unit / largest) ** 2)
             self._unit = largest
-
-    def take(self, groups: Sequence[int]) -> Hessian:
-        """Return the Hessian of these groups, in this order."""
-        index, selection = list(groups), Hessian(len(groups), self.length)
-        selection.count, selection._unit = self.count, self._unit
-        selection._sums = self._sums[index]
-        selection._products = [products[index] for products in self._products]
-        selection._held_out = [windows[index] for windows in self._held_out]
-        return selection
 
     @property
     def means(self) -> Doubles:
@@ -158,33 +147,42 @@ def _is_mean(weight: Floats) -> bool:
     return weight.shape[1] == 1 and bool((rows == rows[:, :1]).all()) and rows.shape[1] > 1
 
 
+class HessianReader:
+    """Reader of the Hessian of every layer, on the first samples of a float pass.
+
+    Attributes:
+        hessians: Hessian by name of the layer.
+        tensors: inputs of the layers.
+    """
+
+    def __init__(self, layers: Sequence[WindowedConv], samples: int) -> None:
+        self.hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
+        self.tensors: Collection[str] = dict.fromkeys(layer.tensor for layer in layers)
+        self._layers, self._samples = layers, min(HESSIAN.samples, samples)
+
+    def read(self, number: int, arrays: Feed) -> list[Floats]:
+        """Return the windows of every layer; none behind the first samples."""
+        layers = self._layers if number < self._samples else ()
+        return [_windows(layer, arrays[layer.tensor], self._samples) for layer in layers]
+
+    def add(self, number: int, part: Sequence[Floats]) -> None:
+        """Add the windows of a sample to the Hessians."""
+        held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
+        for layer, windows in zip(self._layers, part, strict=False):
+            self.hessians[layer.name].add(windows, held_out=held_out)
+
+
 def gather(
-    model: onnx.ModelProto,
-    layers: Sequence[WindowedConv],
-    feeds: Samples | Sequence[Feed],
-    after_run: Callable[[], None] = lambda: None,
+    model: onnx.ModelProto, layers: Sequence[WindowedConv], feeds: Samples | Sequence[Feed]
 ) -> dict[str, Hessian]:
-    """Run samples and gather the Hessian of every layer.
+    """Run samples and return the Hessian of every layer.
 
     Raises:
         CalibrationError: the model does not run on a sample.
     """
-    hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
-    session = open_session(model, {layer.tensor for layer in layers})
-
-    def windows_of_layers(feed: Feed) -> list[Floats]:
-        arrays = {**feed, **session.run(feed)}
-        return [_windows(layer, arrays[layer.tensor], len(feeds)) for layer in layers]
-
-    try:
-        for number, values in enumerate(in_order(windows_of_layers, feeds)):
-            held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
-            for layer, windows in zip(layers, values, strict=True):
-                hessians[layer.name].add(windows, held_out=held_out)
-            after_run()
-    except executor.RuntimeRefusedError as error:
-        raise refused(error) from None
-    return hessians
+    reader = HessianReader(layers, len(feeds))
+    collect(model, {}, feeds, reader=reader)
+    return reader.hessians
 
 
 def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:

@@ -5,7 +5,7 @@ Each step takes values and returns values; a step that changes the graph returns
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from npuconv.config import Options
 from npuconv.data.calibration_data import CalibrationData
@@ -19,7 +19,7 @@ from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
-from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
+from npuconv.quantize.settings import BUDGET, CLIPPING, PROBE, SENSITIVITY
 from npuconv.quantize.split import SplitGraph, split_quantized
 from npuconv.quantize.state import QuantState
 from npuconv.timings import Timings
@@ -43,7 +43,7 @@ class Quantization:
     unpadded: QuantizedGraph  # graph in which the host pads no tensors between layers
     padded: QuantizedGraph  # graph with these pads, and with the findings on calibration
     budget: BudgetResult | None  # None without a budget
-    oversampled: Oversampled  # graph with the layers and channels that the budget repeats
+    oversampled: Oversampled  # graph with the layers that the budget repeats
     error_powers: dict[str, float]  # error of the outputs by layer of ``padded``; empty if unknown
     parts: SplitGraph  # the graph to write, whose convolutions are those of the device
 
@@ -83,14 +83,12 @@ def quantize(legal: LegalModel, data: CalibrationData, clock: Timings) -> Quanti
             feeds = data.evaluation(BUDGET.evaluation_samples)
             budget = spend_budget(graph, state, calibration.hessians, data.used, feeds, clock.step)
             oversampled = budget.oversampled
-    if oversampled.repeats_anything:
+    if oversampled.repeated:
         with clock.measured("sensitivity"):
             sensitivity = _measure_sensitivity(oversampled.graph, oversampled.state, data, clock)
     powers = {} if sensitivity is None else sensitivity.layers(oversampled.copy_of)
     with clock.measured("split layers"):
         parts = split_quantized(oversampled.graph, oversampled.state)
-        if budget is not None:
-            parts = replace(parts, graph=parts.graph.with_new_needs())
     return Quantization(data, calibration, unpadded, padded, budget, oversampled, powers, parts)
 
 
@@ -98,7 +96,7 @@ def _measure_sensitivity(
     graph: LegalModel, state: QuantState, data: CalibrationData, clock: Timings
 ) -> Sensitivity | None:
     model, points = with_logit_outputs(graph.proto()), quant_points(graph, state)
-    return measure(model, points, state, data.used, SENSITIVITY.probes, clock.step)
+    return measure(model, points, data.used, SENSITIVITY.probes, clock.step)
 
 
 def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> dict[str, float]:
@@ -111,7 +109,7 @@ def _expected_costs(options: Options, data: CalibrationData, *, clips: bool) -> 
     samples = len(data.used)
     return {
         "host preparation": 1.4 * min(PROBE.samples, samples),
-        "calibrate": samples + min(HESSIAN.samples, samples),
+        "calibrate": samples,
         "choose ranges": 6,
         "clip ranges": 10 * CLIPPING.probes if clips else 0,
         "round weights": 10,

@@ -127,8 +127,10 @@ def solve(
     for name, scales, steps in _candidates(problem, factors, without):
         values = steps * scales[:, :, None]
         lost = np.einsum("gmk,gk->gm", problem.weight - values, problem.means)
+        outputs = values @ stored
         for corrected in (False,) if "bias-correction" in without else (False, True):
-            outputs = values @ stored + (lost[:, :, None] if corrected else 0.0)
+            if corrected:
+                outputs += lost[:, :, None]
             error = float(np.square(outputs - exact).sum())
             if error < lowest * ROUNDING.error_left:
                 best, lowest = (scales, steps, lost if corrected else 0 * lost), error

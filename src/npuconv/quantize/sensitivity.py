@@ -25,7 +25,6 @@ from npuconv.data.workers import in_order
 from npuconv.ops.tape import OLDEST_OPSET, Shape, Tape
 from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
 from npuconv.quantize.gradients import backward
-from npuconv.quantize.state import QuantState
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
@@ -79,7 +78,6 @@ class Sensitivity:
 def measure(
     model: onnx.ModelProto,
     points: Sequence[QuantPoint],
-    state: QuantState,
     samples: Samples,
     probes: int,
     step: Step = lambda _done, _total: None,
@@ -89,7 +87,6 @@ def measure(
     Args:
         model: the legal float model, its outputs before a Softmax or the like.
         points: all roundings.
-        state: quantization of the model, for the offsets of oversampled tensors.
         samples: one or more samples; only samples of the shapes of the first are used.
         probes: number of random vectors, and of the samples they are spread over.
         step: called after each vector.
@@ -101,14 +98,13 @@ def measure(
     feeds = [samples[k] for k in spread(len(samples), probes)]
     first = feeds[0]
     alike = [f for f in feeds if all(f[n].shape == a.shape for n, a in first.items())]
-    graph = _build(model, points, state, first)
+    graph = _build(model, points, first)
     if graph is None:
         return None
     rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
-        # The graph has thousands of small nodes: optimizing them takes longer than the few runs.
-        session = executor.Session(graph.model, threads=1, optimize=False)
+        session = executor.Session(graph.model, threads=1)
         powers = in_order(lambda row: graph.powers(session, *row), rows)
         for number, point_powers in enumerate(powers, 1):
             totals += point_powers / probes
@@ -144,7 +140,7 @@ def _signs(end: str) -> str:
 
 
 def _build(
-    model: onnx.ModelProto, points: Sequence[QuantPoint], state: QuantState, feed: Feed
+    model: onnx.ModelProto, points: Sequence[QuantPoint], feed: Feed
 ) -> _GradientModel | None:
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     if opset < OLDEST_OPSET:
@@ -156,7 +152,7 @@ def _build(
     tape = Tape(copy.graph, shapes, opset)
     makers = {node.name: node for node in copy.graph.node}
     stems = (f"{_PREFIX}/{k}" for k in range(len(points)))
-    errors = [_error(tape, makers, *pair, state) for pair in zip(points, stems, strict=True)]
+    errors = [_error(tape, makers, *pair) for pair in zip(points, stems, strict=True)]
     if any(tensor not in shapes for tensor, _ in errors):
         return None
     first = len(copy.graph.node)
@@ -213,28 +209,19 @@ def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape]
 
 
 def _error(
-    tape: Tape,
-    makers: Mapping[str, onnx.NodeProto],
-    point: QuantPoint,
-    stem: str,
-    state: QuantState,
+    tape: Tape, makers: Mapping[str, onnx.NodeProto], point: QuantPoint, stem: str
 ) -> tuple[str, str]:
     """Append the error of a point; return the tensor that it is added to, and its own name."""
     if point.constants is not None:
-        return _weight_error(tape, makers[point.layer], point, stem, state)
+        return _weight_error(tape, makers[point.layer], point, stem)
     assert point.encoding is not None, "it is that of an activation"
-    source, moved = point.tensor, point.tensor
-    offsets = state.tensor_offsets.get(source)
-    if offsets is not None:
-        channel_offsets = offsets.reshape(-1, *[1] * (len(tape.shapes[source]) - 2))
-        moved = tape.add("Add", source, tape.constant(channel_offsets))
-    rounded = f"{stem}/rounded"
-    tape.graph.node.extend(rounding_nodes(tape.graph, point.encoding, moved, rounded, stem))
-    return source, tape.add("Sub", rounded, moved)
+    source, rounded = point.tensor, f"{stem}/rounded"
+    tape.graph.node.extend(rounding_nodes(tape.graph, point.encoding, source, rounded, stem))
+    return source, tape.add("Sub", rounded, source)
 
 
 def _weight_error(
-    tape: Tape, conv: onnx.NodeProto, point: QuantPoint, stem: str, state: QuantState
+    tape: Tape, conv: onnx.NodeProto, point: QuantPoint, stem: str
 ) -> tuple[str, str]:
     """Convolve the input with the errors of the weights, and add the error of the bias."""
     exact = tape.value(conv.input[1])
@@ -245,11 +232,8 @@ def _weight_error(
     add_constant(tape.graph, inputs[1], point.constants[1] - exact)
     if 2 in point.constants:
         stored = 0.0 if bias is None else bias.astype(np.float64)
-        offset = state.bias_offsets.get(point.layer, 0.0)
         inputs.append(f"{stem}/bias")
-        add_constant(
-            tape.graph, inputs[2], np.asarray(point.constants[2] - stored - offset, np.float32)
-        )
+        add_constant(tape.graph, inputs[2], np.asarray(point.constants[2] - stored, np.float32))
     node = onnx.NodeProto()
     node.CopyFrom(conv)
     node.input[:], node.output[:], node.name = inputs, [f"{stem}/error"], f"{stem}/error"

@@ -123,9 +123,7 @@ class BudgetSettings:
     """Extra multiplications for accuracy."""
 
     unbounded_percent: float = 100.0  # extra multiplications, where only ``--min-sqnr`` is given
-    most_copies: int = 4  # copies of a layer or channel; four leave a sixteenth of the error
-    # Ratio of gains per multiplication above which a channel is preferred to a layer.
-    channel_reserve: float = 2.0
+    most_copies: int = 4  # copies of a layer; four leave a sixteenth of the error
     probes: int = 8  # random vectors on which errors are estimated
     evaluation_samples: int = 8  # largest number of samples on which a choice is checked
     caution: float = 0.9  # share of the allowed error to aim at after an optimistic estimate

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-
-Offsets = NDArray[np.float64]  # offset of each channel
 
 
 @dataclass(frozen=True)
@@ -25,9 +20,6 @@ class QuantState:
         weights: integer weights and biases by node; other layers are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.
-        bias_offsets: number that oversampling adds to a bias, float64 [M], by node: it offsets
-            outputs by part of a step, and does not count as error.
-        tensor_offsets: offset of a tensor by oversampling, float64 [C], by tensor.
     """
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
@@ -36,5 +28,3 @@ class QuantState:
     weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-    tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)

@@ -41,6 +41,7 @@ class Issue:
     node: str = ""  # node at the beginning of the message; may be empty
     more: int = 0  # number of further findings of the same rule
     fix: str = ""  # advice; may be empty
+    modules: str = ""  # number of nodes by module; may be empty
 
 
 def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:
@@ -107,9 +108,10 @@ def issues(report: Report) -> tuple[Issue, ...]:
         if group.label in ("error", "warning"):
             findings, text = group.messages[0]
             node = findings[0].node
-            message = f"{node}: {text}" if node else text
+            message = f"{words.node_text(findings[0])}: {text}" if node else text
             title, more = f"{group.code} {group.name}", len(group.findings) - 1
-            issue = Issue(group.label, title, message, node, more, next(iter(group.fixes), ""))
+            fix, modules = next(iter(group.fixes), ""), groups.modules(group.findings)
+            issue = Issue(group.label, title, message, node, more, fix, modules)
             rank = 0 if group.label == "error" else 1 if group.code in _SAMPLE_RULES else 3
             ranked.append((rank, issue))
     return tuple(issue for _, issue in sorted(ranked, key=lambda pair: pair[0]))
@@ -218,7 +220,8 @@ def _issue_sections(report: Report, most: int, width: int) -> Iterator[Section]:
     ranked = issues(report)
     for issue in ranked[:most]:
         parts: list[str | Note] = [_clip(issue.message, width)] if issue.title else []
-        parts += [f"and {issue.more} more"] if issue.more else []
+        counts = f": {issue.modules}" if issue.modules else ""
+        parts += [_clip(f"and {issue.more} more{counts}", width)] if issue.more else []
         parts += [Note("fix:", [_clip(issue.fix, width, 7, _MAX_FIX_LINES)])] if issue.fix else []
         title = _clip(f"{issue.label}: {issue.title or issue.message}", width)
         yield Section(title, parts, issue.label)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
-from npuconv.report.groups import RuleFindings, standing, verdict
-from npuconv.report.words import count
+from npuconv.report.groups import RuleFindings, modules, standing, verdict
+from npuconv.report.words import count, node_text
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
@@ -53,10 +53,11 @@ def render_batch(batch: BatchReport) -> str:
 
 def _rule(group: RuleFindings, path: str) -> str:
     lines = []
-    for findings, text in group.messages[:_MAX_ENTRIES]:
-        names = [finding.node or "the model" for finding in findings]
+    for message in group.messages[:_MAX_ENTRIES]:
+        names = list(map(node_text, message.findings))
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        lines.append(f"{', '.join(names[:_MAX_NAMES])}{more}: {text}")
+        counts = f"{text}: " if (text := modules(message.findings)) else ""
+        lines.append(f"{counts}{', '.join(names[:_MAX_NAMES])}{more}: {message.text}")
     if len(group.messages) > _MAX_ENTRIES:
         lines.append(f"... and {len(group.messages) - _MAX_ENTRIES} more")
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -16,6 +17,7 @@ from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Alternative, FindingInfo, Report, Rewrite, RewriteRow
 
+_MAX_MODULES = 3  # modules that the nodes of a message are counted by
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")
 
 _Item = TypeVar("_Item")
@@ -28,6 +30,49 @@ def group_by(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key,
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return {key: tuple(members) for key, members in groups.items()}
+
+
+def by_module(
+    items: Iterable[_Item],
+    module_of: Callable[[_Item], str],
+    weigh: Callable[[_Item], float],
+    most: int,
+) -> dict[str, tuple[_Item, ...]]:
+    """Return items by module of the training code, in at most ``most`` groups.
+
+    A module with a quarter of the weight is divided into the modules inside if they fit.
+    """
+    rows, whole = {"": tuple(items)}, set[str]()
+    weights = {"": math.inf}
+    while divisible := sorted(rows.keys() - whole, key=lambda module: -weights[module]):
+        module = divisible[0]
+        depth = module.count(".") + 2 if module else 1
+        names = [".".join(module_of(item).split(".")[:depth]) for item in rows[module]]
+        members = group_by(zip(names, rows[module], strict=True), lambda pair: pair[0])
+        parts = {name: tuple(item for _, item in pairs) for name, pairs in members.items()}
+        weights |= {name: sum(map(weigh, part)) for name, part in parts.items()}
+        is_light = 4 * weights[module] < sum(weights[name] for name in rows)
+        if parts.keys() == {module} or len(rows) - 1 + len(parts) > most or is_light:
+            whole.add(module)
+        else:
+            divided = (parts if name == module else {name: rows[name]} for name in rows)
+            rows = {name: row for part in divided for name, row in part.items()}
+    return rows
+
+
+def modules(findings: Iterable[FindingInfo]) -> str:
+    """Return the number of nodes by module: ``9 nodes of m.backbone, 3 nodes of m.head``.
+
+    Empty for few nodes, and if no module is known.
+    """
+    names = [f.node_source.module if f.node_source is not None else "" for f in findings]
+    rows = by_module(names, str, lambda _: 1, _MAX_MODULES)
+    if len(names) <= _MAX_MODULES or rows.keys() == {""}:
+        return ""
+    return ", ".join(
+        f"{count(len(members), 'node')} {f'of {module}' if module else 'elsewhere'}"
+        for module, members in rows.items()
+    )
 
 
 class Message(NamedTuple):

@@ -24,7 +24,7 @@ from npuconv.report.html_graph import picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
-from npuconv.schemas.report import Report
+from npuconv.schemas.report import NodeSource, Report
 
 _MAX_NODES = 4_000  # nodes of all reports on one page; with more nodes it has no graphs
 _MAX_VALUES = 10  # values of a limit that are listed
@@ -88,8 +88,8 @@ def _environment() -> Environment:
     )
     env.globals |= {"groups": groups, "words": words, "tables": sections, "terms": TERMS}
     env.globals |= {"weak_db": WEAK_DB, "tensor_ranges": tensor_ranges, "findings": findings}
-    helpers = (accuracy_of, contents, is_low, largest_share, profile, ranked, some, unproven)
-    env.globals |= {helper.__name__: helper for helper in (*helpers, weight_ranges)}
+    helpers = (accuracy_of, contents, is_low, largest_share, profile, ranked, some, sources_of)
+    env.globals |= {helper.__name__: helper for helper in (*helpers, unproven, weight_ranges)}
     env.filters["csp_hash"] = csp_hash
     env.filters["code"] = as_code
     env.filters["titled"] = lambda head: head[:1].upper() + head[1:]
@@ -123,6 +123,13 @@ def findings(report: Report) -> dict[str, object]:
     }
     open_groups = (*by_label.get("error", ()), *by_label.get("warning", ()))
     return {"open": open_groups, "folded": [item for item in folded.items() if item[1]]}
+
+
+def sources_of(report: Report) -> dict[str, NodeSource | None]:
+    """Return the training code of nodes, by name."""
+    return {f.node: f.node_source for f in report.findings} | {
+        n.name: n.source for n in report.nodes
+    }
 
 
 def contents(report: Report, *, has_graph: bool) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from npuconv.findings import Severity, Status
 from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
 from npuconv.report.groups import group_by, verdict
+from npuconv.report.words import place
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import FindingInfo, Report
 
@@ -126,6 +127,7 @@ def _line(finding: FindingInfo) -> str:
         parts.append(f"rewritten by {finding.rewritten_by}: {finding.rewritten_into}")
     parts += [f"fix: {finding.fix}"] if finding.fix else []
     parts += [f"source: {finding.source}"] if finding.source else []
+    parts += [f"code: {code}"] if (code := place(finding.node_source)) else []
     return "; ".join(_safe(part) for part in parts)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from npuconv.report import Unreadable, groups
 from npuconv.report.escape import plain, shortened
@@ -125,10 +126,14 @@ def _section(section: Section) -> list[str]:
                 f"{part.label} {'<br>'.join([*map(text, part.texts[:_MAX_FIXES]), *more])}"
             )
         elif isinstance(part, Item):
-            names = [code(name) if name else "the model" for name in part.names[:_MAX_LINES]]
-            hidden = len(part.names) - len(names)
-            more = [f" and {hidden} more"] if hidden > 0 else []
-            lines.append(f"- {', '.join(names)}{''.join(more)}: {text('; '.join(part.texts))}")
+            nodes = list(zip_longest(part.names, part.places, fillvalue=""))
+            names = [
+                (code(name) if name else "the model") + (f" ({text(place)})" if place else "")
+                for name, place in nodes[:_MAX_LINES]
+            ]
+            names[-1] += f" and {len(nodes) - len(names)} more" if len(nodes) > len(names) else ""
+            modules = f"{text(part.modules)}: " if part.modules else ""
+            lines.append(f"- {modules}{', '.join(names)}: {text('; '.join(part.texts))}")
         else:
             lines.append(f"- {text(part)}")
     if section.folded:

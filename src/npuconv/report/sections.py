@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,8 +10,11 @@ from npuconv.findings import Status
 from npuconv.report import groups, words
 from npuconv.report.groups import RuleFindings
 from npuconv.report.words import count
-from npuconv.schemas.quality import Budget, PartialSums
+from npuconv.schemas.quality import Budget, LayerQuant, PartialSums
 from npuconv.schemas.report import Device, Report
+from npuconv.schemas.verify import VerifiedLayer
+
+_MAX_MODULES = 12  # rows of layers by module
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Item:
     names: Sequence[str]
     texts: Sequence[str]
     op: str = ""  # operator of the nodes; may be empty
+    places: Sequence[str] = ()  # module and line of training code of each node; may be empty
+    modules: str = ""  # number of nodes by module; may be empty
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
         report: the report.
         by_node: whether nodes with the same rewrite are listed separately.
     """
+    quant = report.quantization
     listed = [
         *(_group(group) for group in (*groups.standing(report), *groups.removed(report))),
         _accepted(report),
@@ -75,6 +82,7 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
         Section("Compiler", [words.vela_estimate(report.vela)] if report.vela is not None else []),
         _accuracy(report),
         _layers(report),
+        Section("Modules by cost", _filled(modules(quant.layers if quant else ()))),
         Section("Timings", [timings(report)] if report.timings else []),
     ]  # fmt: skip
     return [section for section in listed if section.parts]
@@ -104,7 +112,8 @@ def _items(group: RuleFindings) -> Iterator[Item]:
         if first.status is Status.REWRITTEN:
             into = f" into {first.rewritten_into}" if first.rewritten_into else ""
             text += f"; rewritten by {first.rewritten_by or 'the converter'}{into}"
-        yield Item([finding.node for finding in findings], [text], first.op_type)
+        nodes, places = zip(*((f.node, words.place(f.node_source)) for f in findings), strict=True)
+        yield Item(nodes, [text], first.op_type, places, groups.modules(findings))
 
 
 def _accepted(report: Report) -> Section:
@@ -230,7 +239,6 @@ def _quantization(report: Report) -> Section:
     tables = [
         partial_sums(quant.partial_sums) if quant.partial_sums is not None else None,
         repeated_layers(quant.budget) if quant.budget is not None else None,
-        duplicated_channels(quant.budget) if quant.budget is not None else None,
     ]
     parts += [table for table in tables if table is not None and table.rows]
     return Section("Quantization", parts)
@@ -256,21 +264,6 @@ def repeated_layers(budget: Budget) -> Table:
         for layer in budget.repeated
     ]
     return Table(("layer", "times", "more MACs"), rows, (1, 2))
-
-
-def duplicated_channels(budget: Budget) -> Table:
-    """Return the tensors of which a budget duplicates channels."""
-    rows = [
-        (
-            channels.tensor,
-            ", ".join(channels.layers),
-            str(channels.channels),
-            str(channels.copies),
-            words.quantity(channels.extra_macs),
-        )
-        for channels in budget.channels
-    ]
-    return Table(("tensor", "layers", "channels", "copies", "more MACs"), rows, (2, 3, 4), (0, 1))
 
 
 def _accuracy(report: Report) -> Section:
@@ -303,6 +296,37 @@ def _layers(report: Report) -> Section:
     columns = len(head) if any(row[-1] for row in rows) else len(head) - 1
     table = Table(head[:columns], [row[:columns] for row in rows], (1, 2, 3))
     return Section("Layers by cost", [table] if rows else [])
+
+
+def modules(layers: Sequence[LayerQuant | VerifiedLayer]) -> Table:
+    """Return the layers by module of the training code; no rows if each layer has its own.
+
+    Modules with most noise are divided into those inside; the SQNR includes earlier layers.
+    """
+    shares = {layer.name: getattr(layer, "noise_share", None) for layer in layers}
+    is_shared = any(shares.values())
+
+    def weigh(layer: LayerQuant | VerifiedLayer) -> float:
+        """Return the share of the noise, else the power of the error."""
+        if is_shared:
+            return shares[layer.name] or 0.0
+        return 0.0 if layer.sqnr_db is None else 10 ** (-layer.sqnr_db / 10)
+
+    rows = []
+    groups_by_module = groups.by_module(layers, lambda layer: layer.module, weigh, _MAX_MODULES)
+    for module, members in groups_by_module.items():
+        lowest = min(members, key=lambda layer: math.inf if (db := layer.sqnr_db) is None else db)
+        noise = [words.percent(sum(map(weigh, members)))] if is_shared else []
+        numbers = (words.sqnr(layer.sqnr_db, layer.cosine) for layer in (lowest, members[-1]))
+        rows.append((module or "elsewhere", str(len(members)), *noise, *numbers))
+    if len(groups_by_module.keys() - {""}) < 2 or len(rows) == len(layers):
+        rows = []
+    head = ("module", "layers", *["of the noise"][:is_shared], "lowest SQNR", "SQNR at its end")
+    return Table(head, rows, range(1, len(head)))
+
+
+def _filled(table: Table) -> list[Table]:
+    return [table] if table.rows else []
 
 
 def timings(report: Report) -> Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from rich import table as rich_table
@@ -115,12 +116,14 @@ def _labelled(line: str, label: str) -> Text:
 def _item(item: Item, width: int) -> Iterator[str]:
     """Yield one text behind its node, several below it; the names of several nodes last."""
     if len(item.names) > 1:
-        text = f"{item.op or 'model'}: {'; '.join(item.texts)} (x {len(item.names)})"
+        number = item.modules or f"x {len(item.names)}"
+        text = f"{item.op or 'model'}: {'; '.join(item.texts)} ({number})"
         yield from hang(text, width, first="  ", indent="    ")
-        yield from (f"    {elide(plain(name), width - 4)}" for name in item.names)
+        names = (", ".join(filter(None, pair)) for pair in zip_longest(item.names, item.places))
+        yield from (f"    {elide(plain(name), width - 4)}" for name in names)
         return
-    node = item.names[0] or "the model"
-    node += f" ({item.op})" if item.op and item.names[0] else ""
+    node, notes = item.names[0] or "the model", ", ".join(filter(None, (item.op, *item.places)))
+    node += f" ({notes})" if notes and item.names[0] else ""
     if len(item.texts) == 1:
         yield from hang(f"{node}: {item.texts[0]}", width, first="  ", indent="    ")
         return

@@ -16,6 +16,7 @@ from npuconv.schemas.verify import VerifiedLayer, VerifyReport
 _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
     "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "agreement", "note",
+    "module",
 )  # fmt: skip
 # First character of a formula in a spreadsheet: owasp.org/www-community/attacks/CSV_Injection
 _FORMULA = re.compile(r"[=+\-@\t\r]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from npuconv.amounts import count as count
@@ -17,8 +18,9 @@ from npuconv.schemas.quality import (
     PartialSums,
     QuantizationInfo,
 )
-from npuconv.schemas.report import Device, MacShare, Report, VelaEstimate
+from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report, VelaEstimate
 
+_ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
 
@@ -45,6 +47,28 @@ def document(source: str) -> str:
     """Return the document that a source cites: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
     head, bracket, quoted = source.rpartition("(")
     return quoted.rstrip(")") if bracket and head else source
+
+
+def place(source: NodeSource | None) -> str:
+    """Return module, file and line of a node: ``m.stem.conv1, models/net.py:42``.
+
+    Of an absolute path the end is shown. Empty if the name of the node has the module.
+    """
+    if source is None or not (source.class_name or source.frames):
+        return ""
+    module, frame = source.module or source.class_name, source.frame
+    if frame is None:
+        return module
+    path = frame.path or frame.file
+    if not frame.path and _ABSOLUTE.match(path):
+        path = "/".join(re.split(r"[\\/]", path)[-2:])
+    return f"{module}, {path}:{frame.line}" if module else f"{path}:{frame.line}"
+
+
+def node_text(finding: FindingInfo) -> str:
+    """Return the node of a finding, and its training code: ``conv (m.conv1, net.py:42)``."""
+    code = place(finding.node_source)
+    return (finding.node or "the model") + (f" ({code})" if code else "")
 
 
 def quantity(number: int | None) -> str:
@@ -235,15 +259,11 @@ def calibrated_on(quantization: QuantizationInfo) -> str:
 
 def extra_macs(budget: Budget) -> str:
     """Return the extra MACs that were spent on accuracy, and the gain; or why none were."""
-    repeated = [count(len(budget.repeated), "layer")] if budget.repeated else []
-    if budget.channels:
-        copies = sum(channel.copies for channel in budget.channels)
-        repeated.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
-    if repeated:
+    if budget.repeated:
         gain = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
         place = ", before the final Softmax or Sigmoid" if budget.unsaturated else ""
         cost = f"{budget.extra_percent:.1f} % more MACs"
-        return f"{' and '.join(repeated)} repeated for {cost}: {gain}{place}"
+        return f"{count(len(budget.repeated), 'layer')} repeated for {cost}: {gain}{place}"
     goal, before = budget.min_sqnr_db, budget.before_db
     reason = f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
     if goal is not None and before is not None and before >= goal:

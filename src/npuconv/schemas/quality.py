@@ -19,16 +19,6 @@ class RepeatedLayer(ReportPart):
     extra_macs: int
 
 
-class DuplicatedChannels(ReportPart):
-    """A tensor with duplicated channels."""
-
-    tensor: str = Field(description="its name in the legal float model")
-    layers: tuple[str, ...] = Field(description="nodes that make or read its channels")
-    channels: int = Field(description="number without the duplicates")
-    copies: int = Field(description="number of duplicates")
-    extra_macs: int
-
-
 class Budget(ReportPart):
     """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
@@ -42,7 +32,6 @@ class Budget(ReportPart):
         False, description="whether both SQNR are of the inputs of a final Softmax or Sigmoid"
     )
     repeated: tuple[RepeatedLayer, ...] = ()
-    channels: tuple[DuplicatedChannels, ...] = ()
     biasless: int = Field(
         0,
         description="layers that the device adds no bias to; where there are any nothing is "
@@ -146,6 +135,7 @@ class LayerQuant(ReportPart):
     alone_db: float | None = Field(None, description="SQNR of the outputs if only this is rounded")
     noise_share: float | None = Field(None, description="share of the noise in the outputs, 0..1")
     weights: WeightQuant | None = None
+    module: str = Field("", description="module of the training code; empty: not known")
 
 
 class Assumed(ReportPart):

@@ -88,6 +88,27 @@ class Summary(ReportPart):
     transitions: int = Field(description="edges that cross between device and host")
 
 
+class CodeFrame(ReportPart):
+    """A line of training code, from the stack trace of a node."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    path: str = Field(
+        "", description="path of the file in `source_root`, and `line` is of it; empty: not there"
+    )
+
+
+class NodeSource(ReportPart):
+    """Training code of a node, as the exporter of the model wrote it."""
+
+    module: str = Field(description="path of the module; empty: the model itself")
+    class_name: str = Field("", alias="class", description="`LayerNorm in BertEmbeddings`")
+    frame: CodeFrame | None = Field(None, description="the innermost frame outside of packages")
+    frames: tuple[CodeFrame, ...] = Field((), description="all frames, the innermost last")
+
+
 class FindingInfo(ReportPart):
     """One finding; see ``npuconv explain CODE``."""
 
@@ -105,6 +126,7 @@ class FindingInfo(ReportPart):
     rewritten_by: str
     rewritten_into: str
     accepted: bool = Field(False, description="a baseline lists it: it does not fail a check")
+    node_source: NodeSource | None = Field(None, description="training code of the node")
 
 
 class RuleInfo(ReportPart):
@@ -194,6 +216,7 @@ class NodeInfo(ReportPart):
     inputs: tuple[str, ...] = Field((), description="input tensors without constants")
     outputs: tuple[str, ...] = Field((), description="output tensors")
     shape: Shape = Field(None, description="shape of its first output")
+    source: NodeSource | None = Field(None, description="training code; null: the model names none")
 
 
 class SourceNode(ReportPart):

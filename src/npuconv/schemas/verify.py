@@ -60,6 +60,7 @@ class VerifiedLayer(Errors):
     name: str = Field(description="its name in the float model")
     tensor: str = Field(description="its output in the float model")
     note: str = ""
+    module: str = Field("", description="module of the training code; empty: not known")
     float_range: tuple[float, float] | None = Field(
         None, description="lowest and highest value in the float model; null: none is finite"
     )

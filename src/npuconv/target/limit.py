@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import ge, le
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -252,6 +254,8 @@ def compile_cel(source: str) -> Any:
     Raises:
         ValueError: not CEL.
     """
+    # The package imports its command line, which takes as long as all our other imports together.
+    sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
     import cel
 
     return cel.compile(source)

@@ -10,6 +10,7 @@ from npuconv.legalize.log import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source_model import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
+from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import costs, crossings
 from npuconv.partition.costs import cost
@@ -35,8 +36,17 @@ def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
             inputs=tensors(node.inputs),
             outputs=tuple(tensor.name for tensor in node.outputs if tensor.name),
             shape=query.shape(node.outputs[0]) if node.outputs else None,
+            source=node_source(model, model.label(node)),
         )
         for node in model.nodes()
+    )
+
+
+def node_source(model: Model, label: str) -> schema.NodeSource | None:
+    """Return the training code of a source node."""
+    source = model.sources.get(label)
+    return (
+        None if source is None else schema.NodeSource.model_validate(source, from_attributes=True)
     )
 
 

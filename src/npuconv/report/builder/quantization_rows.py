@@ -95,6 +95,7 @@ def layer_rows(
             weights[conv.name] = weight_row(weight, source, group, state.weights.get(conv.name))
     powers = quantization.error_powers  # relative to the power of the outputs
     nodes = {layer.display_label: layer.node for layer in comparison.layers}
+    sources = {n.name: graph.model.sources.get(graph.model.label(n)) for n in graph.model.nodes()}
     total, rows = sum(powers.values()), []
     for row in comparison.rows:
         node = nodes.get(row.name, "")
@@ -102,6 +103,7 @@ def layer_rows(
         update = {
             "rounding": state.roundings.get(node, ""),
             "weights": weights.get(node),
+            "module": code.module if (code := sources.get(node)) is not None else "",
             "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
             "noise_share": round(power / total, 4) if node in powers and total else None,
         }
@@ -249,12 +251,10 @@ def _difference(before: Encoding, after: Encoding) -> str:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the extra MACs of repeated layers and channels, with names of the source model."""
+    """Return the extra MACs of repeated layers, with names of the source model."""
     limit = legal.options.max_extra_macs
     percent = 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     labels = {conv.name: legal.model.label(conv) for conv in legal.plan.convolutions}
-    order = {name: place for place, name in enumerate(labels)}
-    duplicated = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return quality.Budget(
         min_sqnr_db=legal.options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
@@ -265,20 +265,10 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
             quality.RepeatedLayer(
-                node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
+                node=label, times=spent.repeats[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
-            if name in spent.repeats.layers
-        ),
-        channels=tuple(
-            quality.DuplicatedChannels(
-                tensor=channels.tensor,
-                layers=tuple(dict.fromkeys(labels[name] for name in channels.layers)),
-                channels=channels.count,
-                copies=len(spent.repeats.channels[channels.tensor]) - channels.count,
-                extra_macs=spent.channel_macs[channels.tensor],
-            )
-            for channels in sorted(duplicated, key=lambda channels: order[channels.layers[0]])
+            if name in spent.repeats
         ),
         biasless=len(legal.biasless),
     )

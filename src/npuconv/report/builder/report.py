@@ -12,7 +12,7 @@ from npuconv.emit.formats import format_named
 from npuconv.findings import Finding, Severity, Status
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report.builder.placement_rows import choice, device_row, node_rows
+from npuconv.report.builder.placement_rows import choice, device_row, node_rows, node_source
 from npuconv.report.groups import kind
 from npuconv.report.words import count, total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
@@ -116,7 +116,9 @@ def build_report(
             transitions=device.to_device.tensors + device.to_host.tensors,
         ),
         findings=tuple(
-            schema.FindingInfo.model_validate(finding, from_attributes=True)
+            schema.FindingInfo.model_validate(finding, from_attributes=True).model_copy(
+                update={"node_source": node_source(model, finding.node)}
+            )
             for finding in findings
         ),
         rules=tuple(
