@@ -92,20 +92,6 @@ def test_nothing_seen() -> None:
     assert not hessian.products(0).any()
 
 
-def test_groups_that_are_taken_are_those_that_were_seen() -> None:
-    """Groups are taken in any order, repeated too, with their held-out windows."""
-    values = np.random.default_rng(0).standard_normal((3, 4, 50)).astype(np.float32)
-    seen = Hessian(3, 4)
-    seen.add(values)
-    seen.add(values + 1, held_out=True)
-    taken, alone = seen.take([2, 0, 2]), Hessian(3, 4)
-    alone.add(values[[2, 0, 2]])
-    assert (taken.groups, taken.count) == (3, 50)
-    np.testing.assert_allclose(taken.means, alone.means)
-    np.testing.assert_allclose(taken.products(0), alone.products(0), rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(taken.held_out, seen.held_out[[2, 0, 2]])
-
-
 # Windows of convolutions, gathered in the model
 
 

@@ -25,7 +25,7 @@ def crossings_of(
     _, search = Planner(target).plan(original)
     plan = next(plan for plan in search.alternatives if plan.names[0] == name)
     assert plan.proposal is not None
-    return *added_crossings(plan, target), plan.proposal
+    return *added_crossings(original, plan.build, target), plan.proposal
 
 
 MOVES = ("Reshape", "Transpose", "Slice", "Concat", "Pad")

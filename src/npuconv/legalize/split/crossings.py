@@ -8,11 +8,12 @@ input of the model, which the host has; a convolution reads its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npuconv.legalize.split.builder import Builder, Piece, TensorPart
+from npuconv.legalize.split.layer import Layer
 from npuconv.model import edit
 from npuconv.model.core import Header, Model
 from npuconv.model.surgeon import Constant, Graph, Node, Variable
@@ -21,14 +22,11 @@ from npuconv.partition.crossings import crossings, int8_bytes
 from npuconv.partition.placement import make_plan
 from npuconv.target import Target
 
-if TYPE_CHECKING:
-    from npuconv.legalize.split.planner import SplitPlan
-
 _OPSET, _IR_VERSION = 13, 8
 
 
 class Sketch(Builder):
-    """Writes the nodes of a plan; all weights are those of the layer, which placement ignores."""
+    """Writes the nodes of a plan with the weights of the layer: placement ignores them."""
 
     def weights(
         self, piece: Piece, _key: Hashable, _move: Callable[[np.ndarray], np.ndarray]
@@ -44,15 +42,17 @@ class Sketch(Builder):
         return None
 
 
-def added_crossings(plan: SplitPlan, target: Target, form: str = "") -> tuple[int, int]:
+def added_crossings(
+    layer: Layer, build: Callable[[Builder, Piece], Tensor], target: Target, form: str = ""
+) -> tuple[int, int]:
     """Return how many tensors cross more than for the whole layer, and how many bytes.
 
     Args:
-        plan: a plan of a convolution.
+        layer: a convolution.
+        build: writes a plan of the layer.
         target: a device that lists Conv.
         form: format of the written model.
     """
-    layer = plan.layer
     model = Model(Graph(opset=_OPSET), Header(_IR_VERSION))
 
     def constant(shape: Sequence[int]) -> Tensor:
@@ -72,7 +72,7 @@ def added_crossings(plan: SplitPlan, target: Target, form: str = "") -> tuple[in
         source = convolve(source, layer.source)
     bias = constant(layer.weight[:1]) if layer.bias else None
     sketch = Sketch(model, Node("Conv", "layer"), layer, "int8")
-    result = plan.build(sketch, Piece(layer, source, constant(layer.weight), bias))
+    result = build(sketch, Piece(layer, source, constant(layer.weight), bias))
     model.graph.outputs.append(convolve(result, layer.output))
     tensors = crossings(model, make_plan(model, target, form=form))
     sizes = [port.bytes or 1 for port in (*tensors.to_device, *tensors.to_host)]

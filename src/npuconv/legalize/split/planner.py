@@ -277,7 +277,7 @@ class Planner:
         uncrossed = [(self._with_crossings(plan, 0, 0), plan) for plan in plans]
         for lowest, plan in sorted(uncrossed, key=lambda pair: pair[0].total):
             if lowest.total < least and plan.price.convolutions <= _MOST_PLACED:
-                counts = added_crossings(plan, self.target, self.form)
+                counts = added_crossings(plan.layer, plan.build, self.target, self.form)
                 priced.append(self._with_crossings(plan, *counts))
                 least = min(least, priced[-1].total)
             else:
