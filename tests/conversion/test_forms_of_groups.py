@@ -51,10 +51,31 @@ def integers(model: onnx.ModelProto) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_dense_and_grouped_layers_have_the_same_integers(seed: int, tmp_path: Path) -> None:
-    """GPTQ sees no zeros between groups."""
+def test_dense_and_grouped_layers_have_the_same_weights(seed: int, tmp_path: Path) -> None:
+    """Also with zeros between the groups in the source: GPTQ sees no zeros."""
     proto, group = grouped(Dice("forms", seed))
-    whole = integers(converted(proto, tmp_path / "whole.yaml", {}))
-    dense = integers(converted(proto, tmp_path / "dense.yaml", {"group": {"equals": 1}}, "dense"))
-    whole[1] = block_diagonal(whole[1], group)
-    assert all(map(np.array_equal, whole, dense))
+    dense = onnx.ModelProto.FromString(proto.SerializeToString())
+    (layer,) = (node for node in dense.graph.node if node.name == "layer")
+    (weight,) = (t for t in dense.graph.initializer if t.name == layer.input[1])
+    array = block_diagonal(numpy_helper.to_array(weight), group)
+    weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    next(a for a in layer.attribute if a.name == "group").i = 1
+    groups, zeros = (integers(converted(p, tmp_path / "chip.yaml", {})) for p in (proto, dense))
+    groups[1] = block_diagonal(groups[1], group)
+    assert all(map(np.array_equal, groups, zeros))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_dense_and_split_layers_have_the_same_integers(seed: int, tmp_path: Path) -> None:
+    """Both are calibrated and quantized as the layer that they replace."""
+    proto, _ = grouped(Dice("forms", seed))
+    models = [
+        converted(proto, tmp_path / "chip.yaml", {"group": {"equals": 1}}, form)
+        for form in ("split", "dense")
+    ]
+    counts = [sum(n.op_type == "QLinearConv" for n in model.graph.node) for model in models]
+    assert counts[0] > counts[1] == 3
+    outputs = [
+        [run(model, {"x": sample[None]}) for sample in SAMPLES["x"]] for model in models
+    ]
+    assert np.array_equal(*outputs)

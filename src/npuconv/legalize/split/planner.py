@@ -199,6 +199,7 @@ class Planner:
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the output format can hold constant input channels
     form: str = ""  # format of the written model
+    prefer: tuple[str, ...] = ()  # names of ways to split that are taken at any price
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
     )
@@ -269,7 +270,7 @@ class Planner:
         return best, search
 
     def _placed(self, plans: Sequence[SplitPlan]) -> list[SplitPlan]:
-        """Return plans with the crossings of their nodes, the cheapest first.
+        """Return plans with the crossings of their nodes, preferred and cheap plans first.
 
         The search estimates crossings. They are counted for the plans that could be the cheapest.
         """
@@ -282,7 +283,7 @@ class Planner:
                 least = min(least, priced[-1].total)
             else:
                 priced.append(plan)
-        return sorted(priced, key=attrgetter("total"))
+        return sorted(priced, key=lambda p: (set(p.names).isdisjoint(self.prefer), p.total))
 
     def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
         price = replace(plan.price, crossings=crossings, crossing_bytes=crossing_bytes)
