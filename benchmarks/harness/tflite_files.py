@@ -25,10 +25,11 @@ import npuconv
 from harness.commands import ROOT
 from harness.runtimes import SHAPES, line, model_paths, name_of, print_head, refusal
 from npuconv.errors import NpuconvError, UsageError
-from npuconv.evaluate.vela import estimate, require
 from npuconv.report import render
 from npuconv.schemas.report import VelaEstimate
 from npuconv.target import Target
+from npuconv.vendors.tool import VendorTool
+from npuconv.vendors.vela import estimate, require
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -84,14 +85,14 @@ def placed(file: Path, side: str) -> Counter[str]:
     return Counter(node["op"] for node in report["nodes"] if node["placement"] == side)
 
 
-def compile_file(command: list[str], file: Path) -> Compiled:
+def compile_file(tool: VendorTool, file: Path) -> Compiled:
     """Compile a file, and compare with the report beside it.
 
     Args:
-        command: of ``npuconv.evaluate.vela.require``.
+        tool: of ``npuconv.vendors.vela.require``.
         file: with its report as JSON.
     """
-    vela = estimate(file.read_bytes(), command)
+    vela = estimate(file.read_bytes(), Target.load("ethos-u55").next_command, tool)
     integers, refused = integer_operators(file), set(vela.refused)
     device, host = placed(file, "device"), placed(file, "host")
     on_cpu = [code for name, code in integers.items() if name in refused]
@@ -132,7 +133,7 @@ class Row:
         return [self.name, *counts, *places, f"{(vela.cycles or 0) / 1e6:.2f}"]
 
 
-def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
+def judged(path: Path, folder: Path, tool: VendorTool | None) -> Row:
     """Convert a model, and compare its file with LiteRT and Vela where they are installed."""
     name = name_of(path)
     try:
@@ -149,11 +150,11 @@ def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
     if importlib.util.find_spec("ai_edge_litert") is not None:
         compared, names = differing_layers(converted.model, _feeds(converted.model))
         wrong = len(names)
-    if command is not None:
+    if tool is not None:
         file = folder / f"{name}.tflite"
         converted.save(file)
         file.with_suffix(".report.json").write_text(render(converted.report, "json"), "utf-8")
-        compiled = compile_file(command, file)
+        compiled = compile_file(tool, file)
     return Row(name, compared, wrong, compiled)
 
 
@@ -175,9 +176,9 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
-        command = require(Target.load("ethos-u55").next_command, "tflite")
+        tool = require(Target.load("ethos-u55").next_command, "tflite")
     except UsageError:
-        command = None
+        tool = None
     print_head(COLUMNS)
     for path in model_paths(options.models):
-        print(line(judged(path, options.folder, command).cells()), flush=True)
+        print(line(judged(path, options.folder, tool).cells()), flush=True)

@@ -18,7 +18,6 @@ from npuconv.data.calibration_data import load_float, open_calibration
 from npuconv.data.workers import one_thread_each
 from npuconv.emit.formats import format_named, with_target_defaults
 from npuconv.emit.write_model import emit_model, form_findings
-from npuconv.evaluate import vela
 from npuconv.evaluate.comparison import check_loads, compare_conversion
 from npuconv.executor import run_errors
 from npuconv.keywords import OptionKeywords
@@ -30,6 +29,7 @@ from npuconv.report.builder.conversion import WrittenModel, describe_float, desc
 from npuconv.report.builder.placement_rows import rewritten_rows
 from npuconv.report.builder.report import build_report
 from npuconv.timings import Progress, Timings, silent
+from npuconv.vendors import vela
 
 
 def convert(
@@ -81,7 +81,7 @@ def convert_with(
             raise refusal(build_report(legal, node_rows, timings=shown_clock))
         command = legal.target.next_command
         # A missing Vela fails here, before any work.
-        vela_command = vela.require(command, output_format.name) if options.with_vela else []
+        compiler = vela.require(command, output_format.name) if options.with_vela else None
         with run_errors(legal.model.name):
             write = _write_integers if output_format.calibrates else _write_floats
             written = write(legal, calibration, clock)
@@ -89,8 +89,9 @@ def convert_with(
         report = build_report(legal, node_rows, written.results, timings=shown_clock)
         if not report.ok:
             raise refusal(report)
-        if vela_command and tflite is not None:
-            report = report.model_copy(update={"vela": vela.estimate(tflite.data, vela_command)})
+        if compiler is not None and tflite is not None:
+            estimate = vela.estimate(tflite.data, command, compiler)
+            report = report.model_copy(update={"vela": estimate})
         return Conversion(store.whole(written.proto), report, legal.model.store, tflite, command)
 
 

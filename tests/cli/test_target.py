@@ -165,7 +165,7 @@ def test_diff():
 
 def test_diff_is_aligned():
     """Within an operator the arrows stand below each other, facts in the order of the docs."""
-    lines = good("diff", "horizon-x3", "rknn").splitlines()
+    lines = good("diff", "horizon-x3", "mediatek-mdla2").splitlines()
     conv = lines[lines.index("Conv") + 1 : lines.index("ConvTranspose") - 1]
     limits = [line for line in conv if "require" not in line]
     assert len({line.index("->") for line in limits}) == 1
@@ -173,7 +173,7 @@ def test_diff_is_aligned():
     assert names.index("kernel_h (depthwise)") == names.index("kernel_h") + 1
     assert names.index("kernel_h") < names.index("stride_h") < names.index("pad_top")
     assert "  - require dilation_h <= dilation_w" in conv
-    assert "  + require in_w < 16383 when dilated_kernel_h > 1" in conv
+    assert any(line.startswith("  + require pad_max == 0 when mode") for line in conv)
 
 
 def test_diff_is_the_same_backwards():

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.evaluate import vela
 from npuconv.schemas.report import VelaEstimate
+from npuconv.vendors import vela
 from support.builders import Net, images
 from support.tflite_files import read
 
@@ -41,11 +41,13 @@ def test_the_form_of_the_target(cli, model, folder, calibration):
 def test_estimates_of_the_compiler(cli, model, calibration, monkeypatch):
     """Figures go into the report, and are said; without the compiler nothing is converted."""
     flags = ("--target", "ethos-u55", "--calibration", calibration, "--with-vela")
-    monkeypatch.setattr(vela.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setenv("NPUCONV_VENDORS", "absent")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     refused = cli("convert", model, *flags)
     assert (refused.code, Path("model.npu.tflite").exists()) == (2, False)
     assert "Vela is not installed" in refused.err
-    monkeypatch.setattr(vela.shutil, "which", lambda *_, **__: "/opt/vela")
+    monkeypatch.setattr(vela, "require", lambda *_: "Vela")
     said = VelaEstimate(command="vela", npu_operators=4, cpu_operators=2, cycles=28412)
     monkeypatch.setattr(vela, "estimate", lambda *_: said)
     done = cli("convert", model, *flags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from npuconv import executor
 from npuconv.evaluate.matching import KEY, LayerPair, record
 from support.builders import Net
 from support.int8_pairs import explicit_model, float_model, integer_model, samples
+from support.vendor_tools import REFUSES, environment
 
 
 @pytest.fixture
@@ -216,3 +218,72 @@ def test_parts_of_an_output(cli, folder):
     done = cli("verify", "m.onnx", "m.onnx")
     rows = [line for line in lines(done.out) if line.startswith(("y ", "part "))]
     assert [row.split(" exact")[0] for row in rows] == ["y", "part boxes", "part scores"]
+
+
+@pytest.mark.e2e
+def test_a_vendor_accepts(cli, folder):
+    """The verdict and the outputs of the simulator, in every form."""
+    net = Net(x=(1, 4))
+    scale, zero = net.constant(np.float32(0.5)), net.constant(np.int8(0))
+    net.op("QuantizeLinear", "x", scale, zero).op("DequantizeLinear", net.last, scale, zero, to="y")
+    onnx.save(net.output("y").model(), "m.onnx")
+    np.savez("x.npz", x=np.arange(24, dtype=np.float32).reshape(6, 4))
+    body = (
+        "    layers = [['a', 'Relu', 'CPU', '']]\n"
+        "    outputs = [[f['x'] + np.float32(2 * (f['x'] > 17))] for f in feeds]\n"
+        "    return {'accepted': True, 'others': 'NPU', 'layers': layers}, outputs\n"
+    )
+    flags = ("--vendor", "qnn", "--vendor-python", environment(folder, body))
+    pair = ("verify", "m.onnx", "m.onnx", "--data", "x.npz")
+    done = cli(*pair, *flags, "--report", "r.json")
+    assert done.code == 0
+    found = lines(done.out)
+    start = found.index("Qualcomm QNN, emulated Hexagon HTP: qnn 1.2.3")
+    assert found[start + 1 :] == [
+        "verdict accepted",
+        "placement 1 node on CPU, 2 nodes on NPU",
+        "SQNR 22.6 dB, cosine 0.9990, largest error 2",
+        "outputs of the simulator, and steps from the int8 model",
+        "output SQNR equal 1 step 2 3 more largest",
+        "y 22.6 dB 75.0 % 0.0 % 0.0 % 0.0 % 25.0 % 4",
+        "not on the NPU",
+        "a (Relu): on CPU",
+    ]
+    report = npuconv.VerifyReport.model_validate_json((folder / "r.json").read_text())
+    assert (report.passed, report.vendor.verdict) == (True, "accepted")
+    assert report.vendor.outputs[0].differences == (18, 0, 0, 0, 6)
+    for suffix, text in (("html", 'id="vendor"'), ("csv", "\noutput of the simulator,y,,22.56")):
+        assert cli(*pair, *flags, "-q", "--report", f"r.{suffix}").code == 0
+        assert text in (folder / f"r.{suffix}").read_text("utf-8")
+
+
+@pytest.mark.e2e
+def test_a_vendor_refuses(cli, pair, folder):
+    """Exit code 1; the missed goal is another line; the page has the reason."""
+    flags = ("--vendor", "qnn:v75", "--vendor-python", environment(folder, REFUSES))
+    done = cli(*pair, *flags, "--report", "r.html")
+    assert done.code == 1
+    assert "verdict refused: not every node compiles" in lines(done.out)
+    assert "qnn 1.2.3 for v75" in done.out
+    assert "conv (Conv): kernel is too large" in done.out
+    assert "missed" not in done.out
+    page = (folder / "r.html").read_text("utf-8")
+    assert "REFUSED" in page
+    assert "kernel is too large" in page
+    assert "missed: less than 99 dB" in cli(*pair, *flags, "--min-sqnr", "99").out
+
+
+def test_a_vendor_that_cannot_be_asked(cli, pair, folder):
+    """Before any work, with a fix."""
+    for name, text in (
+        ("qnn", "--vendor qnn: Qualcomm QNN, emulated Hexagon HTP is not installed"),
+        (
+            "vela",
+            "--vendor vela reads .tflite files, not q.onnx (npuconv convert --format tflite",
+        ),
+        ("hexagon", "unknown tool 'hexagon' (known: qnn, rknn, vela, openvino)"),
+    ):
+        python = sys.executable if name == "vela" else folder / "absent"
+        done = cli(*pair, "--vendor", name, "--vendor-python", python)
+        assert done.code == 2
+        assert text in done.error

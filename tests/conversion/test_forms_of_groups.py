@@ -75,7 +75,5 @@ def test_dense_and_split_layers_have_the_same_integers(seed: int, tmp_path: Path
     ]
     counts = [sum(n.op_type == "QLinearConv" for n in model.graph.node) for model in models]
     assert counts[0] > counts[1] == 3
-    outputs = [
-        [run(model, {"x": sample[None]}) for sample in SAMPLES["x"]] for model in models
-    ]
+    outputs = [[run(model, {"x": sample[None]}) for sample in SAMPLES["x"]] for model in models]
     assert np.array_equal(*outputs)

@@ -33,6 +33,7 @@ class Case:
         commands: which of them read what attacks.
         labels: file of classes, for verify.
         int8: file name of the model that verify compares; by default the same.
+        vendor: interpreter of the environment of a vendor's tool, for verify.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Case:
     commands: tuple[str, ...] = COMMANDS
     labels: str = ""
     int8: str = ""
+    vendor: str = ""
 
     @property
     def family(self) -> str:
@@ -69,7 +71,8 @@ class Case:
             models = [self.model, self.int8 or self.model]
             samples = ["--config=options.yaml", f"--data={self.options['calibration']}"]
             labels = [f"--labels={self.labels}"] if self.labels else []
-            return [command, *models, *samples, *bounds, *labels]
+            vendor = ["--vendor=qnn", f"--vendor-python={self.vendor}"] if self.vendor else []
+            return [command, *models, *samples, *bounds, *labels, *vendor]
         reports = [f"--report=report.{kind}" for kind in ("json", "html", "md", "sarif", "xml")]
         return [command, "--config", "options.yaml", *bounds, *reports, "--", self.model]
 

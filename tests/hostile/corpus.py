@@ -19,6 +19,7 @@ from hostile import (
     quantized,
     tensors,
     tflites,
+    vendors,
     weights,
     yamls,
 )
@@ -41,6 +42,7 @@ _FAMILIES = {
     "labels": labels,
     "folder": folders,
     "tflite": tflites,
+    "vendor": vendors,
 }
 
 

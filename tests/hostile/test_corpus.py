@@ -27,6 +27,7 @@ sys.exit(max(codes))
 FAMILIES = {
     "protobuf", "tensor", "bomb", "graph", "external", "weights", "attribute", "name", "yaml",
     "array", "picture", "preparation", "labels", "folder", "quantized", "tflite",
+    "vendor",
 }  # fmt: skip
 # Those that were wrong once, by the command that was, and are quick. By batch, which starts a
 # process for each, also one of every loader.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -11,11 +12,9 @@ import pytest
 
 import npuconv
 from npuconv.partition.costs import macs
-from npuconv.quantize import sensitivity
-from npuconv.quantize.allocation import Allocator
+from npuconv.quantize import budget, sensitivity
 from npuconv.quantize.budget import BudgetResult, layer_macs, spend_budget
 from npuconv.quantize.fake_quant import FakeQuantComparison, SquaredErrors, quant_points
-from npuconv.quantize.oversampling import Repeats
 from npuconv.quantize.settings import BUDGET
 from support.asserts import context, read
 from support.builders import Net
@@ -72,19 +71,18 @@ def test_multiplications_buy_accuracy(between: str):
     assert FakeQuantComparison(proto, own.feeds).measure(points, made.graph.proto()) == found.after
 
 
-@pytest.mark.parametrize(("goal", "checks"), [(None, 1), (60.0, BUDGET.tries)])
-def test_steps_are_counted(goal: float | None, checks: int):
-    """A step for each probe, and as many as probes for each check: all where every one is made."""
-    own = of_loud("HardSwish", max_extra_macs=100, min_sqnr=goal)
+def test_steps_are_counted():
+    """A step for each probe, and one for each part of the budget."""
+    own = of_loud("HardSwish", max_extra_macs=100)
     steps: list[tuple[int, int]] = []
     spend_budget(
         own.graph, own.state, own.hessians, own.feeds, own.feeds,
         lambda done, total: steps.append((done, total)),
     )  # fmt: skip
-    probes, parts = BUDGET.probes, (1 + checks) * BUDGET.probes
-    assert steps[:probes] == [(number, parts) for number in range(1, probes + 1)]
-    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
-    assert steps[-1][0] in {(1 + n) * probes for n in range(1, checks + 1)}
+    parts = (1 + BUDGET.checks) * BUDGET.probes
+    assert steps[: BUDGET.probes] == [(n, parts) for n in range(1, BUDGET.probes + 1)]
+    assert len(steps) == BUDGET.probes + BUDGET.checks
+    assert steps[-1] == (parts, parts)
 
 
 def test_nothing_is_bought_for_nothing():
@@ -115,25 +113,17 @@ def test_a_goal_costs_what_it_takes():
     assert 0 < mid.extra_macs < far.extra_macs <= far.macs
 
 
-def test_more_is_bought_where_an_estimate_was_too_good(monkeypatch):
-    """A goal that is missed is aimed at again, from further away."""
-    tried, repeatss = [1.0, 0.9, 0.5], []
-    found = iter([SquaredErrors((power,), (10.0,)) for power in tried])
-    monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_: next(found))
-    buy = Allocator.allocate
-    monkeypatch.setattr(
-        Allocator, "allocate", lambda *given: repeatss.append(buy(*given)) or repeatss[-1]
-    )
-    spent = spend(of_loud("HardSwish", min_sqnr=11))  # four fifths of the noise may stay
-    assert spent.after.noise == (0.5,)
-    assert len(repeatss) == 2
-    assert spent.repeats == repeatss[1] != repeatss[0]
-    assert size(repeatss[0]) < size(repeatss[1])
-
-
-def size(repeats: Repeats) -> int:
-    """Copies of all."""
-    return sum(repeats.values())
+def test_the_best_part_of_the_budget_is_spent(monkeypatch):
+    """More is simulated until the goal is reached; what is worse again is dropped."""
+    noise = (1.0, 0.9, 0.5, 0.7, *[0.8] * BUDGET.checks)
+    for goal, parts in ((11, 2), (13.5, 2), (10.4, 1)):
+        found = iter([SquaredErrors((power,), (10.0,)) for power in noise])
+        monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_, found=found: next(found))
+        counts = iter([{"mixed": number} for number in range(2, 12)])
+        monkeypatch.setattr(budget, "allocate", lambda *_, counts=counts: next(counts))
+        spent = spend(of_loud("HardSwish", min_sqnr=goal))
+        assert spent.repeats == {"mixed": 1 + parts}
+        assert spent.after.noise == (noise[parts],)
 
 
 def test_noise_is_looked_at_before_it_saturates():
@@ -149,7 +139,8 @@ def test_what_does_harm_is_not_bought(monkeypatch):
     """A simulation has the last word: in most samples, and in all of them together."""
     kept = []
     for noise in ((2.0, 2.0, 2.0), (0.1, 0.1, 10.0), (0.9, 1.4, 0.9), (0.9, 0.9, 0.9)):
-        found = iter([SquaredErrors((1.0, 1.0, 1.0), (9.0,) * 3), SquaredErrors(noise, (9.0,) * 3)])
+        before, after = (SquaredErrors(n, (9.0,) * 3) for n in ((1.0, 1.0, 1.0), noise))
+        found = itertools.chain([before], itertools.repeat(after))
         monkeypatch.setattr(FakeQuantComparison, "measure", lambda *_, found=found: next(found))
         kept.append(bool(spend(of_loud("Relu", max_extra_macs=60)).repeats))
     assert kept == [False, False, False, True]

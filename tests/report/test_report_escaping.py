@@ -14,6 +14,7 @@ from npuconv.report import github, html, junit, markdown, sarif
 from npuconv.report import json as report_json
 from npuconv.report.escape import visible
 from npuconv.schemas.report import FindingInfo, Report, Timing
+from report.factory import code
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]
@@ -98,6 +99,15 @@ def test_github_escapes(make: Make, one: One) -> None:
     line = github.render(make(model=model, findings=(one("x\r\n::error::y%0A"),))).splitlines()[2]
     assert line.startswith("::error file=a%2Cb%3Ac%25\\x0ad.onnx,title=KRN001 kernel-too-large::")
     assert line.split("::", 2)[2].startswith(r"x\x0d\x0a::error::y%250A: kernel")
+
+
+def test_github_lines(make: Make, one: One) -> None:
+    """An annotation stands on the line of code that ``source_root`` has."""
+    line = github.render(
+        make(findings=(one(node_source=code("m", path="a:b,c.py")),))
+    ).splitlines()[2]
+    title = "KRN001 kernel-too-large%3A models/face_detector.onnx"
+    assert line.startswith(f"::error file=a%3Ab%2Cc.py,line=42,title={title}::/stem/Conv (m, ")
 
 
 def test_github_levels(report: Report, clean: Report) -> None:

@@ -17,6 +17,7 @@ from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 from support.builders import Net, digits
 
 SCHEMAS = Path(__file__).parent / "schemas"
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 SARIF = Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text("utf-8")))
 JUNIT = etree.XMLSchema(etree.parse(SCHEMAS / "junit-10.xsd"))
 # What GitHub asks of each rule besides the schema.
@@ -48,6 +49,37 @@ def many(report: Report, clean: Report, make: Make, one: One) -> list[Report]:
         for accepted in (False, True)
     ]
     return [report, clean, make(findings=tuple(every)), make(findings=())]
+
+
+def test_lines_of_training_code(monkeypatch: pytest.MonkeyPatch):
+    """Locations of a model that PyTorch exported are right to the line."""
+    monkeypatch.chdir(SAMPLES.parent)
+    options = {"assume": ["kernel_w=1"], "fit": False, "source_root": "samples/pytorch"}
+    report = npuconv.check("samples/pytorch/net.onnx", **options)
+    (run,) = check_sarif(sarif.render(report))["runs"]
+    lines = Path("samples/pytorch/net.py").read_text("utf-8").splitlines()
+    by_node = {}
+    for result in run["results"]:
+        if result["level"] == "error":
+            (place,) = result["locations"]
+            assert place["physicalLocation"]["artifactLocation"] == {
+                "uri": "samples/pytorch/net.py"
+            }
+            region = place["physicalLocation"]["region"]
+            assert region["snippet"]["text"] == lines[region["startLine"] - 1].strip()
+            node, module = (logical["name"] for logical in place["logicalLocations"])
+            by_node[node, module] = region["snippet"]["text"]
+            paths = [
+                related["physicalLocation"]["artifactLocation"]["uri"]
+                for related in result["relatedLocations"]
+            ]
+            assert paths[0] == "samples/pytorch/net.onnx"
+            assert set(paths[1:]) <= {"samples/pytorch/net.py"}
+    assert by_node == {
+        ("node_conv2d", "stem"): "x = torch.relu(self.stem(x))",
+        ("node_conv2d_1", "blocks.0.grouped"): "y = torch.relu(self.grouped(x))",
+        ("node_conv2d_3", "blocks.1.grouped"): "y = torch.relu(self.grouped(x))",
+    }
 
 
 def test_sarif(many: list[Report]):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import npuconv
 from npuconv.report import sarif
 from npuconv.schemas.report import FindingInfo, Report
+from report.factory import code
 from support.builders import Net
 
 Make = Callable[..., Report]
@@ -27,8 +28,9 @@ def test_sarif_is_well_formed(report: Report, clean: Report) -> None:
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in {"error", "warning", "note"}
-        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
-        assert place == {"uri": report.model.path, "index": 1}
+        places = result["locations"] + result.get("relatedLocations", [])
+        artifacts = [place["physicalLocation"]["artifactLocation"] for place in places]
+        assert {"uri": report.model.path, "index": 1} in artifacts
     assert {result["properties"]["status"] for result in run["results"]} == {"remaining", "unknown"}
 
 
@@ -55,6 +57,27 @@ def test_sarif_fingerprints(make: Make, one: One) -> None:
     assert len(set(prints)) == 3
     reworded = one("/b", message="other words", value="12")
     assert _prints(sarif.render(make(findings=(reworded,)))) == prints[2:]
+
+
+def test_a_finding_stands_on_its_line_of_code(make: Make, one: One) -> None:
+    """Frames that ``source_root`` has are locations; else the module is a logical location."""
+    outer = code("m", "train.py", "net(x)", path="train.py").frames
+    inner = code("stem.conv", path="src/net.py").frames
+    source = code("stem.conv").model_copy(update={"frames": outer + code("t").frames + inner})
+    findings = (one("a", node_source=source), one("b", node_source=code("stem.conv")))
+    on_code, on_model = json.loads(sarif.render(make(findings=findings)))["runs"][0]["results"]
+    (place,) = on_code["locations"]
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "src/net.py"},
+        "region": {"startLine": 42, "snippet": {"text": "return y"}},
+    }
+    uris = [r["physicalLocation"]["artifactLocation"]["uri"] for r in on_code["relatedLocations"]]
+    assert uris == ["models/face_detector.onnx", "train.py"]
+    (place,) = on_model["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "models/face_detector.onnx"
+    names = [(logical["kind"], logical["name"]) for logical in place["logicalLocations"]]
+    assert names == [("function", "b"), ("module", "stem.conv")]
+    assert "relatedLocations" not in on_model
 
 
 def test_sarif_message_has_no_links(make: Make, one: One) -> None:

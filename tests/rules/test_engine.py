@@ -9,10 +9,12 @@ import pytest
 from npuconv.config import Options
 from npuconv.errors import InternalError, ModelError
 from npuconv.findings import Severity, sort_key
+from npuconv.model.source import Source
 from npuconv.rules import RULES, Violation, engine, find, rule
 from npuconv.rules.context import RuleContext
 from support.asserts import context, read
 from support.builders import Net
+from support.target_files import chip
 
 SECTIONS = """Something is wrong.
 
@@ -162,6 +164,34 @@ def test_a_finding_knows_where_it_comes_from():
     (found,) = engine.lint(lint_context(auto_pad="VALID"), only=["SHP003"])
     assert (found.origin, found.key) == (("conv",), ("SHP003", ("conv",)))
     assert (found.code, found.name) == ("SHP003", "auto-pad-unsupported")
+
+
+@pytest.mark.parametrize(
+    ("code", "window", "device", "advice"),
+    [
+        (
+            "SHP008",
+            {"dilations": [2, 1]},
+            {"dilation_h": {"max": 1}},
+            "dilation=2)` in the code; it may",
+        ),
+        (
+            "SHP007",
+            {"strides": [2, 1]},
+            {"stride_h": {"max": 1}},
+            "stride=2)` in the code; it may be",
+        ),
+        ("SHP014", {}, {"bias": {"equals": False}}, "bias=True)` in the code; it may be false)"),
+    ],
+)
+def test_a_fix_names_the_argument_of_the_code(code, window, device, advice):
+    """If the training code is known, with its value and the limit."""
+    target = chip(**device)
+    for class_name, is_named in (("Conv2d in Net", True), ("ConvBlock", False), ("", False)):
+        ctx = replace(lint_context(**window), target=target)
+        ctx.model.sources["conv"] = Source("stem", class_name)
+        (finding,) = engine.lint(ctx, only=[code])
+        assert (f"(`nn.Conv2d(..., {advice}" in finding.fix) == is_named
 
 
 def test_rules_are_listed_by_code():

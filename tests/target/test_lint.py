@@ -69,6 +69,19 @@ LIMIT = "  Conv:\n    limits:\n      "
             "`limit: '?'`",
         ),
         (
+            LIMIT + "group: {max: 2, native: {limit: '?'}}",
+            "9:7: operators.Conv.limits.group: `native` must be a documented limit without another "
+            "`native`",
+        ),
+        (
+            LIMIT + "group: {max: 2, native: {max: true}}",
+            "9:37: 'group' is a number, not true",
+        ),
+        (
+            LIMIT + "group: {max: 2, native: {max: 1, source: notes/gruop}}",
+            "9:48: 'notes/gruop' is not one of the `sources` (did you mean 'notes/group'?)",
+        ),
+        (
             LIMIT + "group: {range: [7, 1]}",
             "9:22: range: 7 is greater than 1 (write [lowest, highest])",
         ),

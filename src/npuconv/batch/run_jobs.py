@@ -25,12 +25,12 @@ from npuconv.batch.job import (
 )
 from npuconv.batch.jobs_file import Expanded, expand, locate
 from npuconv.errors import OutputError, UsageError
-from npuconv.evaluate import vela
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
 from npuconv.target import Target
+from npuconv.vendors import vela
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"

@@ -111,7 +111,7 @@ def _show_lines(target: Target) -> list[str]:
     for name, block in target.blocks():
         lines += ["", f"{name}{_origin(block)}", *_aligned(block_rows(block))]
     fused = target.fused_activations
-    lines += ["", f"fused_activations: {_with_assumed(fused)}{_origin(fused)}"]
+    lines += ["", f"fused_activations: {_with_notes(fused)}{_origin(fused)}"]
     stated = target.costs.model_fields_set
     if costs := [row for row in _costs(target).items() if row[0] in stated]:
         lines += ["", "costs", *_aligned(costs)]
@@ -157,14 +157,14 @@ def _comparable(target: Target) -> dict[str, tuple[dict[str, str], list[str]]]:
         "version": target.version or "-",
         "opset": str(target.opset or "-"),
         "unlisted_operators": target.unlisted_operators,
-        "fused_activations": _with_assumed(target.fused_activations),
+        "fused_activations": _with_notes(target.fused_activations),
     }
     parts: dict[str, tuple[dict[str, str], list[str]]] = {"": (general, [])}
     for name, block in target.blocks():
         parts[name] = {key: value for key, value, _ in block_rows(block)}, []
     parts["costs"] = _costs(target), []
     for name, part in {"all operators": target.all_operators, **target.operators}.items():
-        rows = {name: _with_assumed(limit) for name, limit in _limits(part)}
+        rows = {name: _with_notes(limit) for name, limit in _limits(part)}
         if isinstance(part, ListedOperator):
             domain = {"domain": part.domain} if part.domain else {}
             rows = {"operator": "listed", **domain, **rows}
@@ -187,7 +187,7 @@ def _costs(target: Target) -> dict[str, str]:
 
 def _demand_rows(part: Demands) -> list[tuple[str, str, str, str]]:
     """Return name, value and origin of the limits of an operator, and of its relations."""
-    rows = [(name, _with_assumed(limit), limit.source, limit.why) for name, limit in _limits(part)]
+    rows = [(name, _with_notes(limit), limit.source, limit.why) for name, limit in _limits(part)]
     return rows + [("require", item.text(), item.source, item.why) for item in part.require]
 
 
@@ -198,8 +198,10 @@ def _limits(part: Demands) -> Iterator[tuple[str, Limit]]:
         yield from ((f"{name} ({mode})", limit) for name, limit in limits.items())
 
 
-def _with_assumed(limit: Limit) -> str:
-    return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
+def _with_notes(limit: Limit) -> str:
+    """Return a limit with the assumed values, and the values of one operator of the hardware."""
+    text = f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
+    return f"{text} (native: {limit.native.text()})" if limit.native else text
 
 
 def _origin(part: Cited) -> str:

@@ -16,8 +16,8 @@ from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.json import dumps
 from npuconv.report.sections import Note, Section, Table, modules
-from npuconv.report.words import count, equal, part_of, percent
-from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
+from npuconv.report.words import count, equal, error_texts, part_of, percent
+from npuconv.schemas.verify import VerifiedOutput, VerifyReport
 
 _SUFFIXES = (".json", ".html", ".csv", ".txt")  # suffixes of reports
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
@@ -39,6 +39,16 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
     help="samples at most  [default: 64; with --labels all]",
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
+@click.option(
+    "--vendor",
+    metavar="NAME[:CHIP]",
+    help="compile and run INT8 with a vendor's tool too: qnn, rknn, vela or openvino",
+)
+@click.option(
+    "--vendor-python",
+    metavar="PATH",
+    help="interpreter of the tool's environment  [default: see docs/verify.md]",
+)
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
 @output_format_option("text", "json")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
@@ -52,6 +62,8 @@ def verify(
     labels: str | None,
     samples: int | None,
     min_sqnr: float | None,
+    vendor: str | None,
+    vendor_python: str | None,
     report: str | None,
     output_format: str,
     quiet: bool,
@@ -67,7 +79,10 @@ def verify(
     on LiteRT's reference kernels (extra npuconv[litert]). With --labels, how often each
     model is right.
 
-    Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
+    --vendor compiles INT8 with the tool of a vendor and runs its simulator on the samples.
+
+    Exit code 0: done; 1: --min-sqnr is missed, or the vendor's tool does not accept the
+    model; 2: files that cannot be used, or the tool is not installed.
     """
     from npuconv.evaluate.verify import verify as compare
 
@@ -80,7 +95,8 @@ def verify(
     with screen.progress(quiet) as bar:
         result = compare(
             float_model, int8_model, data, labels=labels, samples=samples,
-            min_sqnr=min_sqnr, progress=bar, **keywords,
+            min_sqnr=min_sqnr, vendor=vendor, vendor_python=vendor_python, progress=bar,
+            **keywords,
         )  # fmt: skip
     screen.say_if_saturating(float_model, int8_model, quiet=quiet)
     if report is not None:
@@ -104,7 +120,7 @@ def _render(report: VerifyReport, suffix: str) -> str:
 
 def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
     """Return the models and the total error, then outputs and layers, the worst first."""
-    sqnr, cosine, largest = _numbers(report.total)
+    sqnr, cosine, largest = error_texts(report.total)
     notes = {
         "float": [f"{report.float_model.path} (sha256 {report.float_model.sha256[:12]})"],
         "int8": [f"{report.int8_model.path} (sha256 {report.int8_model.sha256[:12]})"],
@@ -133,7 +149,7 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
     if layers:
         number = f"{len(shown_layers)} of {len(layers)}, on {report.layer_samples} samples"
         title = f"layers, worst first, errors of earlier ones included ({number})"
-        rows = [(layer.name, *_numbers(layer)) for layer in shown_layers]
+        rows = [(layer.name, *error_texts(layer)) for layer in shown_layers]
         table = Table(("layer", "SQNR", "cosine", "max error"), rows, (1, 2, 3))
         sections.append(Section(title, [table]))
     if (by_module := modules(report.layers)).rows:
@@ -145,22 +161,20 @@ def _sections(report: VerifyReport, *, verbose: bool) -> list[Section]:
             "rewrite removed; the model that `npuconv convert --format float` writes has them"
         )
         sections.append(Section("", [text]))
-    if not report.passed:
-        sections.append(Section(f"missed: less than {report.min_sqnr_db:g} dB", style="red"))
+    if report.vendor is not None:
+        from npuconv.report.verified import vendor_sections  # takes jinja2
+
+        sections += vendor_sections(report.vendor, None if verbose else _MAX_ROWS)
+    least = report.min_sqnr_db
+    if least is not None and not report.passed and report.total.rank < least:
+        sections.append(Section(f"missed: less than {least:g} dB", style="red"))
     return sections
 
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an output and of the parts it consists of."""
-    sqnr, *errors = _numbers(output)
+    sqnr, *errors = error_texts(output)
     sqnr = equal(output) if output.holds_indices else sqnr
     yield output.name, sqnr, *errors, part_of(output.top1_agreement, output.positions)
     for part in output.parts:
-        yield f"  part {part.name}", *_numbers(part), "-"
-
-
-def _numbers(errors: Errors) -> tuple[str, str, str]:
-    exact = "exact" if errors.cosine is not None else "-"
-    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
-    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
-    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
+        yield f"  part {part.name}", *error_texts(part), "-"

@@ -94,6 +94,15 @@ class Stats(ErrorStats):
         else:
             self.uncompared += 1
 
+    def errors(self) -> dict[str, float | None]:
+        """Return the fields of ``verify.Errors``."""
+        largest = self.max_abs_error
+        return {
+            "sqnr_db": rounded(self.sqnr_db, 2),
+            "cosine": rounded(self.cosine, 6),
+            "max_abs_error": None if largest is None else rounded(float(f"{largest:.4g}"), 12),
+        }
+
     def agreement(self) -> dict[str, Any]:
         """Return the fields of ``quality.Agreement``."""
         share = self._equal / self._indices if self._indices else None
@@ -172,7 +181,7 @@ class Comparison:
     ) -> None:
         tensors = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in tensors]
-        self._scales = dict(scales or {})
+        self.scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes, self._indices = class_axes(float_model), index_outputs(float_model)
         self._zeros = zero_points(float_model)
@@ -218,16 +227,14 @@ class Comparison:
         measured = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
         with_layers = set(spread(len(samples), layer_samples)) if self.layers else set()
         if self._int8_model is not None and len(samples):
-            measured.refusal = executor.refusal(self._int8_model, self._quantized(samples[0]))
+            measured.refusal = executor.refusal(self._int8_model, self.quantized(samples[0]))
 
         def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
             number, feed = item
             return self._run(feed, number, with_layers=number in with_layers)
 
         for number, (floats, stored) in enumerate(in_order(run, enumerate(samples))):
-            scales = self._scales
-            real = {n: dequantize(v, scales[n]) if n in scales else v for n, v in stored.items()}
-            reference, result = self._centre(floats), self._centre(real)
+            reference, result = self._centre(floats), self.dequantized(stored)
             self._add(measured, number, reference, result)
             if number in with_layers:
                 for layer, stats in zip(self.layers, measured.layers, strict=True):
@@ -240,7 +247,7 @@ class Comparison:
         self, feed: Feed, number: int, *, with_layers: bool
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """Run both models; outputs of the first sample come from the stored int8 model."""
-        int8_feed, float_names, names = self._quantized(feed), self._inner_names, self._inner_names
+        int8_feed, float_names, names = self.quantized(feed), self._inner_names, self._inner_names
         if with_layers:
             float_names = _unique((*float_names, *self._layer_names))
             names = _unique((*names, *self._int8_layer_names))
@@ -251,9 +258,16 @@ class Comparison:
         inner = self._int8_session.run(int8_feed, names) if names else {}
         return reference, {**inner, **self._stored_session.run(int8_feed, self._outputs)}
 
-    def _quantized(self, feed: Feed) -> Feed:
-        scales = self._scales
+    def quantized(self, feed: Feed) -> Feed:
+        """Return a sample as the int8 model takes it."""
+        scales = self.scales
         return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
+
+    def dequantized(self, stored: Mapping[str, Array]) -> dict[str, Array]:
+        """Return outputs of the int8 model as numbers that compare with the float model."""
+        scales = self.scales
+        real = {n: dequantize(v, scales[n]) if n in scales else v for n, v in stored.items()}
+        return self._centre(real)
 
     def _add(self, measured: Measured, number: int, reference: Feed, result: Feed) -> None:
         """Add one sample; a part counts if it has the same type in both models."""

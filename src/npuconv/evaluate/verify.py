@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 
 from npuconv import executor
-from npuconv.arithmetic.metrics import rounded
 from npuconv.config import make_options
 from npuconv.data import Feed, Samples, Source
 from npuconv.data.pictures import UNKNOWN_NORMALIZATION
@@ -29,6 +28,7 @@ from npuconv.evaluate.pairs import (
     open_model,
     rows,
 )
+from npuconv.evaluate.vendor import judge, open_tool
 from npuconv.keywords import SampleKeywords
 from npuconv.model.source import read_source
 from npuconv.schemas import verify as schema
@@ -44,7 +44,7 @@ UNNORMALIZED = (
 )
 
 
-def verify(
+def verify(  # noqa: PLR0913 - one keyword per flag
     float_model: str | Path | onnx.ModelProto,
     int8_model: str | Path | onnx.ModelProto,
     data: Source = None,
@@ -52,6 +52,8 @@ def verify(
     labels: str | Path | None = None,
     samples: int | None = None,
     min_sqnr: float | None = None,
+    vendor: str | None = None,
+    vendor_python: str | Path | None = None,
     progress: Progress = lambda _stage, _done, _total: None,
     **options: Unpack[SampleKeywords],
 ) -> schema.VerifyReport:
@@ -65,12 +67,15 @@ def verify(
         labels: classes of the samples: .npy, .npz (key y or labels), .tsv or .csv.
         samples: how many are compared at most; by default 64, with labels all.
         min_sqnr: decibels; with a lower SQNR the report has not passed.
+        vendor: tool that also judges the int8 model: ``NAME`` or ``NAME:CHIP`` of ``VENDORS``.
+        vendor_python: interpreter of its environment.
         progress: called with a stage, how much is done, and of how much.
         **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         ModelError: a model that cannot be used, or the two do not belong together.
-        UsageError: the first is an int8 model, and the second is none.
+        UsageError: the first is an int8 model, and the second is none; or the vendor's tool
+            is not installed.
         CalibrationError: samples or labels that cannot be used.
     """
     settings = make_options(options)
@@ -79,13 +84,18 @@ def verify(
     before, after = open_model(float_model), open_int8(int8_model)
     warnings = check_order(before, after)
     check_interface(before, after)
+    tool = open_tool(vendor, vendor_python, after) if vendor is not None else None
     feeds, assumed = choose_samples((before, after), data, settings, samples, classes)
     feeds = replace(feeds, notes=tuple(notes_without_labels(feeds.notes, labels, path)))
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
+    results: list[tuple[Feed, Feed, Feed]] = []  # inputs and outputs, for the vendor's tool
 
     def count_sample(number: int, reference: Feed, result: Feed) -> None:
         """Count a sample that both models have classified."""
+        if tool is not None:
+            floats, integers = ({n: v[n] for n in after.outputs} for v in (reference, result))
+            results.append((feeds[number], floats, integers))
         if score is not None:
             outputs = [values[before.outputs[0]] for values in (reference, result)]
             batch = len(np.atleast_1d(next(iter(feeds[0].values()))))  # rows of the source
@@ -106,6 +116,10 @@ def verify(
         except executor.RuntimeRefusedError:
             name = before.name
         raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
+    verdict = None
+    if tool is not None:
+        progress(f"{tool.vendor.name} compiles and runs it", 0, 0)
+        verdict = judge(tool, after, int8_model, results, comparison)
     modules = {
         node.name: source.module
         for node in before.proto.graph.node
@@ -135,16 +149,16 @@ def verify(
         source=feeds.description,
         synthetic=feeds.synthetic,
         warnings=warnings,
-        total=schema.Errors(**_errors(measured.total)),
+        total=schema.Errors(**measured.total.errors()),
         outputs=tuple(
             schema.VerifiedOutput(
                 name=name,
                 parts=tuple(
-                    schema.VerifiedPart(name=part, **_errors(within))
+                    schema.VerifiedPart(name=part, **within.errors())
                     for part, within in measured.parts.get(name, {}).items()
                 ),
                 **stats.agreement(),
-                **_errors(stats),
+                **stats.errors(),
             )
             for name, stats in measured.outputs.items()
         ),
@@ -153,17 +167,10 @@ def verify(
         unmatched=matches.unmatched,
         labelled=labelled,
         min_sqnr_db=min_sqnr,
-        passed=min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr,
+        vendor=verdict,
+        passed=(min_sqnr is None or measured.is_of_indices or sqnr >= min_sqnr)
+        and (verdict is None or verdict.verdict == "accepted"),
     )
-
-
-def _errors(stats: Stats) -> dict[str, float | None]:
-    largest = stats.max_abs_error
-    return {
-        "sqnr_db": rounded(stats.sqnr_db, 2),
-        "cosine": rounded(stats.cosine, 6),
-        "max_abs_error": None if largest is None else rounded(float(f"{largest:.4g}"), 12),
-    }
 
 
 def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema.VerifiedLayer:
@@ -178,7 +185,7 @@ def _layer(layer: LayerPair, stats: Stats, modules: Mapping[str, str]) -> schema
         module=modules.get(layer.name.partition(" (")[0], ""),
         float_range=ranges[0],
         int8_range=ranges[1],
-        **_errors(stats),
+        **stats.errors(),
     )
 
 

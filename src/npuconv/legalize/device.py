@@ -140,8 +140,7 @@ class TargetDevice:
 
     def fitted(self, win: Window) -> Form:
         """Return the cost of a considered convolution after it is fitted to the limits."""
-        is_beyond = self.options.fit and self.objections(win)
-        layer = layer_of_window(win, bias=True) if is_beyond else None
+        layer = layer_of_window(win, bias=True) if self.options.fit else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))

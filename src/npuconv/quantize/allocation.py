@@ -1,19 +1,18 @@
 """Greedy allocation of extra multiplications to layers that run several times.
 
 The candidate that removes most estimated error for each multiplication comes first, until the
-limit or the goal is reached. A candidate is a layer once more, or a layer with all that read it on
+limit is reached. A candidate is a layer once more, or a layer with all that read it on
 the device (the error of the tensor between them only goes if both repeat).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from npuconv.quantize.oversampling import Repeats
 from npuconv.quantize.settings import BUDGET
 
-Candidate = tuple[str, ...]  # layers that run once more
 # Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
 # their roundings are neither equal nor independent. Dithered inputs: k * k.
 _OUTPUT, _INPUT = -1.5, -2.0
@@ -44,69 +43,32 @@ class NoiseTerm:
         return sum(counts.get(r, 1) ** _INPUT for r in self.readers) / len(self.readers)
 
 
-@dataclass
-class Allocator:
-    """Greedy allocation of extra multiplications."""
+def allocate(terms: Sequence[NoiseTerm], macs: Mapping[str, int], limit: float) -> Repeats:
+    """Take the best candidate for each multiplication until the limit is reached.
 
-    terms: Sequence[NoiseTerm]
-    macs: Mapping[str, int]  # multiplications of each layer that may run several times
-    spent: int = 0  # multiplications that are allocated
-    _counts: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Start without repeats."""
-        terms_of_layer: dict[str, list[int]] = {}
-        for number, term in enumerate(self.terms):
-            for name in {term.maker, *term.readers}:
-                terms_of_layer.setdefault(name, []).append(number)
-        joint = {(t.maker, *t.readers) for t in self.terms if t.is_output and t.readers}
-        joint_layers = sorted(tuple(dict.fromkeys(candidate)) for candidate in joint)
-        candidates = [*((name,) for name in self.macs), *joint_layers]
-        # Candidates with the numbers of the terms that they reduce.
-        self._terms_of = {
-            candidate: sorted(
-                {number for name in candidate for number in terms_of_layer.get(name, ())}
-            )
-            for candidate in candidates
-            if self.macs.keys() >= set(candidate)
-        }
-        self._gains = {candidate: self._gain(candidate) for candidate in self._terms_of}
-        self.left = sum(term.power for term in self.terms)
-
-    def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
-        """Take the best candidate for each multiplication until the limit or goal is reached."""
-        while self.left > goal:
-            rates = {
-                candidate: gain / max(self._cost(candidate), 1e-9)
-                for candidate, gain in self._gains.items()
-                if gain > 0 and self._fits(candidate, limit)
-            }
-            if not rates:
-                break
-            self._take(max(rates, key=lambda candidate: rates[candidate]))
-        return dict(self._counts)
-
-    def _gain(self, candidate: Candidate) -> float:
-        """Return the error that a candidate removes."""
-        after = self._counts | {name: self._counts.get(name, 1) + 1 for name in candidate}
-        terms = (self.terms[number] for number in self._terms_of[candidate])
-        return sum(t.power * (t.share_left(self._counts) - t.share_left(after)) for t in terms)
-
-    def _cost(self, candidate: Candidate) -> int:
-        return sum(self.macs[name] for name in candidate)
-
-    def _fits(self, candidate: Candidate, limit: float) -> bool:
-        is_affordable = self.spent + self._cost(candidate) <= limit
-        return is_affordable and all(
-            self._counts.get(name, 1) < BUDGET.most_copies for name in candidate
-        )
-
-    def _take(self, candidate: Candidate) -> None:
-        self.left -= self._gains[candidate]
-        self.spent += self._cost(candidate)
-        for name in candidate:
-            self._counts[name] = self._counts.get(name, 1) + 1
-        terms = set(self._terms_of[candidate])
-        for touched, numbers in self._terms_of.items():
-            if not terms.isdisjoint(numbers):
-                self._gains[touched] = self._gain(touched)
+    Args:
+        terms: errors of all roundings.
+        macs: multiplications of each layer that may run several times.
+        limit: largest number of extra multiplications.
+    """
+    joint = {(t.maker, *t.readers) for t in terms if t.is_output and t.readers}
+    candidates = [*((name,) for name in macs), *sorted({tuple(dict.fromkeys(c)) for c in joint})]
+    terms_of = {
+        candidate: [t for t in terms if not {t.maker, *t.readers}.isdisjoint(candidate)]
+        for candidate in candidates
+        if macs.keys() >= set(candidate)
+    }
+    counts, spent = dict[str, int](), 0
+    while True:
+        best, best_rate = None, 0.0
+        for candidate, touched in terms_of.items():
+            cost = sum(macs[name] for name in candidate)
+            after = counts | {name: counts.get(name, 1) + 1 for name in candidate}
+            is_allowed = all(after[name] <= BUDGET.most_copies for name in candidate)
+            if is_allowed and spent + cost <= limit:
+                gain = sum(t.power * (t.share_left(counts) - t.share_left(after)) for t in touched)
+                if gain / max(cost, 1e-9) > best_rate:
+                    best, best_rate = (after, spent + cost), gain / max(cost, 1e-9)
+        if best is None:
+            return counts
+        counts, spent = best

@@ -1,7 +1,8 @@
 """Budget of extra multiplications: layers that run several times for accuracy.
 
-``allocation`` chooses them by estimated errors; the choice is then checked in a simulation of all
-roundings on evaluation samples.
+``allocation`` chooses them by estimated errors. Errors of layers add up or cancel, which estimates
+do not show: so the choices for parts of the budget are simulated with all roundings on evaluation
+samples, and the best is taken, or the first that reaches the goal.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.model import load, query, shapes
 from npuconv.partition.costs import macs
 from npuconv.quantize import sensitivity
-from npuconv.quantize.allocation import Allocator, NoiseTerm
+from npuconv.quantize.allocation import NoiseTerm, allocate
 from npuconv.quantize.fake_quant import (
     FakeQuantComparison,
     QuantPoint,
@@ -67,8 +68,7 @@ def spend_budget(
         CalibrationError: the model does not run on the samples.
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
-    tries = 1 if goal is None else BUDGET.tries  # largest number of simulated candidates
-    all_steps = BUDGET.probes * (1 + tries)
+    all_steps = BUDGET.probes * (1 + BUDGET.checks)
     proto = graph.proto()
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
@@ -83,32 +83,21 @@ def spend_budget(
         terms = [] if errors is None else _terms(graph, points, errors)
     repeatable = {name: size for name, size in sizes.items() if name in hessians}
     repeats: Repeats = {}
+    checked: Repeats = {}
     oversampled, after = Oversampled(graph, state), before
-    noise, allowed = sum(before.noise), 0.0
-    if goal is not None:  # share of the error that the goal allows
-        allowed = sum(before.signal) / 10 ** (goal / 10) / noise if noise else 1.0
-    estimated_share = allowed  # share of the estimated error at which allocation ends
-    for number in range(1, 1 + tries):
-        if not terms or estimated_share >= 1:
+    for number in range(1, 1 + BUDGET.checks):
+        if goal is not None and after.sqnr_db is not None and after.sqnr_db >= goal:
             break
-        allocator = Allocator(terms, repeatable)
-        estimate = allocator.left
-        candidate = allocator.allocate(limit, estimate * estimated_share)
-        if not candidate or candidate == repeats:
-            break
-        simulated = oversample(graph, state, hessians, candidate)
-        model = simulated.graph.proto()
-        compared = model if simulator.is_of_outputs(model) else with_logit_outputs(model)
-        error = simulator.measure(quant_points(simulated.graph, simulated.state), compared)
+        counts = allocate(terms, repeatable, limit * number / BUDGET.checks)
+        if counts and counts != checked:
+            checked = counts
+            candidate = oversample(graph, state, hessians, counts)
+            model = candidate.graph.proto()
+            compared = model if simulator.is_of_outputs(model) else with_logit_outputs(model)
+            error = simulator.measure(quant_points(candidate.graph, candidate.state), compared)
+            if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
+                repeats, oversampled, after = counts, candidate, error
         step(BUDGET.probes * (1 + number), all_steps)
-        if error.ratio(after) < 1 and sum(error.noise) < sum(after.noise):
-            repeats, oversampled, after = candidate, simulated, error
-        simulated_share = sum(error.noise) / max(noise, 1e-30)
-        if goal is None or simulated_share <= allowed:
-            break
-        # The estimate was optimistic; the next choice has at least one repetition more.
-        estimated_share *= allowed / simulated_share
-        estimated_share = BUDGET.caution * min(estimated_share, allocator.left / estimate)
     layer_costs = {name: (times - 1) * repeatable[name] for name, times in repeats.items()}
     return BudgetResult(
         oversampled, repeats, layer_costs, sum(sizes.values()), before, after,

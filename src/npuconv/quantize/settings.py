@@ -126,8 +126,7 @@ class BudgetSettings:
     most_copies: int = 4  # copies of a layer; four leave a sixteenth of the error
     probes: int = 8  # random vectors on which errors are estimated
     evaluation_samples: int = 8  # largest number of samples on which a choice is checked
-    caution: float = 0.9  # share of the allowed error to aim at after an optimistic estimate
-    tries: int = 3  # largest number of choices that are checked
+    checks: int = 8  # equal parts of the budget; a choice for each number of parts is checked
 
 
 PROBE = ProbeSettings()

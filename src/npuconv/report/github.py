@@ -1,8 +1,9 @@
 """The findings as annotations of a GitHub workflow.
 
 One annotation per rule, because GitHub shows only the first ten of a kind in a step; its
-message names the nodes. Findings that the converter removed or that a baseline accepts are
-not annotated; the verdict has the number of accepted findings.
+message names the nodes. It stands on the first line of training code that ``source_root`` has.
+Findings that the converter removed or that a baseline accepts are not annotated; the verdict has
+the number of accepted findings.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
 from npuconv.report.groups import RuleFindings, modules, standing, verdict
 from npuconv.report.words import count, node_text
+from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
@@ -63,12 +65,19 @@ def _rule(group: RuleFindings, path: str) -> str:
     lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
     lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
     level = group.label if group.label in ("error", "warning") else "notice"
-    return _annotation(level, path, f"{group.code} {group.name}", lines)
+    sources = [finding.node_source for finding in group.findings]
+    frames = [source.frame for source in sources if source is not None and source.frame is not None]
+    frame = next((frame for frame in frames if frame.path), None)
+    if frame is None or group.code == limit_unknown.code:
+        return _annotation(level, path, f"{group.code} {group.name}", lines)
+    title = f"{group.code} {group.name}: {path}"
+    return _annotation(level, frame.path, title, lines, frame.line)
 
 
-def _annotation(level: str, path: str, title: str, lines: Sequence[str]) -> str:
+def _annotation(level: str, path: str, title: str, lines: Sequence[str], number: int = 0) -> str:
+    place = f"file={_property(path)}" + (f",line={number}" if number else "")
     message = "%0A".join(_data(line) for line in lines)
-    return f"::{level} file={_property(path)},title={_property(title)}::{message}\n"
+    return f"::{level} {place},title={_property(title)}::{message}\n"
 
 
 def _data(text: str) -> str:

@@ -1,5 +1,6 @@
 """The findings as SARIF 2.1.0, for code scanning.
 
+A finding stands on the line of the training code that ``source_root`` has, else on the model.
 Findings that the converter removed are left out; findings that a baseline accepts are
 suppressed results.
 """
@@ -16,10 +17,10 @@ from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
 from npuconv.report.groups import accepted, kind, standing
 from npuconv.report.json import dumps
-from npuconv.report.words import count
+from npuconv.report.words import count, node_text
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import FindingInfo, Report, RuleInfo
+from npuconv.schemas.report import CodeFrame, FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _MAX_CHARS = 1000  # characters of a message; code scanning cuts longer messages
@@ -171,16 +172,26 @@ def _result(
     ``models`` and ``rule`` are numbers in the lists of the run; ``prints`` counts fingerprints.
     """
     (report, finding), *repeats = alike
-    where = f"{finding.node}: " if finding.node else ""
+    where = f"{node_text(finding)}: " if finding.node else ""
     more = f"; {count(len(repeats), 'other model')} as well" if repeats else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     prints[print_] += 1
+    on_model = _location(models, report, finding)
+    frames = [] if finding.code == limit_unknown.code else _frames(finding)
+    related = [{**on_model, "message": {"text": "the model"}}] if frames else []
+    related += [{**_code(frame), "message": {"text": "called from here"}} for frame in frames[1:]]
+    places = {(report.model.path, finding.node): (report, finding) for report, finding in repeats}
+    related += [
+        {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}
+        for pair in places.values()
+    ]
+    logical = {key: on_model[key] for key in on_model if key == "logicalLocations"}
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": "note" if kind(finding) == "unknown" else finding.severity.value,
         "message": {"text": _message(f"{where}{finding.message}{more}")},
-        "locations": [_location(models, report, finding)],
+        "locations": [_code(frames[0]) | logical if frames else on_model],
         # Without this key code scanning hashes the first line of the model, and takes all
         # findings of one rule for the same.
         "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{prints[print_]}"},
@@ -192,14 +203,8 @@ def _result(
             "source": finding.source,
         },
     }
-    if repeats:
-        places = {
-            (report.model.path, finding.node): (report, finding) for report, finding in repeats
-        }
-        result["relatedLocations"] = [
-            {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}
-            for pair in places.values()
-        ]
+    if related:
+        result["relatedLocations"] = related
     if finding.accepted:
         suppression = {"kind": "external", "status": "accepted"}
         result["suppressions"] = [{**suppression, "justification": "in the baseline"}]
@@ -224,10 +229,28 @@ def _location(models: Mapping[str, int], report: Report, finding: FindingInfo) -
             "region": {"startLine": 1},
         }
     }
+    module = finding.node_source.module if finding.node_source is not None else ""
+    names = {"function": finding.node, "module": module}
     if finding.node:
-        name = {"name": finding.node, "fullyQualifiedName": f"{path}::{finding.node}"}
-        location["logicalLocations"] = [{**name, "kind": "function"}]
+        location["logicalLocations"] = [
+            {"name": name, "fullyQualifiedName": f"{path}::{name}", "kind": kind}
+            for kind, name in names.items()
+            if name
+        ]
     return location
+
+
+def _frames(finding: FindingInfo) -> list[CodeFrame]:
+    """Return the lines of training code in the folder of the user, the innermost first."""
+    source = finding.node_source
+    return [frame for frame in reversed(source.frames) if frame.path] if source is not None else []
+
+
+def _code(frame: CodeFrame) -> _Json:
+    """Return the location of a line of training code."""
+    region = {"startLine": frame.line, "snippet": {"text": visible(frame.text)}}
+    artifact = {"uri": _uri(frame.path)}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
 
 
 def _uri(path: str) -> str:

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from npuconv.report.escape import visible
 from npuconv.report.html import LayerBar, layer_bar, page
 from npuconv.report.html_ranges import bar_style, position
+from npuconv.report.sections import Item, Note, Section, Table
+from npuconv.report.words import count, error_texts, percent
 from npuconv.schemas.quality import LayerQuant
-from npuconv.schemas.verify import VerifiedLayer, VerifyReport
+from npuconv.schemas.verify import VendorReport, VerifiedLayer, VerifyReport
 
 _HEAD = (
     "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
@@ -41,6 +43,7 @@ def render(report: VerifyReport) -> str:
         rows=rows,
         worst_first=sorted(rows, key=lambda row: row.layer.rank),
         outputs=sorted(report.outputs, key=lambda output: output.rank),
+        vendor=vendor_sections(report.vendor) if report.vendor else [],
     )
 
 
@@ -54,6 +57,8 @@ def render_csv(report: VerifyReport) -> str:
     for output in report.outputs:
         rows.append({"kind": "output", **dict(output)})
         rows += [{"kind": "part", **dict(part)} for part in output.parts]
+    outputs = report.vendor.outputs if report.vendor else ()
+    rows += [{"kind": "output of the simulator", **dict(output)} for output in outputs]
     for layer in report.layers:
         row: dict[str, object] = {"kind": "layer", **dict(layer)}
         row["float_low"], row["float_high"] = layer.float_range or (None, None)
@@ -70,6 +75,46 @@ def render_csv(report: VerifyReport) -> str:
     for row in rows:
         table.writerow({k: plain(v) if isinstance(v, str) else v for k, v in row.items()})
     return file.getvalue()
+
+
+def vendor_sections(vendor: VendorReport, most: int | None = None) -> list[Section]:
+    """Return the verdict of the vendor's tool, its outputs, and nodes that are not on the NPU.
+
+    ``most`` nodes of one reason are named; None: all.
+    """
+    notes = {
+        "verdict": [": ".join(filter(None, (vendor.verdict, vendor.message)))],
+        "placement": [", ".join(f"{count(n, 'node')} on {d}" for d, n in vendor.devices.items())],
+        "estimates": [", ".join(f"{name} {value:g}" for name, value in vendor.figures.items())],
+        "note": vendor.notes,
+    }
+    if vendor.total is not None:
+        sqnr, cosine, largest = error_texts(vendor.total)
+        notes["SQNR"] = [f"{sqnr}, cosine {cosine}, largest error {largest}"]
+    lines = [Note(label, texts) for label, texts in notes.items() if any(texts)]
+    chip = f" for {vendor.chip}" if vendor.chip else ""
+    title = f"{vendor.title}: {vendor.name} {vendor.version}{chip}"
+    sections = [Section(title, lines, style="" if vendor.verdict == "accepted" else "red")]
+    rows = []
+    for output in vendor.outputs:
+        numbers = output.differences or ()
+        shares = [percent(number / max(1, sum(numbers))) for number in numbers] or ["-"] * 5
+        rows.append((output.name, error_texts(output)[0], *shares, str(output.largest or 0)))
+    if rows:
+        has_steps = any(output.differences for output in vendor.outputs)
+        head = ("output", "SQNR", "equal", "1 step", "2", "3", "more", "largest")[
+            : 8 if has_steps else 2
+        ]
+        title = "outputs of the simulator" + ", and steps from the int8 model" * has_steps
+        table = Table(head, [row[: len(head)] for row in rows], range(1, len(head)))
+        sections.append(Section(title, [table]))
+    names: dict[tuple[str, str], list[str]] = {}
+    for layer in vendor.layers:
+        if layer.device != "NPU":
+            reason = layer.reason or f"on {layer.device}"
+            names.setdefault((layer.op_type, reason), []).append(layer.name)
+    items = [Item(nodes[:most], [reason], op) for (op, reason), nodes in names.items()]
+    return sections + ([Section("not on the NPU", items)] if items else [])
 
 
 def side_by_side(layer: VerifiedLayer) -> SideBySide:

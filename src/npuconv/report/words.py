@@ -19,6 +19,7 @@ from npuconv.schemas.quality import (
     QuantizationInfo,
 )
 from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report, VelaEstimate
+from npuconv.schemas.verify import Errors
 
 _ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
@@ -281,6 +282,14 @@ def kept_scales(scales: KeptScales) -> str:
     tensors = f"{scales.tensors} of {count(scales.all_tensors, 'tensor')}"
     layers = f"{scales.layers} of {count(scales.all_layers, 'layer')}"
     return f"scales kept of {tensors}, integer weights kept of {layers}"
+
+
+def error_texts(errors: Errors) -> tuple[str, str, str]:
+    """Return SQNR, cosine and largest error for people."""
+    exact = "exact" if errors.cosine is not None else "-"
+    sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
+    cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
+    return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
 
 
 def vela_estimate(vela: VelaEstimate) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from npuconv.errors import bugs_in
@@ -11,6 +12,20 @@ from npuconv.model.types import Node
 from npuconv.rules import RULES, Rule, Stage, Violation
 from npuconv.rules.context import RuleContext
 
+# Arguments of PyTorch's convolutions by the facts that they decide.
+_ARGUMENTS = {
+    "group": "groups",
+    "bias": "bias",
+    "pad_mode": "padding_mode",
+    **dict.fromkeys(("in_c", "weight_c"), "in_channels"),
+    **dict.fromkeys(("out_c", "weight_n"), "out_channels"),
+    **dict.fromkeys(("kernel_h", "kernel_w"), "kernel_size"),
+    **dict.fromkeys(("stride_h", "stride_w"), "stride"),
+    **dict.fromkeys(("dilation_h", "dilation_w"), "dilation"),
+    **dict.fromkeys(("pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max"), "padding"),
+    **dict.fromkeys(("output_padding_h", "output_padding_w"), "output_padding"),
+}
+_CONVOLUTION = re.compile(r"Conv(?:Transpose)?[123]d\b")
 Mark = tuple[str, str]  # code of a rule, and the source node of its finding ('': the model)
 
 
@@ -151,6 +166,18 @@ def make_finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node 
         value=violation.value,
         limit=violation.limit,
         source=violation.source,
-        fix=violation.fix or rule.advice,
+        fix=(violation.fix or rule.advice) + (_in_code(ctx, violation, node) if node else ""),
         origin=ctx.model.origin(node) if node is not None else (),
     )
+
+
+def _in_code(ctx: RuleContext, violation: Violation, node: Node) -> str:
+    """Return the argument to change in the training code: `nn.Conv2d(..., groups=4)`."""
+    source = ctx.model.sources.get(ctx.model.label(node))
+    argument = _ARGUMENTS.get(str(violation.values.get("fact")))
+    layer = _CONVOLUTION.match(source.class_name) if source is not None else None
+    if argument is None or layer is None:
+        return ""
+    value, limit = (str(violation.values[key]) for key in ("value", "limit"))
+    shown_value = value.capitalize() if value in ("true", "false") else value
+    return f" (`nn.{layer[0]}(..., {argument}={shown_value})` in the code; it may be {limit})"

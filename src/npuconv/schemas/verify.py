@@ -78,6 +78,45 @@ class Labelled(ReportPart):
     int8_top1: float
 
 
+class VendorLayer(ReportPart):
+    """A node or layer that the vendor's tool names."""
+
+    name: str = Field(description="name of the node in the file, or the tool's own name")
+    op_type: str
+    device: str = Field(description="NPU, CPU, GPU")
+    reason: str = Field("", description="reason of the tool why it is not on the NPU")
+
+
+class VendorOutput(Errors):
+    """An output of the tool's simulator: errors against the float model, steps against ours."""
+
+    name: str
+    step: float | None = Field(description="scale of the output; null: it has none")
+    differences: tuple[int, int, int, int, int] | None = Field(
+        description="values that differ from the int8 model by 0, 1, 2, 3 and more steps"
+    )
+    largest: int | None = Field(description="largest difference, in steps")
+
+
+class VendorReport(ReportPart):
+    """Verdict of a vendor's tool, and errors of its simulator."""
+
+    name: str
+    version: str
+    title: str
+    chip: str = Field("", description="chip it compiles for; empty: the default")
+    verdict: Literal["accepted", "refused", "failed"] = Field(
+        description="failed: the tool crashed, took too long, or gave no readable answer"
+    )
+    message: str = Field("", description="reason of the tool for the model as a whole")
+    devices: dict[str, int] = Field(description="number of nodes or layers by device")
+    layers: tuple[VendorLayer, ...] = ()
+    outputs: tuple[VendorOutput, ...] = Field((), description="empty without a simulator")
+    total: Errors | None = Field(None, description="errors of all values against the float model")
+    figures: dict[str, float] = Field({}, description="estimates of the tool, by its own names")
+    notes: tuple[str, ...] = ()
+
+
 class VerifyReport(ReportPart):
     """Error of an int8 model against the float model it was made from."""
 
@@ -98,4 +137,7 @@ class VerifyReport(ReportPart):
     )
     labelled: Labelled | None = None
     min_sqnr_db: float | None = None
-    passed: bool = Field(description="false where min_sqnr_db is given and missed")
+    vendor: VendorReport | None = Field(None, description="null without --vendor")
+    passed: bool = Field(
+        description="false where min_sqnr_db is given and missed, or the vendor does not accept"
+    )

@@ -8,6 +8,7 @@ particular chip. See ``targets/npu-int8.yaml`` for a real one and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
@@ -237,6 +238,12 @@ class ListedOperator(Demands):
         special = {str(name): limits for name, limits in self.modes.items()}
         return {**self.limits, **special.get(mode, {})}
 
+    @cached_property
+    def native(self) -> ListedOperator:
+        """This operator with the limits of one operator of the hardware."""
+        modes = {mode: _native(limits) for mode, limits in self.modes.items()}
+        return self.model_copy(update={"limits": _native(self.limits), "modes": modes})
+
     def objections(self, facts: Facts) -> list[str]:
         """Return, as text, the known limits and relations that a node with these facts breaks."""
         limits = self.limits_for(str(facts.get("mode", "plain")))
@@ -247,6 +254,10 @@ class ListedOperator(Demands):
         ]
         broken = [r for r in self.require if r.holds(facts) is False]
         return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
+
+
+def _native(limits: dict[str, Limit]) -> dict[str, Limit]:
+    return {name: limit.native or limit for name, limit in limits.items()}
 
 
 class Description(TargetPart):
@@ -339,9 +350,14 @@ class Description(TargetPart):
 
 
 def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
-    yield from (((*top, "limits", k), v) for k, v in part.limits.items())
-    for mode, limits in part.modes.items() if isinstance(part, ListedOperator) else ():
-        yield from (((*top, "modes", mode, k), v) for k, v in limits.items())
+    groups: dict[KeyPath, dict[str, Limit]] = {(*top, "limits"): part.limits}
+    if isinstance(part, ListedOperator):
+        groups |= {(*top, "modes", mode): limits for mode, limits in part.modes.items()}
+    for path, limits in groups.items():
+        for name, limit in limits.items():
+            yield (*path, name), limit
+            if limit.native:
+                yield (*path, name, "native"), limit.native
     yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
 
 

@@ -96,6 +96,9 @@ class Limit(Cited):
     multiple_of: Value | None = Field(None, description="divisible by this")
     limit: Literal["?"] | None = Field(None, description="a limit exists, nobody wrote it down")
     assume: tuple[Value, ...] = Field((), description="with `?`: taken as allowed until known")
+    native: Limit | None = Field(
+        None, description="values of one operator of the hardware; the vendor's tool splits more"
+    )
 
     @model_validator(mode="after")
     def _one_predicate(self) -> Limit:
@@ -106,6 +109,8 @@ class Limit(Cited):
             )
         if self.assume and self.is_documented:
             raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
+        if self.native and (not self.native.is_documented or self.native.native):
+            raise ValueError("`native` must be a documented limit without another `native`")
         return self
 
     @property

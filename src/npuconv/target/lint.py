@@ -99,8 +99,9 @@ def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
     where = (*path, limit.predicate)
     if path == ("activations", "zero_point"):
         yield from _value_problems(where, limit, FACTS["pad_value"])
-    elif path[0] in ("operators", "all_operators") and path[-1] in FACTS:
-        yield from _value_problems(where, limit, FACTS[str(path[-1])])
+    elif path[0] in ("operators", "all_operators"):
+        name = str(path[-2] if path[-1] == "native" else path[-1])
+        yield from _value_problems(where, limit, FACTS[name]) if name in FACTS else ()
     numbers = [value for value in limit.values if _is_int(value)]
     if limit.predicate == "range" and len(numbers) == 2 and numbers[0] > numbers[1]:
         message = f"range: {numbers[0]} is greater than {numbers[1]}"

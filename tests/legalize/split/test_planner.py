@@ -139,3 +139,17 @@ def test_fewer_crossings_are_worth_more_macs():
         plan, _ = Planner(target).plan(dilated)
         assert plan.names == (name,)
         assert ("zeros" in plan.texts[0]) == (not costs)
+
+
+def test_a_layer_that_the_compiler_splits_stays_whole_and_costs_its_split():
+    """Within ``native`` it costs one convolution; what nothing can split costs that, too."""
+    wide = {"range": [1, 9], "native": {"max": 4}}
+    compiler, hardware = Planner(chip(in_c=wide)), Planner(chip(in_c={"max": 4}))
+    small, large = layer((4, 3, 3, 3)), layer((4, 8, 3, 3))
+    plan, split = compiler.plan(large)[0], hardware.plan(large)[0]
+    assert (plan.proposal, split.proposal is None) == (None, False)
+    assert plan.price.convolutions == split.price.convolutions > 1
+    assert (plan.price.crossings, split.price.crossings > 0) == (0, True)
+    assert compiler.plan(small)[0].price == hardware.plan(small)[0].price
+    alone = Planner(chip(bias={"equals": True, "native": {"equals": False}}))
+    assert alone.plan(layer(bias=True))[0].price.convolutions == 1

@@ -200,6 +200,7 @@ class Planner:
     joins_constants: bool = True  # whether the output format can hold constant input channels
     form: str = ""  # format of the written model
     prefer: tuple[str, ...] = ()  # names of ways to split that are taken at any price
+    is_native: bool = False  # whether limits are those of the hardware, without the vendor's tool
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
     )
@@ -211,10 +212,15 @@ class Planner:
         """Demands of the target on Conv; None where it does not list it."""
         return self.demand_on("Conv")
 
+    @cached_property
+    def _native_planner(self) -> Planner:
+        return replace(self, is_native=True)
+
     def demand_on(self, op: str) -> Demand | None:
         """Demands of the target on an operator; None where it does not list it."""
         if op not in self._demands:
             lookup, operator = self.target.operator, self.target.operator(op)
+            operator = operator.native if operator and self.is_native else operator
             has_host = self.target.unlisted_operators != "error"
             self._demands[op] = None if operator is None else Demand(
                 operator,
@@ -264,7 +270,8 @@ class Planner:
             descent = _Descent(self, demand, search, _sums_last(splits), exact, accumulates=True)
             best = descent.best(layer)
         best = best or _Descent(self, demand, search, splits, exact).best(layer)
-        if best is not None and best.proposal is not None and layer.op == "Conv":
+        is_split = best is not None and best.proposal is not None
+        if is_split and layer.op == "Conv" and not self.is_native:
             search.alternatives = self._placed(search.alternatives)
             best = search.alternatives[0]
         return best, search
@@ -290,8 +297,14 @@ class Planner:
         return replace(plan, price=price, total=self.total(price))
 
     def leaf(self, layer: Layer) -> SplitPlan:
-        """The plan of a layer that fits without a rewrite."""
+        """The plan of a layer that fits without a rewrite.
+
+        If the vendor's tool splits the layer, the split gives the price.
+        """
         price = Price(layer.macs(), layer.parameters(), 1)
+        if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
+            # The parts of the tool stay on the device.
+            price = replace(plan.price, crossings=0, crossing_bytes=0)
         return SplitPlan(layer, price, self.total(price))
 
     def crossings(self, layer: Layer, proposal: Proposal, sums: int) -> tuple[int, int]:

@@ -1,0 +1,180 @@
+"""The int8 model in a vendor's tool: its verdict, and its outputs beside ours."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from npuconv.data import Feed
+from npuconv.errors import ModelError, UsageError
+from npuconv.evaluate.comparison import Comparison, Stats
+from npuconv.evaluate.pairs import TFLITE, Opened
+from npuconv.model.proto import Links
+from npuconv.schemas import verify as schema
+from npuconv.vendors.tool import Question, VendorTool
+
+_BINS = 4  # differences of 0, 1, 2 and 3 steps are counted, then all larger ones
+_REORDERING = frozenset(
+    {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "DepthToSpace"}
+)
+_WORD = re.compile(r"[^\s'\"`,;()\[\]]+")
+
+
+def open_tool(text: str, python: str | Path | None, model: Opened) -> VendorTool:
+    """Return the tool ``NAME`` or ``NAME:CHIP``.
+
+    Raises:
+        UsageError: the tool does not exist, is not installed, or reads other files.
+    """
+    tool = VendorTool.find(text, python)
+    if (tool.vendor.suffix == TFLITE) != (model.tflite is not None):
+        form = "tflite" if tool.vendor.suffix == TFLITE else "qdq"
+        raise UsageError(
+            f"--vendor {text} reads {tool.vendor.suffix} files, not {model.name}",
+            hint=f"npuconv convert --format {form} writes them",
+        )
+    return tool
+
+
+def judge(
+    tool: VendorTool,
+    model: Opened,
+    source: str | Path | onnx.ModelProto,
+    samples: Sequence[tuple[Feed, Feed, Feed]],
+    comparison: Comparison,
+) -> schema.VendorReport:
+    """Compile the int8 model, run it on the samples, and compare the outputs.
+
+    Args:
+        tool: the vendor's tool.
+        model: the int8 model.
+        source: its file or model.
+        samples: inputs, outputs of the float model, outputs of the int8 model.
+        comparison: the two models.
+
+    Raises:
+        UsageError: the tool cannot be started.
+        ModelError: the model is too large for one file.
+    """
+    feeds = [comparison.quantized(feed) for feed, *_ in samples]
+    notes = []
+    if model.tflite is not None:
+        data = Path(str(source)).read_bytes()
+    else:
+        data, open_inputs = _with_shapes(model, feeds[0])
+        notes += [f"open extents are those of the samples: {open_inputs}"] if open_inputs else []
+    if not model.is_int8:
+        notes.append("the file is float: a tool that quantizes takes these samples for calibration")
+    keys = {"calibrates": not model.is_int8}
+    (reply,) = tool.ask([Question(data, list(model.inputs), feeds, len(model.outputs), keys)])
+    answer = reply.answer
+    results = [
+        comparison.dequantized(dict(zip(model.outputs, values, strict=True)))
+        for values in reply.outputs
+    ]
+    steps = output_steps(model.proto, comparison.scales) if model.is_int8 else {}
+    total, outputs = Stats(), []
+    for name in model.outputs if results else ():
+        stats, gaps = Stats(), [np.zeros(0)]
+        for (_, floats, ours), result in zip(samples, results, strict=True):
+            stats.observe_comparable(floats[name], result[name])
+            total.observe_comparable(floats[name], result[name])
+            if name in steps and np.size(ours[name]) == np.size(result[name]):
+                gap = np.ravel(result[name]).astype(np.float64) - np.ravel(ours[name])
+                gaps.append(np.rint(np.abs(gap) / steps[name]))
+        outputs.append(_output(name, stats, steps.get(name), np.concatenate(gaps)))
+    nodes = _node_names(model.proto)
+    layers = tuple(
+        schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
+        for name, op, device, reason in answer.layers
+    )
+    devices = Counter(layer.device for layer in layers)
+    if answer.others:
+        listed = {layer.name for layer in layers}
+        devices[answer.others] += sum(n.name not in listed for n in model.proto.graph.node)
+    words = [word.rstrip(".:!") for word in _WORD.findall(answer.message)]
+    names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
+    return schema.VendorReport(
+        name=tool.vendor.name,
+        version=reply.version,
+        title=tool.vendor.title,
+        chip=tool.chip,
+        verdict=reply.verdict,
+        message=f"{answer.message} (node {names})" if names else answer.message,
+        devices=dict(sorted(devices.items())),
+        layers=layers,
+        outputs=tuple(outputs),
+        total=schema.Errors(**total.errors()) if results else None,
+        figures=answer.figures,
+        notes=tuple(notes),
+    )
+
+
+def output_steps(model: onnx.ModelProto, scales: Mapping[str, float]) -> dict[str, float]:
+    """Return the step from a value to the next of each output that has a single scale.
+
+    ``scales`` has int8 outputs; other outputs come from a DequantizeLinear, perhaps reshaped or
+    reordered.
+    """
+    links, steps = Links(model.graph), dict[str, float]()
+    for output in model.graph.output:
+        node = links.producers.get(output.name)
+        while node is not None and node.op_type in _REORDERING:
+            node = links.producers.get(node.input[0])
+        if output.name in scales:
+            steps[output.name] = scales[output.name]
+        elif node is not None and node.op_type == "DequantizeLinear":
+            scale = links.constant(node.input[1])
+            if scale is not None and scale.size == 1 and scale.item() > 0:
+                steps[output.name] = float(scale.item())
+        elif node is not None and node.op_type == "QuantizeLinear":
+            steps[output.name] = 1.0
+    return steps
+
+
+def _with_shapes(model: Opened, feed: Feed) -> tuple[bytes, str]:
+    """Return the file with the shapes of a sample, and the inputs whose extents were open."""
+    proto, open_inputs = onnx.ModelProto(), []
+    proto.CopyFrom(model.proto)
+    for info in proto.graph.input:
+        shape = info.type.tensor_type.shape
+        if info.name in feed and not all(dim.dim_value > 0 for dim in shape.dim):
+            lengths = np.shape(feed[info.name])
+            open_inputs.append(f"{info.name} {list(lengths)}")
+            del shape.dim[:], proto.graph.value_info[:]  # these were inferred from open extents
+            for length in lengths:
+                shape.dim.add(dim_value=length)
+    try:
+        return proto.SerializeToString(deterministic=True), ", ".join(open_inputs)
+    except ValueError:
+        raise ModelError(f"{model.name}: over 2 GiB, too large for one file") from None
+
+
+def _output(name: str, stats: Stats, step: float | None, gaps: np.ndarray) -> schema.VendorOutput:
+    """Return the row of an output; ``gaps`` are its differences in steps."""
+    differences = largest = None
+    if gaps.size and np.isfinite(gaps).all():
+        zero, single, double, triple = (int(np.sum(gaps == number)) for number in range(_BINS))
+        more = gaps.size - zero - single - double - triple
+        differences, largest = (zero, single, double, triple, more), int(gaps.max())
+    return schema.VendorOutput(
+        name=name, step=step, differences=differences, largest=largest, **stats.errors()
+    )
+
+
+def _node_names(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the name of a node by its name, and by the names of its outputs."""
+    nodes = model.graph.node
+    outputs = {output: node.name for node in nodes for output in node.output if output}
+    return outputs | {node.name: node.name for node in nodes if node.name}
+
+
+def _nearest(name: str, nodes: Mapping[str, str]) -> str:
+    """Return the node of a name, to which tools append, as in ``conv1_token_12``."""
+    begins = [n for n in nodes if name.startswith(n) and re.match(r"[/_:.-]|$", name[len(n) :])]
+    return nodes[max(begins, key=len)] or name if begins else name

@@ -1,0 +1,244 @@
+"""Questions to a vendor's tool: whether it takes a model, and the outputs of its simulator."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from npuconv.data.archives import Archive, npz
+from npuconv.errors import CalibrationError, UsageError
+
+HOME = "NPUCONV_VENDORS"  # environment variable: folder with an environment for each tool
+_DEFAULT_HOME = "~/.cache/npuconv/vendors"
+_SCRIPTS = Path(__file__).parent / "scripts"
+_START_SECONDS = 180  # longest import of a tool; torch on a busy machine takes 30
+_GRACE_SECONDS = 10  # time in which a fork that is past its limit has to end
+_MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 2**24, 2**16
+_HELP = "docs/verify.md says how to make its environment"
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor's tool."""
+
+    name: str
+    module: str  # module that its environment has
+    title: str
+    suffix: str = ".onnx"  # suffix of the files that it reads
+
+
+VENDORS = {
+    vendor.name: vendor
+    for vendor in (
+        Vendor("qnn", "onnxruntime_qnn", "Qualcomm QNN, emulated Hexagon HTP"),
+        Vendor("rknn", "rknn", "RKNN-Toolkit2, simulated chip"),
+        Vendor("vela", "ethosu", "Arm Vela", ".tflite"),
+        Vendor("openvino", "openvino", "OpenVINO on this processor"),
+    )
+}
+
+
+class Answer(BaseModel):
+    """Contents of ``answer.json``."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, str_max_length=20_000
+    )
+
+    accepted: bool
+    message: str = ""  # reason of a refusal as a whole
+    layers: tuple[tuple[str, str, str, str], ...] = ()  # name, operator, device, reason
+    others: str = ""  # device of the nodes that ``layers`` does not name
+    figures: dict[str, float] = {}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model to compile, and samples to run it on; ``keys`` are further keys for the script."""
+
+    model: bytes
+    inputs: Sequence[str] = ()
+    feeds: Sequence[Mapping[str, np.ndarray]] = ()
+    outputs: int = 0  # number of outputs of the model
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A verdict on one model.
+
+    ``failed``: the tool crashed, took too long, or gave an answer that cannot be read.
+    """
+
+    verdict: Literal["accepted", "refused", "failed"]
+    answer: Answer
+    version: str  # version of the tool
+    outputs: list[list[np.ndarray]] = field(default_factory=list)  # by sample
+
+
+@dataclass(frozen=True)
+class VendorTool:
+    """A tool in its environment, for one chip."""
+
+    vendor: Vendor
+    python: Path  # interpreter of the environment
+    chip: str = ""  # empty: the default of the script
+    seconds: int = 600  # limit for each question
+
+    @classmethod
+    def find(cls, text: str, path: str | Path | None = None) -> VendorTool:
+        """Return the tool of ``NAME`` or ``NAME:CHIP``.
+
+        The interpreter is the given path; or ``NAME/bin/python`` below the folder of all
+        environments; or npuconv's own; or that beside an executable of the tool's name.
+
+        Raises:
+            UsageError: there is no such tool, or it is in none of these places.
+        """
+        name, _, chip = text.partition(":")
+        if name not in VENDORS:
+            hint = f"known: {', '.join(VENDORS)}"
+            raise UsageError(f"--vendor {text}: unknown tool {name!r}", hint=hint)
+        vendor = VENDORS[name]
+        home = Path(os.environ.get(HOME) or _DEFAULT_HOME).expanduser()
+        python = Path(path) if path else home / name / "bin" / "python"
+        if path is None and not python.exists():
+            executable = shutil.which(name)
+            sibling = Path(os.path.realpath(executable or "")).with_name("python")
+            if importlib.util.find_spec(vendor.module) is not None:
+                python = Path(sys.executable)
+            elif executable and sibling.is_file():
+                python = sibling
+        if not python.is_file():
+            raise UsageError(
+                f"--vendor {name}: {vendor.title} is not installed: {python} does not exist",
+                hint=f"{_HELP}; or give --vendor-python, or the folder of all in {HOME}",
+            )
+        return cls(vendor, python.absolute(), chip)
+
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
+        """Ask about several models, each in a fork of one process.
+
+        Raises:
+            UsageError: the tool cannot be started.
+        """
+        with tempfile.TemporaryDirectory(prefix="npuconv-", ignore_cleanup_errors=True) as name:
+            home = Path(os.path.realpath(name))
+            folders = [home / f"{number:06}" for number in range(len(questions))]
+            for folder, question in zip(folders, questions, strict=True):
+                self._write(folder, question)
+            fault = self._run(home, len(questions))
+            version = home / "version"
+            if not version.is_file():
+                message = _with_log(f"{self.python}: {fault}", home / "log")
+                raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
+            text = version.read_text("utf-8", "replace")[:40]
+            pairs = zip(folders, questions, strict=True)
+            return [self._reply(folder, question, text) for folder, question in pairs]
+
+    def _write(self, folder: Path, question: Question) -> None:
+        """Write the files of a question."""
+        folder.mkdir()
+        file = folder / f"model{self.vendor.suffix}"
+        file.write_bytes(question.model)
+        names, feeds = question.inputs, question.feeds
+        arrays = {f"s{s}_{k}": feed[n] for s, feed in enumerate(feeds) for k, n in enumerate(names)}
+        (folder / "inputs.npz").write_bytes(npz(arrays))
+        keys = {
+            "model": file.name, "inputs": list(names), "samples": len(feeds), "chip": self.chip,
+            "seconds": self.seconds, "calibrates": False, "options": [], **question.keys,
+        }  # fmt: skip
+        (folder / "question.json").write_text(json.dumps(keys), "utf-8")
+
+    def _run(self, home: Path, number: int) -> str:
+        """Run the process to its end, or end it and its forks; return the fault, if any."""
+        scripts = [_SCRIPTS / "serve.py", _SCRIPTS / f"{self.vendor.name}.py"]
+        try:
+            with (home / "log").open("wb") as log:
+                process = subprocess.Popen(
+                    [self.python, "-I", *scripts], cwd=home, stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=log, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            return str(error.strerror)
+        try:
+            process.wait(_START_SECONDS + number * (self.seconds + _GRACE_SECONDS))
+        except subprocess.TimeoutExpired:
+            return f"does not start within {_START_SECONDS} s"
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return "does not start"
+
+    def _reply(self, folder: Path, question: Question, version: str) -> Reply:
+        """Return the reply in a folder; a failure if there is none that can be read."""
+        try:
+            status = int((folder / "status").read_text("utf-8")[:10])
+            if status == -signal.SIGALRM:
+                fault = f"took more than {self.seconds} s and was ended"
+            elif status:
+                end = (
+                    f"signal {signal.Signals(-status).name}"
+                    if status < 0
+                    else f"exit code {status}"
+                )
+                fault = _with_log(f"crashed: {end}", folder / "log")
+            else:
+                answer, outputs = _read(folder, question)
+                verdict: Literal["accepted", "refused"]
+                verdict = "accepted" if answer.accepted else "refused"
+                return Reply(verdict, answer, version, outputs)
+        except FileNotFoundError as error:
+            name = Path(error.filename).name
+            fault = "its process ended" if name == "status" else f"there is no {name}"
+        except (CalibrationError, OSError, ValueError, LookupError) as error:
+            detail = " ".join(str(error).replace(f"{folder}/", "").split())[:200]
+            fault = f"its answer cannot be read: {detail}"
+        return Reply("failed", Answer(accepted=False, message=fault), version)
+
+
+def _with_log(fault: str, log: Path) -> str:
+    """Return a fault with the last line of a log."""
+    text = log.read_bytes()[-_MAX_LOG_BYTES:].decode("utf-8", "replace") if log.is_file() else ""
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return f"{fault}: {last[:300]}" if last else fault
+
+
+def _read(folder: Path, question: Question) -> tuple[Answer, list[list[np.ndarray]]]:
+    """Return the answer in a folder, and the outputs by sample, empty without a simulator.
+
+    Raises:
+        ValueError: the answer has another form, or an output has no numbers.
+        CalibrationError, OSError, LookupError: a file is damaged, or lacks an array.
+    """
+    file, archive = folder / "answer.json", folder / "outputs.npz"
+    if file.exists() and (not file.is_file() or file.stat().st_size > _MAX_ANSWER_BYTES):
+        raise ValueError(f"answer.json is no file of at most {_MAX_ANSWER_BYTES} bytes")
+    try:
+        answer = Answer.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise ValueError(f"answer.json: {where} {fault['msg']}") from None
+    if not answer.accepted or not archive.exists():
+        return answer, []
+    arrays, samples = Archive(archive), range(len(question.feeds))
+    outputs = [[np.asarray(arrays[f"s{s}_{k}"]) for k in range(question.outputs)] for s in samples]
+    if any(array.dtype.kind not in "biuf" for values in outputs for array in values):
+        raise ValueError("outputs.npz: an output has no numbers")
+    return answer, outputs
