@@ -59,7 +59,7 @@ def test_same_numbers(build, form):
     model, record = rewritten(build().model(), prefer=(form,))
     assert {query.attribute(conv, "group", 1) for conv in model.nodes("Conv")} == {1}
     assert (len(model.nodes("Conv")) == 1) == (form == "dense")
-    assert next(f.name for f in record.forms if f.is_chosen).split(" + ")[0] == form
+    assert [f.name for f in record.forms if f.is_chosen] == [form]
 
 
 def test_split_where_the_device_divides_channels():
@@ -175,7 +175,7 @@ def test_groups_cross_once(target):
         r.device.to_device.tensors + r.device.to_host.tensors for r in (checked, done, split)
     ]
     assert crossings[:2] == [2, 2]
-    assert crossings[2] > 2
+    assert crossings[2] > 30
 
 
 def test_grouped_blocks_with_gates_cross_at_the_gates_alone():
@@ -191,7 +191,7 @@ def test_grouped_blocks_with_gates_cross_at_the_gates_alone():
     proto = net.conv(image, (4, 32, 1, 1)).model()
     reports = [npuconv.check(proto, prefer=form) for form in ((), ("dense",), ("split",))]
     counts = [report.summary.transitions for report in reports]
-    assert counts == [13, 13, 23]
+    assert counts == [13, 13, 31]
 
 
 @pytest.mark.parametrize(

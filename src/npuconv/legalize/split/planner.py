@@ -27,6 +27,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
+_FORMS = frozenset({"split", "dense"})  # ways that a user can prefer
 _MOST_PLACED = 256  # most convolutions of a plan whose crossings are counted
 _CHANNELS_PADDED: dict[str, bool | int | str] = {
     "pad_mode": "constant",
@@ -199,7 +200,7 @@ class Planner:
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the output format can hold constant input channels
     form: str = ""  # format of the written model
-    prefer: tuple[str, ...] = ()  # names of ways to split that are taken at any price
+    prefer: tuple[str, ...] = ()  # forms that are taken at any price
     is_native: bool = False  # whether limits are those of the hardware, without the vendor's tool
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
@@ -290,7 +291,11 @@ class Planner:
                 least = min(least, priced[-1].total)
             else:
                 priced.append(plan)
-        return sorted(priced, key=lambda p: (set(p.names).isdisjoint(self.prefer), p.total))
+        return sorted(priced, key=lambda p: (not self._is_preferred(p), p.total))
+
+    def _is_preferred(self, plan: SplitPlan) -> bool:
+        forms = _FORMS.intersection(plan.names)
+        return bool(forms) and forms.issubset(self.prefer)
 
     def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
         price = replace(plan.price, crossings=crossings, crossing_bytes=crossing_bytes)
