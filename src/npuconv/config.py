@@ -40,6 +40,14 @@ _FLAGS_ONLY = (
 Level = Literal["error", "warning", "note"]
 
 
+SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
+
+
+def suffix_of(output_format: str) -> str:
+    """Return the end of the names of models in a format."""
+    return TFLITE_SUFFIX if output_format == "tflite" else SUFFIX
+
+
 class Strict(BaseModel):
     """Base of the options: unknown keys are errors, nothing changes."""
 

@@ -141,7 +141,7 @@ BETWEEN = {
 }
 
 
-@pytest.mark.parametrize("percent", [0, 30])
+@pytest.mark.parametrize("percent", [0, 100])
 @pytest.mark.parametrize("between", BETWEEN)
 def test_every_layer_has_its_share(between: str, percent: float):
     """Whatever the host does between two of them, with a budget and without."""

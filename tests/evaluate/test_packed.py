@@ -144,11 +144,11 @@ def test_a_layer_in_c(tmp_path, build, form):
     (tmp_path / "chip.yaml").write_text(text)
     model = build()
     folder = split(model, tmp_path / "d", target=target, emit=["c"]).directory
-    how = target_of(open_model(model), target).activations.requantize
+    device = target_of(open_model(model), target)
     for number, layer in enumerate(device_layers(model)):
         shape = sizes(model, layer.source)
         x = np.random.default_rng(number).integers(-128, 128, shape, np.int8)
-        expected = simulate(layer, x, how)
+        expected = simulate(layer, x, device)
         np.testing.assert_array_equal(computed(folder, number, x, form), expected.reshape(-1))
         assert np.unique(expected).size > 10
 

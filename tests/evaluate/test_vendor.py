@@ -30,7 +30,7 @@ class StandIn:
         (self.question,) = questions
         outputs = [self._outputs(feed) for feed in self.question.feeds] if self._outputs else []
         verdict = "accepted" if self._answer.accepted else "refused"
-        return [Reply(verdict, self._answer, "1.2.3", outputs)]
+        return "1.2.3", [Reply(verdict, self._answer, outputs)]
 
 
 @pytest.fixture

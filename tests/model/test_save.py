@@ -347,3 +347,13 @@ def test_metadata_that_is_added():
     onnx.helper.set_model_props(proto, {"kept": "1", "old": "2"})
     save.add_metadata(proto, {"old": "3", "none": ""})
     assert {entry.key: entry.value for entry in proto.metadata_props} == {"kept": "1", "old": "3"}
+
+
+def test_small_integers_are_typed_data():
+    """Compilers change pads in place, which raw data forbids."""
+    model = read(Net(x=(1, 3, 8, 8)).pad([0, 0, 1, 1, 0, 0, 1, 1]).model())
+    (pads,) = (
+        t for t in save.to_proto(model).graph.initializer if t.data_type == TensorProto.INT64
+    )
+    assert not pads.raw_data
+    assert list(pads.int64_data) == [0, 0, 1, 1, 0, 0, 1, 1]

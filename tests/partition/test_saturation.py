@@ -27,9 +27,13 @@ def then(built: Net, pads: int = 0) -> Net:
     return built.conv("", (4, 4, 3, 3), name="b", pads=[pads] * 4)
 
 
-def place(built: Net, fused: list[str], **options: object) -> tuple[str, str]:
-    """Placement and reason of the activation, on a device that fuses these activations."""
-    target = chip(also={"fused_activations": fused, "activations": ANY_ZERO})
+def place(built: Net, fused: list[str], fill: object = "any", **options: object) -> tuple[str, str]:
+    """Placement and reason of the activation, on a device that fuses these activations.
+
+    It pads with ``fill``: 0, or any zero point.
+    """
+    limits = {} if fill == "any" else {"pad_value": {"equals": fill}}
+    target = chip(also={"fused_activations": fused, "activations": ANY_ZERO}, **limits)
     graph = planned(read(built.model()), Passes(target, Options(**options)))
     (node,) = (n for n in graph.model.nodes() if n.name == "act")
     return graph.plan.placement[id(node)], graph.plan.reason[id(node)]
@@ -45,6 +49,7 @@ SATURATES = "no operator is left of it: int8 saturates at its bounds"
         (lambda: then(clip(net())), ["Relu"], RELU),
         (lambda: then(clip(net()), pads=1), ["Relu"], RELU),
         (lambda: then(clip(net())), [], SATURATES),
+        (lambda: then(clip(net()), pads=1), [], SATURATES),
         (lambda: then(net().op("Relu", name="act")), [], SATURATES),
         (lambda: then(net().op("Relu", name="act")), ["Clip"], SATURATES),
         (lambda: then(clip(net()), pads=1), ["Clip"], "Clip after a convolution: fused"),
@@ -53,6 +58,13 @@ SATURATES = "no operator is left of it: int8 saturates at its bounds"
 def test_on_the_device(build, fused, expected):
     """The lowest integer stands for 0; or 0 does, and a Relu is left."""
     assert place(build(), fused) == ("device", expected)
+
+
+def test_a_device_that_pads_with_the_stored_integer_0():
+    """Then the lowest integer cannot represent 0, and the bounds need an operator."""
+    for build in (lambda: then(clip(net()), pads=1), lambda: then(net().op("Relu", name="act"), 1)):
+        assert place(build(), [])[0] == "device"
+        assert place(build(), [], fill=0)[0] == "undocumented"
 
 
 def read_twice() -> Net:
@@ -64,24 +76,23 @@ def read_twice() -> Net:
 @pytest.mark.parametrize(
     ("build", "fused"),
     [
-        (lambda: then(clip(net()), pads=1), []),  # stored zeros around it stand for 0
-        (lambda: then(net().op("Relu", name="act"), pads=1), ["Clip"]),
         (lambda: then(clip(net(), low=-1.0)), ["Relu"]),
         (read_twice, []),
         (lambda: clip(Net(x=(1, 4, 8, 8)).conv().op("Sigmoid")), ["Relu"]),
     ],
 )
 def test_on_the_host(build, fused):
-    """Zero points must be 0, values are negative, bounds are integers of their own, or floats."""
+    """Values are negative, bounds are integers, or the host makes the tensor."""
     placement, reason = place(build(), fused)
     assert placement == "undocumented"
     assert "does not list" in reason
 
 
 def test_int8_outputs_have_one_scale():
-    """The bound of a Clip is an integer of its own with --io int8."""
+    """It ends at the upper bound of a Clip; its zero point is 0, so that a Relu is left."""
     assert place(clip(net()), ["Relu"]) == ("device", RELU)
-    assert place(clip(net()), ["Relu"], io="int8")[0] == "undocumented"
+    assert place(clip(net()), ["Relu"], io="int8") == ("device", RELU)
+    assert place(clip(net()), [], io="int8")[0] == "undocumented"
 
 
 def test_an_operator_behind_it_stays_on_the_device():

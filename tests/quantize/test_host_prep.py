@@ -27,6 +27,7 @@ HOST = {
     "unlisted_operators": "host",
     "activations": {**NUMBERS, "zero_point": {"range": [-128, 127]}},
 }
+STORED_0 = {"limits": {"pad_value": {"equals": 0}}}  # limits of a Conv that pads with 0
 X = (1, 3, 16, 16)
 
 
@@ -51,10 +52,10 @@ def padded(built: Net, x: np.ndarray = UNIT, **options: object) -> list[str]:
 # Padding
 
 
-def on_chip(*ops: str) -> list[str]:
+def on_chip(*ops: str, conv: dict = STORED_0) -> list[str]:
     """Convolutions whose pads become a Pad, where the device computes these operators."""
     model, ctx = read(net().model()), context(pad_on_host="host")
-    ctx.target = chip("", also={"operators": {op: {} for op in ("Conv", *ops)}, **HOST})
+    ctx.target = chip("", also={"operators": {"Conv": conv, **{op: {} for op in ops}}, **HOST})
     graph = prepare_host(planned(model, ctx), [{"x": one[None]} for one in UNIT])[0]
     return fired(graph, "pad-on-host")
 
@@ -64,6 +65,7 @@ def test_the_device_pads_what_its_operators_make():
     assert on_chip() == padded(net()) == ["a", "b"]
     assert on_chip("HardSwish") == ["a"]
     assert on_chip("HardSwish", "Pad") == ["a", "b"]
+    assert on_chip("HardSwish", conv={}) == []  # it pads with the zero point
 
 
 def net(**shape) -> Net:

@@ -28,7 +28,7 @@ def group(values: np.ndarray, **fixed: object) -> ScaleConstraints:
         "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
         "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
-        "computed": np.zeros(count, bool),
+        "computed": np.zeros(count, bool), "stored": np.zeros(count, bool), "stores_zeros": False,
     }  # fmt: skip
     return ScaleConstraints(**{**parts, **fixed})
 

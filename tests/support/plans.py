@@ -36,7 +36,6 @@ QUANTIZE = (
     "fill-with-lowest",
     "quantize-activations",
     "quantize-weights",
-    "separate-conversions",
 )
 
 

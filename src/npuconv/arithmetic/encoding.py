@@ -14,7 +14,7 @@ and a single zero point for all channels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -141,17 +141,27 @@ class Encoding:
         pairs = ((self.scales, encoding.scales), (self.zeros, encoding.zeros))
         return self.nominal == encoding.nominal and all(np.array_equal(a, b) for a, b in pairs)
 
-    def with_stored_zero_point(self) -> Encoding:
-        """Return the encoding whose first zero point is stored in the file, for all channels."""
-        return replace(self, nominal_zero=int(self.zeros[0]))
+    @property
+    def stored(self) -> Encoding:
+        """Return the encoding of the tensor in the file: one scale, one zero point."""
+        zeros = np.full(1, self.nominal_zero, np.int32)
+        return Encoding(np.full(1, self.nominal), zeros, self.nominal, None, self.nominal_zero)
 
     @property
-    def in_integers(self) -> Encoding:
-        """Return the encoding that an operator computes with: one scale, one zero point.
+    def to_stored(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Factors and offsets [C] from values of the model to values of the ``stored`` encoding.
 
-        Its numbers are the numbers of the model, divided by ``scales / nominal``.
+        ``s (q - z) = x`` and ``n (q - Z) = y``, so ``y = x n / s + n (z - Z)``.
         """
-        return Encoding(np.full(1, self.nominal), self.zeros[:1], self.nominal)
+        nominal = float(self.nominal)
+        offsets = nominal * (self.zeros - self.nominal_zero)
+        return nominal / self.scales.astype(np.float64), offsets.astype(np.float64)
+
+    @property
+    def from_stored(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Factors and offsets [C] from values of the ``stored`` encoding to values of the model."""
+        scales = self.scales.astype(np.float64)
+        return scales / float(self.nominal), scales * (self.nominal_zero - self.zeros)
 
     def quantize(self, values: ArrayLike) -> NDArray[np.int8]:
         """Return the integers of a tensor."""

@@ -59,10 +59,11 @@ class ErrorStats:
         q = q.reshape(f.shape)
         self._samples += 1
         with np.errstate(invalid="ignore", over="ignore"):
-            self._signal += float(np.sum(f * f))
-            self._noise += float(np.sum((f - q) ** 2))
-            self._power += float(np.sum(q * q))
-            self._dot += float(np.sum(f * q))
+            error = f - q
+            self._signal += _product(f, f)
+            self._noise += _product(error, error)
+            self._power += _product(q, q)
+            self._dot += _product(f, q)
         f, q = self._classes_last(f), self._classes_last(q)
         if f.ndim and f.size and f.shape[-1] > 1:
             agreement = f.argmax(-1) == q.argmax(-1)
@@ -110,6 +111,11 @@ class ErrorStats:
         if values.ndim == 4 and values.shape[2:] == (1, 1):
             values = values[..., 0, 0]
         return values if values.ndim <= 2 else np.zeros(0)
+
+
+def _product(a: Doubles, b: Doubles) -> float:
+    """Return the sum of products; a product of BLAS would depend on the number of threads."""
+    return float(np.einsum("i,i->", a.reshape(-1), b.reshape(-1)))
 
 
 def rounded(value: float | None, digits: int) -> float | None:

@@ -29,7 +29,7 @@ def im2col(
     """
     rank = len(kernel)
     amounts = zip(pads[:rank], pads[rank:], strict=True)
-    padded = np.pad(values, [(0, 0), (0, 0), *amounts])
+    padded = np.pad(values, [(0, 0), (0, 0), *amounts]) if any(pads) else values
     reaches = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     if any(n < reach for n, reach in zip(padded.shape[2:], reaches, strict=True)):
         return np.zeros((*values.shape[:2], *[0] * rank, *kernel), np.float32)

@@ -128,13 +128,7 @@ def make_settings(**settings: Any) -> Settings:
 EXIT_CODES: dict[JobStatus, int] = dict.fromkeys(get_args(JobStatus), 1)
 EXIT_CODES |= {"converted": 0, "failed": 2, "bug": 70}
 FINISHED = ("converted", "refused")  # the same job would end so again
-SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
 Value = TypeVar("Value")
-
-
-def suffix_of(output_format: str) -> str:
-    """Return the end of the names of models in a format."""
-    return TFLITE_SUFFIX if output_format == "tflite" else SUFFIX
 
 
 @dataclass(frozen=True)

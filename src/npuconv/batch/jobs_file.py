@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from npuconv import yamlio
-from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
-from npuconv.config import Format, Options, make_options, merge
+from npuconv.batch.job import Job, JobLimits
+from npuconv.config import SUFFIX, TFLITE_SUFFIX, Format, Options, make_options, merge, suffix_of
 from npuconv.config_files import is_file, read_config, rebase_paths
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError, raise_together
 from npuconv.findings import baseline

@@ -10,14 +10,13 @@ from typing import Any
 import click
 
 from npuconv import files
-from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
 from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.models import model_names
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, show
-from npuconv.config import Options
+from npuconv.config import Options, suffix_of
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
 from npuconv.schemas.report import Report

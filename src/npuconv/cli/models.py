@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from npuconv import files
-from npuconv.batch.job import SUFFIX
+from npuconv.config import SUFFIX
 from npuconv.errors import UsageError
 
 Shapes = dict[str, tuple[int, ...]]

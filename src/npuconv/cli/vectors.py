@@ -47,9 +47,8 @@ def vectors(
 
     One .npz for each QLinearConv of INT8.onnx, with its input and output on the samples,
     weights, bias, scales and zero points; manifest.json describes them. The device has to
-    compute these outputs: padding is the stored integer 0, and the target file defines how
-    it requantizes. Layers where onnxruntime differs are listed. The same input gives the
-    same bytes.
+    compute these outputs: the target file defines how it pads and requantizes. Layers where
+    onnxruntime differs are listed. The same input gives the same bytes.
 
     Exit code 0: done; 2: files that cannot be used.
     """

@@ -74,16 +74,18 @@ class Stats(ErrorStats):
             self._equal += int(np.sum(np.ravel(reference) == np.ravel(result)))
             self._indices += np.size(reference)
             return
-        super().observe(reference, result)
-        f = np.asarray(reference, np.float64).reshape(-1)
-        q = np.asarray(result, np.float64).reshape(-1)
+        f, q = (np.asarray(values, np.float64) for values in (reference, result))
+        super().observe(f, q)
+        f, q = f.reshape(-1), q.reshape(-1)
         with np.errstate(invalid="ignore"):
-            error = np.where(f == q, 0.0, np.abs(f - q))
-        # NaN counts as an infinite difference: max() would skip it.
-        largest = float(np.where(np.isnan(error), np.inf, error).max(initial=0.0))
+            error = np.abs(f - q)
+        largest = float(error.max(initial=0.0))
+        if math.isnan(largest):  # NaN counts as an infinite difference, but not equal infinities
+            largest = float(np.nan_to_num(error[f != q], nan=math.inf).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
         for k, values in enumerate((f, q)):
-            finite = values[np.isfinite(values)]
+            is_finite = np.isfinite(values)
+            finite = values if is_finite.all() else values[is_finite]
             low, high = self.ranges[k]
             self.ranges[k] = float(finite.min(initial=low)), float(finite.max(initial=high))
 

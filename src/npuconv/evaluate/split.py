@@ -36,7 +36,6 @@ from npuconv.version import __version__
 
 Emit = Literal["c"]
 WEIGHTS, HEADER = "weights.bin", "weights.h"
-_PADDING = "the stored integer 0"
 # Operator -> places of the scales of its input and of its output among its inputs.
 _QPARAMS = {
     "QuantizeLinear": (None, 1),
@@ -97,7 +96,7 @@ def split(
             model=schema.SplitSource(name=opened.name, sha256=opened.sha256),
             target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
             requantize=str(how),
-            padding=_PADDING,
+            padding=chip.padding,
             preprocess=preparation.plain(proto, opened.name),
             inputs=tuple(opened.inputs),
             outputs=tuple(opened.outputs),

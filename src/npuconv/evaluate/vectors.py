@@ -99,7 +99,7 @@ def vectors(
         stem = re.sub(r"[^\w.-]+", "_", step.name, flags=re.ASCII).strip("._")[:80]
         name = f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
         if isinstance(step, IntegerConv):
-            rows["layers"].append(_write_layer(step, folder / name, values, how))
+            rows["layers"].append(_write_layer(step, folder / name, values, chip))
         else:
             rows["operators"].append(_write_operator(step, folder / name, values, how))
         progress("vectors", number + 1, len(steps))
@@ -109,7 +109,7 @@ def vectors(
         "model": {"path": opened.name, "sha256": opened.sha256},
         "target": {"name": chip.name, "sha256": chip.sha256},
         "requantize": how.model_dump() if how.kind == "shift" else {"kind": how.kind},
-        "padding": "the stored integer 0",
+        "padding": chip.padding,
         "samples": len(feeds),
         "source": feeds.description,
     }
@@ -179,10 +179,10 @@ def _run(
 
 
 def _write_layer(
-    layer: IntegerConv, file: Path, values: Mapping[str, Array], how: Requantize
+    layer: IntegerConv, file: Path, values: Mapping[str, Array], chip: Target
 ) -> dict[str, Any]:
-    x = values[layer.source]
-    y = simulate(layer, x, how)
+    x, how = values[layer.source], chip.activations.requantize
+    y = simulate(layer, x, chip)
     scales = {"x_scale": layer.x_scale, "w_scale": layer.w_scale, "y_scale": layer.y_scale}
     zeros = {"x_zero_point": layer.x_zero, "w_zero_point": layer.w_zero}
     zeros["y_zero_point"] = layer.y_zero
@@ -256,16 +256,18 @@ def _numbers(values: Array) -> Any:
     return listed[0] if values.ndim == 0 else listed
 
 
-def simulate(layer: IntegerConv, x: Array, how: Requantize) -> Array:
+def simulate(layer: IntegerConv, x: Array, chip: Target) -> Array:
     """Return the output of the device for the input of a layer, in the layout of the model.
 
-    Padding is the stored integer 0 for any zero point.
+    Padding is the stored integer 0 for any zero point, or the zero point, by the target.
 
     Raises:
         ModelError: onnxruntime does not run the simulation.
     """
     margins = [(layer.pads[k], layer.pads[k + layer.axes]) for k in range(layer.axes)]
-    padded = np.pad(np.moveaxis(x, -1, 1) if layer.channels_last else x, [(0, 0)] * 2 + margins)
+    fill = int(layer.x_zero) if chip.pads_with_zero_point else 0
+    first = np.moveaxis(x, -1, 1) if layer.channels_last else x
+    padded = np.pad(first, [(0, 0)] * 2 + margins, constant_values=fill)
     arrays = {
         "x_scale": layer.x_scale, "x_zero": layer.x_zero, "weight": layer.weight,
         "w_scale": layer.w_scale, "w_zero": layer.w_zero, "y_scale": layer.y_scale,
@@ -283,7 +285,7 @@ def simulate(layer: IntegerConv, x: Array, how: Requantize) -> Array:
     )
     opset = helper.make_opsetid("", 17)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8)
-    helper.set_model_props(model, {REQUANTIZE_KEY: how.words()})
+    helper.set_model_props(model, {REQUANTIZE_KEY: chip.activations.requantize.words()})
     try:
         y = executor.Session(as_float(model)).run({"x": padded})["y"]
     except executor.RuntimeRefusedError as error:

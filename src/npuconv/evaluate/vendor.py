@@ -71,7 +71,8 @@ def judge(
     if not model.is_int8:
         notes.append("the file is float: a tool that quantizes takes these samples for calibration")
     keys = {"calibrates": not model.is_int8}
-    (reply,) = tool.ask([Question(data, list(model.inputs), feeds, len(model.outputs), keys)])
+    question = Question(data, list(model.inputs), feeds, len(model.outputs), keys)
+    version, (reply,) = tool.ask([question])
     answer = reply.answer
     results = [
         comparison.dequantized(dict(zip(model.outputs, values, strict=True)))
@@ -101,7 +102,7 @@ def judge(
     names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
     return schema.VendorReport(
         name=tool.vendor.name,
-        version=reply.version,
+        version=version,
         title=tool.vendor.title,
         chip=tool.chip,
         verdict=reply.verdict,

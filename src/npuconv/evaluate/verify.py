@@ -12,12 +12,14 @@ import numpy as np
 import onnx
 
 from npuconv import executor
+from npuconv.amounts import count
 from npuconv.config import make_options
 from npuconv.data import Feed, Samples, Source
 from npuconv.data.pictures import UNKNOWN_NORMALIZATION
 from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import ONLY_INDICES, Comparison, Measured, Stats
+from npuconv.evaluate.explicit_conversions import find_faults
 from npuconv.evaluate.labels import Score, check_scores, notes_without_labels, read_labels
 from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
@@ -130,14 +132,17 @@ def verify(  # noqa: PLR0913 - one keyword per flag
         for layer, stats in zip(comparison.layers, measured.layers, strict=True)
     )
     warnings += _warnings(feeds, assumed, measured)
+    if after.tflite is None and (faults := list(find_faults(after.proto))):
+        refused = count(len(faults), "conversion")
+        warnings += (f"compilers of devices refuse {refused}: {faults[0]}",)
     warnings += (ONLY_INDICES,) if min_sqnr is not None and measured.is_of_indices else ()
     sqnr = -math.inf if measured.total.sqnr_db is None else measured.total.sqnr_db
     labelled = None
     if score is not None:
-        count, float_share, int8_share = score.shares
+        number, float_share, int8_share = score.shares
         labelled = schema.Labelled(
             output=before.outputs[0],
-            samples=count,
+            samples=number,
             float_top1=round(float_share, 4),
             int8_top1=round(int8_share, 4),
         )

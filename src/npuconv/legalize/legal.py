@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from npuconv import executor
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.config import Options
 from npuconv.errors import ModelError
 from npuconv.findings import Finding, Severity, Status, sort_key
@@ -128,37 +127,50 @@ class LegalModel:
         if not activations:
             return plan, set()
         planned = replace(self, plan=plan)
-        fixed = {*planned.uniform_tensors, *planned.symmetric_tensors}
-        centred = {*planned.centred_tensors, *planned.padded_tensors, *planned.partial_sums}
+        fixed = {*planned.unsaturated_tensors, *planned.symmetric_tensors}
+        centred = {*planned.centred_tensors, *planned.partial_sums}
+        if not self.target.pads_with_zero_point:
+            centred |= planned.padded_tensors
         return plan, saturation.absorb(activations, plan, self.target, fixed, centred)
 
     @cached_property
     def uniform_tensors(self) -> list[str]:
-        """Tensors that have one scale for all channels, and zero point 0."""
-        names = uniform(self.plan)
+        """Tensors that have one scale and one zero point for all channels."""
         # int8 inputs and outputs have one scale each, as every tensor of TFLite has
-        if self.options.io == "int8" or self.options.format == "tflite":
-            interface = (*self.model.graph.inputs, *self.model.graph.outputs)
-            names += [tensor.name for tensor in interface]
-        return names
+        is_int8 = self.options.io == "int8" or self.options.format == "tflite"
+        return [*self.unsaturated_tensors, *(self._interface if is_int8 else ())]
+
+    @cached_property
+    def unsaturated_tensors(self) -> list[str]:
+        """Tensors of one scale, because int8 saturation cannot replace the bounds of a Clip."""
+        return uniform(self.plan)
+
+    @property
+    def _interface(self) -> list[str]:
+        """Names of the inputs and outputs of the model."""
+        return [t.name for t in (*self.model.graph.inputs, *self.model.graph.outputs)]
+
+    @property
+    def stores_zeros(self) -> bool:
+        """Whether the file has the zero points that the device computes with, not 0 for all."""
+        return self.options.format == "tflite" or self.target.takes_zero_points
 
     @cached_property
     def centred_tensors(self) -> list[str]:
-        """Tensors whose zero point is 0: tensors of one scale, inputs and outputs of operators.
+        """Tensors whose zero point is 0: inputs and outputs of convolutions without a bias.
 
-        Also inputs and outputs of convolutions without a bias, which would hold the zero points.
-        Not the inputs of a TFLite model, whose file has the zero point of a tensor, and not
-        tensors of operators if the device takes every zero point.
+        If they are int8, also inputs and outputs of the model, of which only the scale is known.
+        If the device does not take every zero point, also tensors of one scale, and inputs and
+        outputs of operators.
         """
-        allows = self.target.activations.allows_zero_point
-        takes_all = allows(LOWEST) and allows(HIGHEST)
-        centred = [] if takes_all else [t.name for t in self.plan.operator_tensors]
         bare = [conv for conv in self.plan.convolutions if conv.name in self.biasless]
-        centred += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
-        if self.options.io == "int8" or self.options.format != "tflite":
-            return [*self.uniform_tensors, *centred]
-        inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [*(name for name in self.uniform_tensors if name not in inputs), *centred]
+        centred = [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
+        if self.options.io == "int8":
+            centred += self._interface
+        if not self.target.takes_zero_points:
+            centred += self.unsaturated_tensors
+            centred += [t.name for t in self.plan.operator_tensors]
+        return centred
 
     @cached_property
     def channels(self) -> Channels:

@@ -33,6 +33,7 @@ MAX_IR = 10
 
 _PAGE = 4096  # bytes: tensors of a file of weights begin on a page, so that runtimes can map them
 _MIN_EXTERNAL = 1024  # least bytes of a tensor in a file of weights
+_MAX_INTEGERS = 1024  # bytes of int64 constants, such as pads, that are not written as raw data
 _DIGITS = 16  # digits of the digest in the name of a file of weights
 _CHUNK = 8 * 2**20  # bytes written at a time
 
@@ -191,7 +192,13 @@ def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
     ):
         tensor.values = model.store.keep(values)
         return store.initializer(tensor.name, tensor.values)
-    return OnnxExporter.export_tensor_proto(tensor)
+    proto = OnnxExporter.export_tensor_proto(tensor)
+    is_small = 0 < len(proto.raw_data) <= _MAX_INTEGERS
+    if is_small and proto.data_type == onnx.TensorProto.INT64:
+        # RKNN-Toolkit2 adds to the pads of a Pad in place, which raw data forbids.
+        proto.int64_data.extend(onnx.numpy_helper.to_array(proto).reshape(-1).tolist())
+        proto.ClearField("raw_data")
+    return proto
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:

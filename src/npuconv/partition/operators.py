@@ -71,13 +71,13 @@ def takes_as(op: str, node: Node, target: Target, *, after_conv: bool) -> bool:
 
 CUTTING = ("Relu", "Clip")  # operators that int8 may replace by saturation
 _MASKING = ("Add", "Sub", "Where")
-_MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
+MOVEMENTS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 
 
 def softmax_behind(model: Model, tensor: Tensor) -> Node | None:
     """Return the Softmax that alone reads a tensor, directly or after Reshape or Transpose."""
     reader = query.sole_consumer(model, tensor)
-    while reader is not None and reader.op in _MOVEMENTS:
+    while reader is not None and reader.op in MOVEMENTS:
         reader = query.sole_consumer(model, reader.outputs[0])
     return reader if reader is not None and reader.op == "Softmax" else None
 

@@ -108,8 +108,9 @@ def _panel(rows: Doubles, integers: Doubles, upper: Doubles, start: int, stop: i
     errors = np.empty((len(rows), stop - start, rows.shape[2]))
     for k in range(start, stop):
         weights = rows[:, k]
-        np.rint(weights, out=integers[:, k]).clip(-127, 127, out=integers[:, k])
-        error = np.divide(weights - integers[:, k], upper[:, k, k, None], out=errors[:, k - start])
+        steps = np.rint(weights, out=integers[:, k])
+        np.minimum(np.maximum(steps, -127, out=steps), 127, out=steps)
+        error = np.divide(weights - steps, upper[:, k, k, None], out=errors[:, k - start])
         rows[:, k + 1 : stop] -= upper[:, k, k + 1 : stop, None] * error[:, None, :]
     if stop < rows.shape[1]:
         rows[:, stop:] -= upper[:, start:stop, stop:].transpose(0, 2, 1) @ errors

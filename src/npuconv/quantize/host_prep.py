@@ -128,6 +128,8 @@ def _choose_inputs(
         # A Pad of an int8 tensor inserts one integer in all channels: 0, or the lowest.
         if name in int8 and not has_one_zero and lows.min() < 0:
             continue
+        if graph.target.pads_with_zero_point and (has_one_zero or lows.min() >= 0):
+            continue  # padding is the number 0 with any zero point
         if has_one_zero:
             lows, highs = lows.min(keepdims=True), highs.max(keepdims=True)
         gains = (
@@ -142,8 +144,7 @@ def _choose_inputs(
 
 def _has_one_zero(graph: LegalModel, tensor: str) -> bool:
     """Return whether all channels have one zero point, as operators other than Conv need."""
-    channels = graph.channels
-    return all(map(channels.is_computed, channels.slots(tensor)))
+    return len(set(graph.channels.slots(tensor))) == 1
 
 
 def gain(lows: Doubles, highs: Doubles) -> float:

@@ -70,6 +70,8 @@ class RangeChoice:
             encoding, method = imported_scales.adapt_encoding(
                 imported[group.name], centred=centred, cut=cut, cap=cap
             )
+            if graph.stores_zeros:
+                encoding = replace(encoding, nominal_zero=int(encoding.zeros[0]))
             self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
         candidates = [group for group in candidates if group.name not in imported]
 
@@ -97,24 +99,8 @@ class RangeChoice:
 
         choices = dict(in_order(choose_group, self._candidates)) | self._imported
         names = [group.name for group in self._graph.plan.groups if group.name in choices]
-        encodings = dict[str, Encoding]()
-        for name in names:
-            tensors = choices[name][1]
-            if self._graph.options.format == "tflite":  # the file has the zero point of a tensor
-                tensors = _with_stored_zero_points(tensors)
-            encodings |= tensors
+        encodings = dict(item for name in names for item in choices[name][1].items())
         return QuantState(encodings, {name: choices[name][0] for name in names}, shares=shares)
-
-
-def _with_stored_zero_points(group: dict[str, Encoding]) -> dict[str, Encoding]:
-    """Store the zero point of each tensor, if it is the same in the whole group.
-
-    Passthrough operators between tensors of the group need the same zero point.
-    """
-    points = {int(zero) for encoding in group.values() for zero in encoding.zeros}
-    if len(points) > 1:
-        return group
-    return {n: encoding.with_stored_zero_point() for n, encoding in group.items()}
 
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
@@ -133,12 +119,16 @@ def _encode(
     computed = choice.scales[constraints.computed]
     nominal = computed[0] if computed.size else np.float32(choice.scales.max())
     place = {slot: k for k, slot in enumerate(constraints.slots)}
+    # Passthrough operators between tensors of the group need one zero point in the file.
+    points = choice.zeros[constraints.stored] if constraints.stored.any() else choice.zeros
+    is_stored = constraints.stores_zeros and len(set(points.tolist())) == 1
+    stored_zero = int(points[0]) if is_stored else 0
     for name in group.tensors:
         indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
         scales, zeros = choice.scales[indices], choice.zeros[indices]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
-        yield name, Encoding(scales, zeros, nominal, axis)
+        yield name, Encoding(scales, zeros, nominal, axis, stored_zero)
 
 
 @dataclass(frozen=True)

@@ -135,11 +135,11 @@ def solve(
     for name, scales, steps in _candidates(problem, factors, without):
         values = steps * scales[:, :, None]
         lost = np.einsum("gmk,gk->gm", problem.weight - values, problem.means)
-        outputs = values @ stored
+        errors = values @ stored - exact
+        power, count = float(np.einsum("gmp,gmp->", errors, errors)), errors.shape[2]
+        change = float(np.sum(lost * (2 * errors.sum(axis=2) + count * lost)))
         for corrected in (False,) if "bias-correction" in without else (False, True):
-            if corrected:
-                outputs += lost[:, :, None]
-            error = float(np.square(outputs - exact).sum())
+            error = power + change if corrected else power
             if error < lowest * ROUNDING.error_left:
                 best, lowest = (scales, steps, lost if corrected else 0 * lost), error
                 label = f"{name}{', bias corrected' if corrected else ''}"

@@ -53,6 +53,8 @@ class ScaleConstraints:
     centred: NDArray[np.bool_]  # whether the zero point must be 0 [K]
     caps: Doubles  # upper bound of a Clip, which no value may exceed; inf without one [K]
     computed: NDArray[np.bool_]  # whether an operator other than a convolution uses the scale [K]
+    stored: NDArray[np.bool_]  # whether the zero point must be that of the file [K]
+    stores_zeros: bool  # whether the file has other zero points than 0
     # Lows and highs under which all values are whole steps, each [K]; None where there are none.
     exact: Extremes | None = None
 
@@ -73,14 +75,17 @@ class ConstraintBuilder:
     ) -> None:
         plan, self.channels, self._grids = graph.plan, graph.channels, grids
         self._stats, self._has_margins = stats, "range-margin" not in graph.options.without
-        self._padded = {*graph.centred_tensors, *graph.padded_tensors}
-        # Tensors that a passthrough Pad fills with one integer for all channels.
+        self._stores_zeros, padded = graph.stores_zeros, graph.padded_tensors
+        fills = graph.target.pads_with_zero_point
+        self._centred = {*graph.centred_tensors, *(() if fills else padded)}
+        # Tensors that a Pad or a convolution fills with one integer for all channels.
         pads = [node for node in plan.passthrough if node.op == "Pad"]
         self._filled = {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
+        self._filled |= padded if fills else set()
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
-        one_scale = graph.uniform_tensors
+        one_scale = graph.unsaturated_tensors
         self._cutting = {name: bound for name, bound in bounds.items() if name not in one_scale}
         self._sums = graph.partial_sums
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
@@ -116,7 +121,8 @@ class ConstraintBuilder:
         names = set(group.tensors)
         bounds = [bound for name, bound in self._cutting.items() if name in names]
         low = bool(bounds) or not names.isdisjoint(self._filled)
-        return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
+        low = low and not self._stores_zeros  # the group has one zero point, which is in the file
+        return not names.isdisjoint(self._centred), low, min(bounds, default=np.inf)
 
     def _observe(self, group: Group) -> ScaleConstraints:
         """Return extremes with margins and values of a group; nothing is constrained yet."""
@@ -143,7 +149,10 @@ class ConstraintBuilder:
         observations = np.asarray(lows), np.asarray(highs), _values(rows)
         computed = np.asarray([channels.is_computed(slot) for slot in slots], bool)
         free = np.zeros(count, bool), np.full(count, np.inf)
-        return ScaleConstraints(group.name, slots, *observations, *free, computed)
+        return ScaleConstraints(
+            group.name, slots, *observations, *free, computed, np.zeros(count, bool),
+            stores_zeros=self._stores_zeros,
+        )  # fmt: skip
 
     def _constrain(self, constraints: ScaleConstraints, group: Group) -> None:
         """Set the zero points that must be 0, and the caps."""
@@ -151,7 +160,7 @@ class ConstraintBuilder:
         cut, fill = np.zeros(len(constraints.slots), bool), np.zeros(len(constraints.slots), bool)
         for name in group.tensors:
             indices = [place[slot] for slot in self.channels.slots(name)]
-            if name in self._padded:
+            if name in self._centred:
                 constraints.centred[indices] = True
             if name in self._filled:
                 fill[indices] = True
@@ -159,13 +168,22 @@ class ConstraintBuilder:
                 cut[indices] = True
                 bound = self._cutting[name]
                 constraints.caps[indices] = np.minimum(constraints.caps[indices], bound)
+        if constraints.stores_zeros and len(place) == 1:
+            return  # any zero point will do for a single one
         # Saturation replaces a Relu if the lowest integer represents 0 in all channels. Otherwise
-        # the Relu stays, and needs zero point 0 in all channels. The same holds for a Pad, which
+        # the Relu stays, and needs zero point 0 in all channels. The same holds for padding, which
         # fills all channels with one integer, unless the scales of all are computed.
-        for slots in (fill, cut, fill):
-            below = (constraints.lows < 0) & (slots is cut or np.any(slots & ~constraints.computed))
-            if np.any(slots & (constraints.centred | below)):
-                constraints.centred |= slots
+        centred, below = constraints.centred, constraints.lows < 0
+        for slots in (fill, cut, fill, cut, fill):
+            if slots is fill and constraints.stores_zeros:
+                # These channels have the zero point of the file. The computed have, too.
+                slots |= cut & centred
+                slots |= constraints.computed & np.any(slots)
+            alike = slots is cut or np.any(slots & ~constraints.computed)
+            if np.any(slots & (centred | (below & alike))):
+                centred |= slots
+        if constraints.stores_zeros:
+            constraints.stored |= fill | constraints.computed
 
     def _exact(self, constraints: ScaleConstraints, group: Group) -> Extremes | None:
         """Return ranges under which int8 holds every value on the grid exactly, as for pixels.

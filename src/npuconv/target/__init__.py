@@ -69,6 +69,22 @@ class Target(Description):
             part.locate(FilePosition(document.name, dotted(path), line))
         return target
 
+    @property
+    def takes_zero_points(self) -> bool:
+        """Whether int8 tensors may have every zero point, by a document."""
+        return all(self.activations.allows_zero_point(value) for value in (-128, 127))
+
+    @property
+    def pads_with_zero_point(self) -> bool:
+        """Whether convolutions fill with the zero point, so that padding is the number 0."""
+        conv = self.operator("Conv")
+        return self.takes_zero_points and (conv is None or "pad_value" not in conv.limits)
+
+    @property
+    def padding(self) -> str:
+        """Description of the integer that convolutions fill with."""
+        return "the zero point" if self.pads_with_zero_point else "the stored integer 0"
+
     def assuming(self, answers: Sequence[str]) -> Target:
         """Return the target with undocumented limits answered.
 

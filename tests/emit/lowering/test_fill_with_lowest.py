@@ -86,6 +86,6 @@ def test_a_zero_point_that_the_device_is_told_is_no_lowest():
     model, ctx = prepared(padded("Relu").model())
     (pad,) = model.nodes("Pad")
     own = ctx.emission.encodings[pad.outputs[0].name]
-    ctx.emission.encodings[pad.outputs[0].name] = own.with_stored_zero_point()
+    ctx.emission.encodings[pad.outputs[0].name] = replace(own, nominal_zero=int(own.zeros[0]))
     assert run_pass(NAME, model, ctx) == 0
     assert query.scalar_input(pad, 2) == 0

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.emit.emission import Emission
-from npuconv.model import save
+from npuconv.model import query, save
 from npuconv.model.core import Model
-from support.asserts import context, read, run_pass
+from support.asserts import context, read, run, run_pass
 from support.builders import Net
-from support.plans import converted
+from support.plans import converted, quantize
 from support.plans import prepare as prepare
+from support.target_files import NUMBERS, chip
 
 NAME = "quantize-activations"
 
@@ -36,9 +38,14 @@ FIRES = [lambda: block().model(), lambda: twice().model(), lambda: image().conv(
 SILENT = [lambda: image().op("Relu").model(), lambda: Net(x=(1, 4)).op("Softmax").model()]
 
 
-def pairs(net: Net, **options: object) -> list[str]:
+def host_between() -> Net:
+    """An operator of the host between convolutions; its input has channels of several scales."""
+    return image().conv(to="a").op("Sin", "a").conv(weight=(4, 4, 3, 3), pads=[1] * 4)
+
+
+def pairs(net: Net) -> list[str]:
     """Operators after the pass."""
-    model, ctx = read(net.model()), context(**options)
+    model, ctx = read(net.model()), context()
     prepare(model, ctx)
     assert run_pass(NAME, model, ctx) > 0
     assert run_pass(NAME, model, ctx) == 0
@@ -53,10 +60,24 @@ def test_a_pair_on_every_int8_tensor():
                               "Q", "D", "Conv", "Q", "D"]  # fmt: skip
 
 
-def test_with_explicit_conversions_the_activation_comes_first():
-    """Rounding after the Relu is the same, with one pair less."""
-    ops = pairs(block(), format="qdq")
-    assert ops[2:4] == ["Conv", "Relu"]
+@pytest.mark.parametrize("zero_points", [[0], {"range": [-128, 127]}])
+@pytest.mark.parametrize("build", [block, twice, host_between])
+def test_explicit_conversions_have_one_encoding_per_tensor(build, zero_points):
+    """Each DequantizeLinear of a tensor repeats the scalars of its QuantizeLinear."""
+    model, ctx = read(build().model()), context(format="qdq")
+    ctx.target = chip(also={"activations": {**NUMBERS, "zero_point": zero_points}})
+    quantize(model, ctx)
+    quantizers = {n.outputs[0].name: n for n in model.nodes("QuantizeLinear")}
+    for dequantizer in model.nodes("DequantizeLinear"):
+        if query.is_constant(dequantizer.inputs[0]):
+            continue
+        quantizer = quantizers[dequantizer.inputs[0].name]
+        for place in (1, 2):
+            scalars = [n.inputs[place].values for n in (quantizer, dequantizer)]
+            assert [a.shape for a in scalars] == [(), ()]
+            assert scalars[0] == scalars[1]
+    (old,), (new,) = run(build().model()), run(save.to_proto(model))
+    assert np.abs(old - new).max() < 0.05 * np.abs(old).max()
 
 
 def test_readers_of_one_tensor_share_its_conversion():
@@ -110,19 +131,17 @@ def test_the_host_has_the_scales_of_the_channels():
 
 
 def test_the_device_reads_nominal_numbers_and_the_host_its_own():
-    """One int8 tensor, dequantized in two ways."""
+    """The host multiplies the channels of the tensor that the device reads, and adds."""
     net = image().conv(to="a").conv("a", (4, 4, 3, 3), pads=[1] * 4, to="b").op("Sigmoid", "a")
     model, ctx = read(net.output("b").output(net.last).model()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
-    ways = [
-        n
-        for n in model.nodes("DequantizeLinear")
-        if n.inputs[0].name == ctx.emission.int8_names["a"]
-    ]
-    readers = {reader.op: n for n in ways for reader in n.outputs[0].outputs}
-    assert readers["Conv"].inputs[1].values == ctx.emission.encodings["a"].nominal
-    assert np.array_equal(readers["Sigmoid"].inputs[1].values, ctx.emission.encodings["a"].scales)
+    name, encoding = ctx.emission.int8_names["a"], ctx.emission.encodings["a"]
+    (way,) = (n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == name)
+    assert way.inputs[1].values == encoding.nominal
+    assert {reader.op for reader in way.outputs[0].outputs} == {"Conv", "Mul"}
+    (factor,) = (n.inputs[1].values for n in model.nodes("Mul"))
+    assert np.allclose(factor.ravel(), encoding.scales / encoding.nominal)
 
 
 def test_what_has_one_scale_is_dequantized_once():

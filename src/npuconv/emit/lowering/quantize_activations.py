@@ -1,11 +1,11 @@
 """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
 
-That is the input and the output of every convolution on the device, the outputs of
-operators that carry int8 on, and all that other listed operators read and make, with
-the constants that these add or multiply. Where the host makes or reads one, every channel has
-its own scale and zero point; between device nodes there is one nominal scale and zero
-point 0, and the weights and biases make up for the rest. What the host computes stays
-float, and is not rounded anywhere else.
+These are inputs and outputs of convolutions and other operators of the device, outputs of
+operators that pass int8 on, and constants that operators add or multiply. A tensor has one scale
+and one zero point in the file, for all its conversions. Weights and biases make up for scales and
+zero points of channels; where the host makes or reads the tensor, it multiplies and adds.
+Inputs and outputs of the model have conversions with a scale per channel instead, but not in the
+format ``qdq``, which compilers of devices read. Tensors of the host stay float.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.operator import values_of
-from npuconv.partition.operators import constants_of
+from npuconv.partition.operators import MOVEMENTS, constants_of
 from npuconv.partition.placement import Plan
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def quantize_activations(
     if not encodings:
         return 0, emission
     reaches = {id(node): _reach(encodings, node) for node in plan.operators}
-    is_qdq, fired = device.options.format == "qdq", 0
-    conversions = _Conversions(model, plan, encodings, dict(emission.int8_names), is_qdq)
+    by_channel, fired = device.options.format != "qdq", 0
+    conversions = _Conversions(model, plan, encodings, dict(emission.int8_names), by_channel)
     for node in plan.int8_nodes:
         fired += sum(conversions.output(node, tensor) for tensor in list(node.outputs))
     for conv in plan.convolutions:
@@ -61,66 +61,56 @@ class _Conversions:
     plan: Plan
     encodings: Encodings
     int8_names: dict[str, str]
-    activates_first: bool  # a Conv is quantized after its Relu or Clip
+    by_channel: bool  # conversions of inputs and outputs of the model have scales of channels
 
     def output(self, node: Node, tensor: Tensor) -> int:
         """Insert Q/DQ after ``node``; consumers and graph outputs read the result."""
-        model, plan = self.model, self.plan
-        encoding = self.encodings.get(tensor.name)
+        model, encoding = self.model, self.encodings.get(tensor.name)
         if encoding is None:
             return 0
-        consumer = query.sole_consumer(model, tensor)
-        is_activated = consumer is not None and consumer.op in ("Relu", "Clip")
-        is_activated = is_activated and node.op == "Conv" and plan.is_passthrough(consumer)
-        if is_activated and self.activates_first:
-            return 0  # quantized after the activation: the numbers are the same
         raw = edit.variable(model, f"{tensor.name}/float", tensor)
         index = next(i for i, t in enumerate(node.outputs) if t is tensor)
         node.outputs[index] = raw
         stored = self._store(tensor)
-        if plan.is_operator(node):
-            _convert(model, "QuantizeLinear", raw, stored, encoding.in_integers, node)
-        else:
-            _convert(model, "QuantizeLinear", raw, stored, encoding, node, nominal=True)
-        consumers = query.consumers(tensor)
-        inside = [n for n in consumers if plan.is_convolution(n) or plan.is_passthrough(n)]
-        if not encoding.is_plain and inside:
-            nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-            _replace_input(inside, tensor, nominal)
-            _convert(model, "DequantizeLinear", stored, nominal, encoding, node, nominal=True)
-        operators = [n for n in query.consumers(tensor) if plan.is_operator(n)]
-        if operators and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
-            computed = edit.variable(model, f"{tensor.name}/computed", tensor)
-            _replace_input(operators, tensor, computed)
-            _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
-        if model.is_output(tensor) or query.consumers(tensor) or not (inside or operators):
+        _convert(model, "QuantizeLinear", raw, stored, encoding.stored, node)
+        if encoding.is_plain:
             _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
+            return 1
+        inside = self._device_consumers(tensor)
+        is_read = len(inside) < len(query.consumers(tensor)) or model.is_output(tensor)
+        nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+        _replace_input(inside, tensor, nominal)
+        if is_read and self.by_channel and _moves_to_outputs(tensor):
+            _convert(model, "DequantizeLinear", stored, tensor, encoding, node)
+        elif is_read:
+            _scale(model, nominal, tensor, *encoding.from_stored, encoding, node)
+        if inside or query.consumers(nominal) or not is_read:
+            _convert(model, "DequantizeLinear", stored, nominal, encoding.stored, node)
         return 1
 
     def input(self, node: Node, tensor: Tensor) -> int:
         """Insert Q/DQ after a tensor of the host; its consumers on the device share the result."""
-        model, plan = self.model, self.plan
-        encoding = self.encodings.get(tensor.name)
+        model, encoding = self.model, self.encodings.get(tensor.name)
         # The output of an int8 node is rounded already.
         if encoding is None or tensor.name in self.int8_names:
             return 0
         rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
         stored = self._store(rounded)
-        consumers = {id(n): n for n in query.consumers(tensor)}.values()
-        convolutions = [n for n in consumers if plan.is_convolution(n)]
-        operators = [n for n in consumers if plan.is_operator(n)]
-        _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
-        if convolutions:
-            _convert(model, "DequantizeLinear", stored, rounded, encoding, node, nominal=True)
-        for conv in convolutions:
-            conv.inputs[0] = rounded
-        if operators:
-            computed = rounded
-            if convolutions:
-                computed = edit.variable(model, f"{tensor.name}/own", tensor)
-            _convert(model, "DequantizeLinear", stored, computed, encoding.in_integers, node)
-            _replace_input(operators, tensor, computed)
+        consumers = self._device_consumers(tensor)
+        if encoding.is_plain or (self.by_channel and _moves_from_input(tensor)):
+            _convert(model, "QuantizeLinear", tensor, stored, encoding, node)
+        else:
+            nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+            _scale(model, tensor, nominal, *encoding.to_stored, encoding, node)
+            _convert(model, "QuantizeLinear", nominal, stored, encoding.stored, node)
+        _convert(model, "DequantizeLinear", stored, rounded, encoding.stored, node)
+        _replace_input(consumers, tensor, rounded)
         return 1
+
+    def _device_consumers(self, tensor: Tensor) -> list[Node]:
+        plan, consumers = self.plan, query.consumers(tensor)
+        kinds = (plan.is_convolution, plan.is_operator, plan.is_passthrough)
+        return [node for node in consumers if any(is_kind(node) for is_kind in kinds)]
 
     def _store(self, tensor: Tensor) -> Tensor:
         """Return a new int8 tensor, and note its name."""
@@ -129,6 +119,20 @@ class _Conversions:
         stored = edit.variable(self.model, f"{tensor.name}/int8", tensor, np.int8)
         self.int8_names[tensor.name] = stored.name
         return stored
+
+
+def _moves_from_input(tensor: Tensor) -> bool:
+    """Return whether the host only moves values of an input of the model to make the tensor."""
+    producer = query.producer(tensor)
+    return producer is None or (producer.op in MOVEMENTS and _moves_from_input(producer.inputs[0]))
+
+
+def _moves_to_outputs(tensor: Tensor) -> bool:
+    """Return whether the host only moves the values of the tensor to outputs of the model."""
+    return all(
+        node.op in MOVEMENTS and all(map(_moves_to_outputs, node.outputs))
+        for node in query.consumers(tensor)
+    )
 
 
 def _replace_input(nodes: list[Node], old: Tensor, new: Tensor) -> None:
@@ -178,7 +182,7 @@ def _reach(encodings: Encodings, node: Node) -> Doubles:
     around = [encodings.get(tensor.name) for tensor in (*values, *node.outputs)]
     if node.op not in ("Add", "Sub") or len(values) > 1 or None in around:
         return unlimited
-    bounds = [e.in_integers.dequantize([LOWEST, HIGHEST]) for e in around if e]
+    bounds = [e.stored.dequantize([LOWEST, HIGHEST]) for e in around if e]
     source, result = np.asarray(bounds, np.float64)
     if node.op == "Add":
         return np.asarray(result - source[::-1])
@@ -186,20 +190,13 @@ def _reach(encodings: Encodings, node: Node) -> Doubles:
 
 
 def _convert(
-    model: Model,
-    op: str,
-    source: Tensor,
-    result: Tensor,
-    encoding: Encoding,
-    origin: Node,
-    *,
-    nominal: bool = False,
+    model: Model, op: str, source: Tensor, result: Tensor, encoding: Encoding, origin: Node
 ) -> None:
-    """Insert a conversion, with the scales of the tensor or the nominal scale."""
+    """Insert a conversion with the scale of the tensor, or the scales of its channels."""
     import numpy as np
 
     attrs = {}
-    if nominal or encoding.is_plain:
+    if encoding.is_plain:
         name = f"npuconv/scale/{float(encoding.nominal)!r}"
         scale = edit.shared_constant(model, name, np.asarray(encoding.nominal))
         point = np.asarray(encoding.nominal_zero, np.int8)
@@ -213,3 +210,34 @@ def _convert(
         zero = edit.constant(model, f"{source.name}/zero_point", np.asarray(values[1]))
         attrs = {} if single else {"axis": encoding.axis}
     edit.add_node(model, op, [source, scale, zero], [result], origin=[origin], attrs=attrs)
+
+
+def _scale(
+    model: Model,
+    source: Tensor,
+    result: Tensor,
+    factors: Doubles,
+    offsets: Doubles,
+    encoding: Encoding,
+    origin: Node,
+) -> None:
+    """Multiply the channels of a tensor of the host by factors, then add offsets."""
+    import numpy as np
+
+    axis = encoding.axis
+    rank = query.rank(source) or query.rank(origin.inputs[1])  # weights have as many axes
+    assert axis is None or rank is not None, "a tensor with channels has a rank"
+    shape = () if axis is None or rank is None else (-1, *[1] * (rank - 1 - axis % rank))
+    steps: list[tuple[str, str, Doubles]] = []
+    if np.any(factors != 1) or not np.any(offsets):
+        steps.append(("Mul", "factor", factors))
+    if np.any(offsets):
+        steps.append(("Add", "offset", offsets))
+    for number, (op, name, values) in enumerate(steps, 1):
+        target = result
+        if number < len(steps):
+            target = edit.variable(model, f"{result.name}/scaled", result)
+        column = values.astype(np.float32).reshape(shape)
+        constant = edit.constant(model, f"{result.name}/{name}", column)
+        edit.add_node(model, op, [source, constant], [target], origin=[origin])
+        source = target
