@@ -305,10 +305,13 @@ class Description(TargetPart):
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
 
     def command_for(self, form: str) -> str:
-        """Return the command to run on a model of a form; '' if there is none."""
+        """Return the command to run on a model of a form; '' if there is none.
+
+        A single command is for the form of the target.
+        """
         commands = self.next_command
         if isinstance(commands, str):
-            return commands
+            return commands if self.format in (None, form) else ""
         return next((command for name, command in commands.items() if name == form), "")
 
     def operator(self, op_type: str, domain: str = "") -> ListedOperator | None:
