@@ -78,16 +78,6 @@ def test_a_channel_without_values_takes_the_smallest_scale_there_is() -> None:
     assert scales_for([], [], [])[0].size == 0
 
 
-def test_channels_that_are_taken() -> None:
-    """Channels keep their scales; one scale for all is that of any of them."""
-    scales, zeros = np.asarray([1, 2, 3], np.float32), np.asarray([0, 5, -128], np.int32)
-    found = Encoding(scales, zeros, np.float32(3), 1).take([2, 0, 0])
-    assert (found.scales.tolist(), found.zeros.tolist()) == ([3, 1, 1], [-128, 0, 0])
-    assert (found.nominal, found.axis) == (3, 1)
-    plain = Encoding.plain(0.5)
-    assert plain.take([4, 4]) is plain
-
-
 def test_channels_of_any_axis() -> None:
     """Each with its own numbers; one number for all without an axis."""
     encoding = Encoding(np.float32([1, 2]), np.int32([0, 5]), np.float32(2), 1)

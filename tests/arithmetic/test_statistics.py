@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.arithmetic.statistics import Accumulator, Statistics, capacity, observe, quota
+from npuconv.arithmetic.statistics import Accumulator, capacity, observe, quota
 
 
 def ramp(*shape):
@@ -54,13 +54,6 @@ def test_the_two_largest_of_a_sample_are_not_the_two_of_all():
     found = accumulate([np.float32([[[1, 9, 8]]]), np.float32([[[7, -2, -3]]])])
     assert (found.highs, found.second_highs) == (9, 7)
     assert (found.lows, found.second_lows) == (-3, 1)
-
-
-def test_statistics_without_second_extremes():
-    """The extremes stand for them."""
-    ends = np.float32([[-1], [2]])
-    found = Statistics("t", 1, *ends, np.zeros(1), np.zeros((1, 0), np.float32), 1, 4)
-    assert (found.second_lows, found.second_highs) == (-1, 2)
 
 
 def test_each_sample_contributes_alike():

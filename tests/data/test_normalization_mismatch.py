@@ -5,71 +5,65 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Preprocess
 from npuconv.data import open_samples
-from npuconv.data.model_inputs import first_convolution, sample_inputs
-from npuconv.data.normalization_mismatch import Profile, Trials, better_fits, run_trials
-from npuconv.data.normalizations import IMAGENET, SIGNED, UNIT
+from npuconv.data.model_inputs import sample_inputs
+from npuconv.data.normalization_mismatch import find_mismatch
 from npuconv.model import save
+from npuconv.rules.context import NormalizationMismatch
 from support.asserts import read
 from support.builders import Net
 
-
-@pytest.mark.parametrize("levels", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
-def test_a_first_layer_without_output_is_no_evidence(
-    levels: tuple[float, float],
-) -> None:
-    """Zeros on all samples support no normalization."""
-    given, other = (Profile(0.5, 0.1, x, 1.0) for x in levels)
-    assert better_fits(Trials(UNIT, {UNIT: given, IMAGENET: other})) == ([], "")
-
-
 PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16, 16)
+NO_STATISTICS: dict[str, Statistics] = {}
 
 
-def run(proto, array: np.ndarray) -> Trials | None:
-    model = read(proto)
-    first = first_convolution(model)
-    assert first is not None
-    plain = save.to_proto(model)
-    inputs, _ = sample_inputs(model, plain, None)
+def mismatch(net: Net, array: np.ndarray) -> NormalizationMismatch | None:
+    model = read(net.model())
+    inputs, _ = sample_inputs(model, save.to_proto(model), None)
     samples = open_samples({"x": array}, inputs, Preprocess())
-    return run_trials(model, plain, samples, first)
+    return find_mismatch(model, samples, NO_STATISTICS, {})
 
 
-def test_what_is_given_comes_first():
-    """The normalization of the samples, then candidates that the first layer does not exclude."""
-    found = run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS / 255)
-    assert found is not None
-    assert found.baseline == UNIT
-    assert list(found.profiles) == [UNIT, SIGNED]
-    assert not found.makes_images
+def with_mean_pixel(net: Net) -> Net:
+    """Append a convolution whose bias subtracts a mean pixel of 120."""
+    weight = np.random.default_rng(0).normal(size=(16, 3, 3, 3)) / 300
+    bias = -120 * weight.sum(axis=(1, 2, 3))
+    return net.op("Conv", net.last, net.constant(weight), net.constant(bias))
 
 
-def test_a_model_that_makes_images():
-    """An output with as many colours and at least the extents is an image."""
-    net = Net(x=("N", 3, 16, 16)).conv("x", (3, 3, 3, 3), pads=[1, 1, 1, 1])
-    found = run(net.model(), PIXELS / 255)
-    assert found is not None
-    assert found.makes_images
+def image() -> Net:
+    return Net(x=("N", 3, 16, 16))
 
 
 @pytest.mark.parametrize("build", [
-    lambda: Net(x=("N", 3, 16, 16)).conv("x").op("Elu").model(),
-    lambda: Net(x=("N", 3, 16, 16)).op("Transpose", perm=[0, 1, 3, 2]).conv().model(),
-    lambda: Net(x=("N", 3, 16, 16)).pad([0, 0, 1, 1, 0, 0, 1, 1]).conv().model(),
+    image,
+    lambda: image().op("Transpose", perm=[0, 1, 3, 2]),
+    lambda: image().pad([0, 0, 1, 1, 0, 0, 1, 1]),
 ])  # fmt: skip
 def test_what_may_stand_before_the_first_convolution(build):
-    """Order, padding, scale and offset may stand before the first convolution."""
-    assert run(build(), PIXELS) is not None
+    """Order and padding may stand before the first convolution."""
+    found = mismatch(with_mean_pixel(build()), PIXELS / 255)
+    assert found is not None
+    assert (found.value, found.limit.split(" or ")[0]) == ("0..1", "0..255")
+    assert "--preprocess raw" in found.claim
+    assert mismatch(with_mean_pixel(build()), PIXELS) is None
+
+
+def test_few_channels_are_no_evidence():
+    """A first layer of few channels is not judged."""
+    net = image()
+    net.op("Conv", "x", net.constant(np.ones((4, 3, 3, 3)) / 99), net.constant(np.full(4, -30.0)))
+    assert mismatch(net, PIXELS / 255) is None
 
 
 def test_sound_is_no_image():
-    """Sound has no other normalization to try."""
+    """Sound has no other normalization."""
     sound = np.linspace(-1, 1, 4 * 1 * 64, dtype=np.float32).reshape(4, 1, 64)
-    assert run(Net(x=("N", 1, 64)).conv("x", (4, 1, 3)).model(), sound) is None
+    assert mismatch(Net(x=("N", 1, 64)).conv("x", (8, 1, 3)), sound) is None
 
 
-def test_other_ranges_are_not_tried():
-    """Samples of an unknown range are not tried."""
-    assert run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS * 7) is None
+def test_other_ranges_are_not_judged():
+    """Samples of an unknown range are not judged."""
+    assert mismatch(with_mean_pixel(image()), PIXELS * 7) is None

@@ -8,11 +8,11 @@ import pytest
 
 from npuconv import executor
 from npuconv.errors import CalibrationError
-from npuconv.quantize.hessian import Hessian, WindowedConv, gather, windows_of
+from npuconv.quantize.hessian import Hessian, WindowedConv, windows_of
 from npuconv.quantize.settings import HESSIAN
 from support.asserts import read
 from support.builders import Net
-from support.plans import Feeds, planned, random_feeds
+from support.plans import Feeds, gather, planned, random_feeds
 
 
 def windows(groups: int = 2, length: int = 5, count: int = 40, seed: int = 0) -> np.ndarray:

@@ -16,6 +16,7 @@ def seen(lows: list[float], highs: list[float], samples: int = 8, each: int = 16
     return Statistics(
         name="t", axis=1, lows=low, highs=high, means=(low + high) / 2,
         values=np.stack([low, high], axis=1), samples=samples, count=samples * each,
+        second_lows=low, second_highs=high,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -19,10 +19,9 @@ from npuconv.legalize.source_model import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.partition.placement import Group, Plan
-from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.calibrate import Calibration, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
-from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.hessian import Hessian, HessianReader, WindowedConv, windows_of
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.state import QuantState
@@ -78,8 +77,17 @@ def watch(graph: LegalModel, feeds: Feeds) -> dict[str, Statistics]:
 
 def windows(graph: LegalModel, feeds: Feeds) -> dict[str, Hessian]:
     """The Hessians of all convolutions."""
-    layers = [layer for conv in graph.plan.convolutions if (layer := hessians_of.windows_of(conv))]
-    return hessians_of.gather(graph.proto(), layers, feeds)
+    layers = [layer for conv in graph.plan.convolutions if (layer := windows_of(conv))]
+    return gather(graph.proto(), layers, feeds)
+
+
+def gather(
+    proto: onnx.ModelProto, layers: Sequence[WindowedConv], feeds: Feeds
+) -> dict[str, Hessian]:
+    """The Hessian of each of these layers, by name."""
+    reader = HessianReader(layers, len(feeds))
+    collect(proto, {}, feeds, reader=reader)
+    return reader.hessians
 
 
 def calibrated(graph: LegalModel, feeds: Feeds) -> Calibration:

@@ -14,6 +14,7 @@ from npuconv.vendors import scripts
 
 QUESTION = {
     "model": "model.onnx", "inputs": ["x"], "chip": "", "options": [], "calibrates": False,
+    "outputs": 1,
 }  # fmt: skip
 FEEDS = [{"x": np.float32([[1, 2]])}]
 QNN_LOG = """

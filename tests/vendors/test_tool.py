@@ -20,7 +20,9 @@ FEEDS = [{"x": np.float32([[1, 2]])}, {"x": np.float32([[3, 4]])}]
 def reply(folder, body, *, chip="", seconds=60):
     """Ask a tool whose ``ask`` has this body."""
     asked = VendorTool(QNN, environment(folder, body), chip, seconds)
-    return asked.ask([Question(b"model", ["x"], FEEDS, 1)])[0]
+    version, (answer,) = asked.ask([Question(b"model", ["x"], FEEDS, 1)])
+    assert version == "1.2.3"
+    return answer
 
 
 @pytest.mark.e2e
@@ -37,7 +39,7 @@ def test_a_tool_gets_the_file_and_the_keys(tmp_path):
         "    return {'accepted': True, 'message': question['chip'] + str(question['seconds'])}, 0\n"
     )
     done = reply(tmp_path, body, chip="v73", seconds=9)
-    assert (done.answer.message, done.version) == ("v739", "1.2.3")
+    assert done.answer.message == "v739"
 
 
 @pytest.mark.e2e
@@ -73,7 +75,7 @@ def test_the_next_question_after_a_crash(tmp_path):
         "    if question.get('deadly'): os.kill(os.getppid(), signal.SIGKILL)\n" + ACCEPTS
     )
     keys = ({"faulty": 1}, {}, {"deadly": 1}, {})
-    replies = VendorTool(QNN, environment(tmp_path, body)).ask(
+    _, replies = VendorTool(QNN, environment(tmp_path, body)).ask(
         [Question(b"", keys=k) for k in keys]
     )
     verdicts = [done.verdict for done in replies]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,17 +38,8 @@ class Statistics:
     values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int  # number of samples
     count: int  # values per channel
-    # float32 [C], second smallest of the minima of samples; for a single sample the largest
-    # float32. If it is empty, ``lows`` replaces it.
-    second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-    # float32 [C], second largest of the maxima of samples; for a single sample the lowest
-    # float32. If it is empty, ``highs`` replaces it.
-    second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
-
-    def __post_init__(self) -> None:
-        """Take the extremes for missing second extremes."""
-        if not self.second_highs.size:
-            self.second_lows, self.second_highs = self.lows, self.highs
+    second_lows: Floats  # float32 [C], second smallest of the minima of samples, or the largest
+    second_highs: Floats  # float32 [C], second largest of the maxima of samples, or the lowest
 
     @property
     def channels(self) -> int:

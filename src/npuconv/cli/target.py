@@ -20,6 +20,7 @@ from npuconv.target.lint import lint as find_problems
 _MODULES = {
     "coverage": "Show which targets take which models, and what stops each.",
     "explore": "Show the cost of each undocumented limit for these models.",
+    "learn": "Ask a compiler for the undocumented limits of a target file.",
 }
 _MAX_NAME, _MAX_VALUE = 40, 28  # columns; a longer cell is not aligned, and moves no other line
 _ORDER = {name: place for place, name in enumerate(FACTS)}

@@ -89,11 +89,19 @@ def collect(
         for number, (sample, part) in enumerate(in_order(observe_sample, enumerate(feeds))):
             for name, observation in sample.items():
                 if not observation.is_finite:
-                    raise _not_finite(number, name)
+                    raise CalibrationError(
+                        f"sample {number}: the float model itself makes values that are not "
+                        f"finite (tensor {name!r})",
+                        hint="check the weights, and the normalization of the samples; "
+                        "--keep-float leaves nodes that need such values to the host",
+                    )
                 if name not in totals:
                     totals[name] = Accumulator(len(observation.lows))
                 if len(totals[name].lows) != len(observation.lows):
-                    raise _channels_differ(name)
+                    raise CalibrationError(
+                        f"tensor {name!r} has not as many channels in every sample",
+                        hint="give samples of one shape, or fix it with --input-shape",
+                    )
                 totals[name].add(observation)
             if reader:
                 reader.add(number, part)
@@ -108,21 +116,3 @@ def collect(
 def _refused(error: executor.RuntimeRefusedError) -> CalibrationError:
     """Return the error for a model or a sample that onnxruntime refuses."""
     return CalibrationError(f"the float model does not run on the samples: {error}")
-
-
-def _not_finite(number: int, name: str) -> CalibrationError:
-    """Return the error for a tensor with NaN or infinite values on a sample."""
-    return CalibrationError(
-        f"sample {number}: the float model itself makes values that are not finite "
-        f"(tensor {name!r})",
-        hint="check the weights, and the normalization of the samples; --keep-float leaves nodes "
-        "that need such values to the host",
-    )
-
-
-def _channels_differ(name: str) -> CalibrationError:
-    """Return the error for a tensor whose number of channels differs between samples."""
-    return CalibrationError(
-        f"tensor {name!r} has not as many channels in every sample",
-        hint="give samples of one shape, or fix it with --input-shape",
-    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
@@ -116,6 +116,9 @@ class Inferred:
     share: float  # share of all odds, 0..1
     runner_up: PixelNormalization
     reasons: tuple[str, ...]  # evidence for the normalization, the strongest last
+    # Logarithms of the odds of all normalizations, without and with the habits of the framework.
+    evidence: Mapping[PixelNormalization, float] = field(default_factory=dict)
+    odds: Mapping[PixelNormalization, float] = field(default_factory=dict)
 
     @property
     def is_clear(self) -> bool:
@@ -153,17 +156,28 @@ class Moments(NamedTuple):
     variances: Doubles
 
 
-def infer(model: Model, spec: InputSpec, expected: Mapping[str, InTraining]) -> Inferred:
+def infer(
+    model: Model,
+    spec: InputSpec,
+    expected: Mapping[str, InTraining],
+    pictures: NDArray[np.float32] | None = None,
+) -> Inferred:
     """Infer the normalization of the one image that a model reads.
 
-    ``expected`` has mean and standard deviation in training of the outputs of layers, by tensor.
+    Args:
+        model: the float model.
+        spec: the image.
+        expected: mean and standard deviation in training of outputs of layers, by tensor.
+        pictures: pixels of 0..255 for the first layer, [N,C,H,W]; drawn if None.
     """
     integers = normalization_of(spec, Preprocess()) if spec.dtype.kind != "f" else None
     if integers is not None:
         return Inferred(integers, 1.0, integers, (f"input {spec.name!r} is {spec.dtype}",))
-    evidence = [_habits(model, spec), *_from_file(model)]
+    if pictures is None:
+        pictures = _drawn(spec)
+    habits, evidence = _habits(model, spec, pictures.shape[1:]), _from_file(model, spec)
     first = first_convolution(model)
-    moments = _first_outputs(first, spec) if first is not None else {}
+    moments = {} if first is None else _first_outputs(first, spec, pictures)
     if first is not None and moments:
         evidence.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
         in_training = expected.get(first.outputs[0].name)
@@ -179,16 +193,25 @@ def infer(model: Model, spec: InputSpec, expected: Mapping[str, InTraining]) -> 
             evidence.append(_Evidence("BatchNormalization fits it best", odds))
         else:
             evidence += _biases(first, moments)
-    odds = {item: sum(piece.odds.get(item, 0.0) for piece in evidence) for item in KNOWN}
+    model_odds = {item: sum(piece.odds.get(item, 0.0) for piece in evidence) for item in KNOWN}
+    odds = {item: habits.odds[item] + model_odds[item] for item in KNOWN}
     highest = max(odds.values())
     shares = {item: math.exp(value - highest) for item, value in odds.items()}
     order = sorted(KNOWN, key=lambda item: -shares[item])
-    reasons = (p.reason for p in evidence if p.reason and p.favours(order[0]))
+    reasons = [p.reason for p in (habits, *evidence) if p.reason and p.favours(order[0])]
     share = shares[order[0]] / sum(shares.values())
-    return Inferred(order[0], share, order[1], tuple(reasons))
+    return Inferred(order[0], share, order[1], tuple(reasons), model_odds, odds)
 
 
-def _habits(model: Model, spec: InputSpec) -> _Evidence:
+def _drawn(spec: InputSpec) -> NDArray[np.float32]:
+    """Return drawn pictures of the size of an input, [N,C,H,W]."""
+    layout, shape = image_layout(spec) or "", tuple(n or 1 for n in spec.lengths)[1:]
+    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
+    pictures = np.stack([draw(shape, layout, k) for k in range(count)])
+    return pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2)
+
+
+def _habits(model: Model, spec: InputSpec, shape: tuple[int, ...]) -> _Evidence:
     """Return the odds usual for the framework, and for the kind of image."""
     producer, name = model.header.producer_name.lower(), spec.name.lower()
     family = next((family for word, family in _PRODUCERS.items() if word in producer), "")
@@ -197,9 +220,8 @@ def _habits(model: Model, spec: InputSpec) -> _Evidence:
     habits = _HABITS[family or "pytorch"]
     odds = {item: math.log(k) for item, k in zip(KNOWN, habits, strict=True)}
     words = [f"usual for {family}" if family else "usual"]
-    layout, lengths = image_layout(spec), spec.lengths
-    channels, *sides = lengths[1:] if layout == "nchw" else (lengths[3], *lengths[1:3])
-    if sides[0] and sides[1] and sides[1] >= NORMALIZATION.text_aspect * sides[0]:
+    channels, *sides = shape
+    if sides[1] >= NORMALIZATION.text_aspect * sides[0]:
         odds[SIGNED] += NORMALIZATION.text_signed
         words.append("for lines of text")
     if channels == 1:
@@ -216,14 +238,14 @@ def _habits(model: Model, spec: InputSpec) -> _Evidence:
     return _Evidence(", ".join(words), odds)
 
 
-def _from_file(model: Model) -> list[_Evidence]:
+def _from_file(model: Model, spec: InputSpec) -> list[_Evidence]:
     """Return the evidence of metadata, or of arithmetic on the input."""
     notes = {key.lower(): value for key, value in dict(model.header.metadata).items()}
     ranges = {"NominalRange_0_255": RAW, "Normalized_0_1": UNIT, "Normalized_1_1": SIGNED}
     if stated := ranges.get(notes.get("image.nominalpixelrange", "")):
         return [_Evidence("its metadata says so", {stated: NORMALIZATION.metadata})]
     numbers: list[tuple[str, float]] = []
-    tensor = model.graph.inputs[0]
+    tensor = next(t for t in model.graph.inputs if t.name == spec.name)
     while (node := query.sole_consumer(model, tensor)) is not None:
         if node.op in ("Sub", "Div", "Mul", "Add", "BatchNormalization"):
             constants = [t for t in node.inputs if t.name and query.is_constant(t)]
@@ -246,7 +268,9 @@ def _from_file(model: Model) -> list[_Evidence]:
     return []
 
 
-def _first_outputs(first: Node, spec: InputSpec) -> dict[PixelNormalization, Moments]:
+def _first_outputs(
+    first: Node, spec: InputSpec, pictures: NDArray[np.float32]
+) -> dict[PixelNormalization, Moments]:
     """Return moments of the first layer's output for pictures in each normalization.
 
     A convolution is linear, so they follow for all normalizations from the mean and the
@@ -256,18 +280,12 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[PixelNormalization, Mom
     Returns:
         Nothing if the input is not only scaled, moved and reordered before the layer.
     """
-    layout, weight = image_layout(spec), query.constant_input(first, 1)
-    shape = tuple(n or 1 for n in spec.lengths)[1:]
-    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-    pictures = np.stack([draw(shape, layout or "", k) for k in range(count)])
-    assert layout is not None, "only images get here"
+    weight, windows = query.constant_input(first, 1), _windows(pictures, first)
     assert weight is not None, "only layers with constant weights get here"
-    windows = _windows(pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2), first)
     _, path = path_from_input(first.inputs[0])
     # The affine map of each channel, from inputs of 0 and 1.
-    zeros, ones = (
-        apply_affine(np.full(pictures[:1].shape, value, spec.dtype), path) for value in (0, 1)
-    )
+    shape = (1, *(n or 1 for n in spec.lengths[1:]))
+    zeros, ones = (apply_affine(np.full(shape, value, spec.dtype), path) for value in (0, 1))
     if (
         zeros is None or ones is None or zeros.ndim != pictures.ndim or windows is None
         or int(query.attribute(first, "group", 1)) != 1

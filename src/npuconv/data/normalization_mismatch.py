@@ -1,85 +1,41 @@
 """Samples that look normalized differently than in training.
 
-Two kinds of evidence: a folded BatchNormalization behind the first layer holds mean and standard
-deviation of its channels in training; and the float model is run on a few samples in the other
-usual normalizations. After training every channel has values on both sides of 0, by about its own
-spread: a channel that never changes sign learns nothing.
+A folded BatchNormalization behind the first layer holds mean and standard deviation of its channels
+in training. Of images, the normalization that the samples seem to have is compared with the
+normalization that is inferred from the model.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import onnx
-from numpy.typing import NDArray
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.data.float_pass import collect, open_session
-from npuconv.data.infer_normalization import (
-    KNOWN,
-    InTraining,
-    relative_bias,
-    rms,
-    training_shift,
-)
-from npuconv.data.model_inputs import first_convolution
-from npuconv.data.normalizations import (
-    CENTRED,
-    HALF,
-    IMAGENET,
-    RAW,
-    SIGNED,
-    UNIT,
-    PixelNormalization,
-    guess,
-    image_axis,
-)
-from npuconv.data.samples import Samples, spread
-from npuconv.errors import CalibrationError
+from npuconv.data.infer_normalization import KNOWN, Inferred, InTraining, infer, training_shift
+from npuconv.data.model_inputs import first_convolution, path_from_input
+from npuconv.data.normalizations import PixelNormalization, guess, image_axis
+from npuconv.data.samples import InputSpec, Samples, spread
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules.context import NormalizationMismatch
-
-_PIXELS = (RAW, CENTRED)  # normalizations whose steps are one grey level
-_CENTRED = (SIGNED, IMAGENET, CENTRED)
-_TINY = 1e-9
-_MAX_SHOWN_RATIO = 1000
-# Normalizations to try on samples in a normalization, the likelier first.
-_CANDIDATES: dict[PixelNormalization, tuple[PixelNormalization, ...]] = {
-    RAW: (UNIT, SIGNED, IMAGENET),
-    CENTRED: (UNIT, SIGNED, IMAGENET),
-    UNIT: (SIGNED, RAW),
-    HALF: (SIGNED, UNIT, RAW),
-    SIGNED: (UNIT, RAW),
-    IMAGENET: (RAW,),
-}
 
 
 @dataclass(frozen=True)
 class MismatchSettings:
     """Bounds between right and wrong normalizations.
 
-    They were set on models in the normalization they were trained for and five others; all lie
-    well between the values of the right and of the wrong normalizations.
+    They were set on models in the normalization they were trained for and five others.
     """
 
     min_judged_channels: int = 8  # channels of a first layer whose statistics are sound
-    trial_samples: int = 4  # number of samples of a trial
-    no_bias: float = 0.05  # relative bias of the first layer below which it has no effect
-    hiding_bias: float = 20.0  # relative bias of the first layer above which it hides the input
-    plausible_bias: tuple[float, float] = (0.4, 6.0)  # relative bias in trained models
-    entropy_drop: float = 0.9  # least sign entropy by that of the samples, of smaller values
-    entropy_gain: float = 1.1  # the same ratio, of larger values
-    unit_shift: float = 0.3  # logarithm of the ratio of first levels from which 0..1 fits better
-    centred_shift: float = -0.15  # the same, for normalizations around 0
-    centred_gain: float = 0.05  # least decrease of the mean offset for normalizations around 0
-    scale: float = 0.5  # logarithm of a scale that two normalizations share; 0..1 to -1..1: 0.7
+    samples: int = 8  # number of samples whose normalization is guessed
+    # Logarithm of the odds by which another normalization is better than that of the samples.
+    better: float = 2.5
+    equal: float = 1.5  # the same, within which two normalizations fit alike
     # ``TrainingShift.loss`` of a wrong normalization: the spread is 3.4 times that of training, or
     # the means are 0.6 standard deviations off.
     shift_loss: float = 1.5
@@ -90,9 +46,32 @@ class MismatchSettings:
 BOUNDS = MismatchSettings()
 
 
+class ComparedImages(NamedTuple):
+    """Samples of the one image that a model reads."""
+
+    normalization: PixelNormalization  # normalization that the samples seem to have
+    inferred: Inferred  # normalization that the model seems to expect
+
+    def fits(self, margin: float) -> list[PixelNormalization]:
+        """Return the normalizations that fit better by ``margin``, all that fit about alike."""
+        odds, best = self.inferred.odds, self.inferred.normalization
+        if not odds or odds[best] - odds[self.normalization] < margin:
+            return []
+        return [
+            item
+            for item in sorted(KNOWN, key=lambda item: -odds[item])
+            if item != self.normalization and odds[best] - odds[item] < BOUNDS.equal
+        ]
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether the model itself contradicts the normalization of the samples."""
+        evidence = self.inferred.evidence
+        return evidence[self.inferred.normalization] > evidence[self.normalization]
+
+
 def find_mismatch(
     model: Model,
-    proto: onnx.ModelProto,
     samples: Samples,
     statistics: Mapping[str, Statistics],
     expected: Mapping[str, InTraining],
@@ -100,8 +79,7 @@ def find_mismatch(
     """Return the difference from the normalization of training; None if there is no sign of it.
 
     Args:
-        model: the float model, ``proto`` in memory.
-        proto: the same model as ONNX.
+        model: the float model.
         samples: the feeds of the model.
         statistics: statistics of the outputs of convolutions on all samples, by tensor.
         expected: mean and standard deviation in training of outputs of layers, by tensor.
@@ -110,10 +88,9 @@ def find_mismatch(
     weight = None if first is None else query.shape(first.inputs[1])
     if first is None or weight is None or int(weight[0] or 0) < BOUNDS.min_judged_channels:
         return None
-    output = statistics.get(first.outputs[0].name)
-    trials = run_trials(model, proto, samples, first)
-    better, reason = better_fits(trials) if trials else ([], "")
     untrained = sum(map(_is_constant, expected.values())) > len(expected) / 2
+    images = _compare_images(model, first, samples, {} if untrained else expected)
+    output = statistics.get(first.outputs[0].name)
     in_training = None if untrained else expected.get(first.outputs[0].name)
     shift = training_shift(output, in_training) if output and in_training else None
     if (
@@ -121,8 +98,7 @@ def find_mismatch(
         and shift.loss >= BOUNDS.shift_loss
         and shift.spread < BOUNDS.channel_spread  # channels differ alike: a wrong scale
     ):
-        fits = _fits_by_scale(trials.baseline, shift.ratio) if trials else []
-        fits = [item for item in fits if item in better] or fits
+        fits = images.fits(0.0) if images else []
         reason = (
             f"BatchNormalization says that the standard deviation of what the first layer puts "
             f"out was {1 / shift.ratio:.3g} times this in training, and its means are "
@@ -130,221 +106,51 @@ def find_mismatch(
         )
         value = f"standard deviation x {shift.ratio:.3g}, mean off by {shift.offset:.2g}"
         limit = "standard deviation x 1, mean off by 0"
-    elif trials and better:
-        fits = better
-        if trials.baseline not in _PIXELS and any(item in _CENTRED for item in fits):
-            # Samples that are not centred do not show at which scale the model expects them.
-            fits = [*fits, *(i for i in _CENTRED if i not in (*fits, trials.baseline))]
-        value, limit = trials.baseline.name, " or ".join(item.name for item in fits)
+    elif images and images.has_evidence and (fits := images.fits(BOUNDS.better)):
+        reason = "; ".join(images.inferred.reasons)
+        value, limit = images.normalization.name, " or ".join(item.name for item in fits)
     else:
         return None
     claim = "the calibration samples are not normalized like those of training"
-    if trials and fits:
+    if images and fits:
         options = " or ".join(f"{item.name} ({item.option})" for item in fits)
         claim = (
-            f"the calibration samples look like {trials.baseline.name}, the model as if trained on "
-            f"{options}"
+            f"the calibration samples look like {images.normalization.name}, the model as if "
+            f"trained on {options}"
         )
     return NormalizationMismatch(first, claim, reason, value, limit)
+
+
+def _compare_images(
+    model: Model, first: Node, samples: Samples, expected: Mapping[str, InTraining]
+) -> ComparedImages | None:
+    """Return the normalizations of the samples and of the model.
+
+    Returns:
+        None where the first layer reads no image, where the range of the image does not show its
+        normalization, or where the model itself normalizes the first layer's output.
+    """
+    feeds = [samples[k] for k in spread(len(samples), BOUNDS.samples)]
+    name, _ = path_from_input(first.inputs[0])
+    array = feeds[0].get(name)
+    axis = None if array is None or array.dtype.kind != "f" else image_axis(array.shape)
+    if array is None or axis is None:
+        return None
+    if any(node.op == "InstanceNormalization" for node in first.outputs[0].outputs):
+        return None
+    arrays = [feed[name] for feed in feeds if feed[name].shape == array.shape]
+    values = np.concatenate(arrays)
+    normalization = guess(values)
+    is_grey = array.shape[axis] == 1
+    if normalization is None or (is_grey and len(normalization.mean) > 1):
+        return None
+    pixels = np.moveaxis(normalization.undo(values, axis), axis, 1)
+    spec = InputSpec(name, array.dtype, array.shape)
+    return ComparedImages(normalization, infer(model, spec, expected, pixels))
 
 
 def _is_constant(expected: InTraining) -> bool:
     """Return whether all channels are alike, as in an untrained model."""
     return all(
         float(np.ptp(part)) <= BOUNDS.untrained * float(np.abs(part).max()) for part in expected
-    )
-
-
-def _fits_by_scale(normalization: PixelNormalization, ratio: float) -> list[PixelNormalization]:
-    """Return normalizations that make values about ``ratio`` times smaller."""
-    step = float(np.mean(normalization.std))
-    return [
-        item
-        for item in KNOWN
-        if item != normalization
-        and abs(math.log(step * ratio / float(np.mean(item.std)))) < BOUNDS.scale
-    ]
-
-
-class Profile(NamedTuple):
-    """Statistics of the outputs of all convolutions on samples in one normalization."""
-
-    sign_entropy: float  # mean entropy, in bits, of the sign of values; layers count alike
-    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``, over layers
-    first_level: float  # rms of the means of the channels of the first layer
-    bias: float  # relative bias of the first layer
-
-    @classmethod
-    def from_statistics(
-        cls,
-        layers: Sequence[Statistics],
-        first: Statistics,
-        biases: NDArray[np.generic] | None,
-    ) -> Profile:
-        """Compute the profile from the outputs of the convolutions."""
-        entropies, offsets = [], []
-        for layer in layers:
-            share = np.clip((layer.values > 0).mean(axis=1), _TINY, 1 - _TINY)
-            bits = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
-            entropies.append(float(bits.mean()))
-            power, variance = layer.means**2, layer.variances
-            variance = np.maximum(variance, _TINY * np.maximum(power + variance, _TINY))
-            offsets.append(float(np.mean(np.log1p(power / variance))))
-        return cls(
-            float(np.mean(entropies)),
-            float(np.mean(offsets)),
-            rms(first.means),
-            relative_bias(first, biases),
-        )
-
-
-class Trials(NamedTuple):
-    """Profiles of the float model on unchanged samples and on samples normalized differently."""
-
-    baseline: PixelNormalization  # normalization that the samples seem to have
-    # Baseline first; profiles of the first layer alone if that excludes all candidates.
-    profiles: Mapping[PixelNormalization, Profile]
-    makes_images: bool = False  # True if an output is an image, as of super-resolution
-
-
-def run_trials(
-    model: Model,
-    proto: onnx.ModelProto,
-    samples: Samples,
-    first: Node,
-) -> Trials | None:
-    """Run the model on a few samples, unchanged and in other normalizations.
-
-    The first layer runs before the model, because it alone excludes most candidates.
-
-    Args:
-        model: the float model.
-        proto: the same model as ONNX.
-        samples: the feeds of the model.
-        first: its first convolution.
-
-    Returns:
-        None where not exactly one input is an image, where the range of the image does not show
-        its normalization, or where the model itself normalizes the first layer's output.
-    """
-    feeds = [samples[k] for k in spread(len(samples), BOUNDS.trial_samples)]
-    axes = {
-        name: axis
-        for name, array in feeds[0].items()
-        if array.dtype.kind == "f" and (axis := image_axis(array.shape)) is not None
-    }
-    consumers = first.outputs[0].outputs
-    if len(axes) != 1 or any(node.op == "InstanceNormalization" for node in consumers):
-        return None
-    ((name, axis),) = axes.items()
-    baseline = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
-    if baseline is None:
-        return None
-    pixels = [baseline.undo(feed[name], axis) for feed in feeds]
-    shape = feeds[0][name].shape
-    dims = [query.shape(tensor) for tensor in model.graph.outputs]
-    makes_images = any(
-        d is not None
-        and len(d) == len(shape)
-        and d[axis] == shape[axis]
-        and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
-        for d in dims
-    )
-    trials = Trials(baseline, {}, makes_images)
-    source, bias = first.outputs[0].name, query.constant_input(first, 2)
-    tensors = [conv.outputs[0].name for conv in model.nodes("Conv")]
-    items = [baseline, *_CANDIDATES[baseline]]
-    for part, names in ((_up_to(proto, source), [source]), (proto, tensors)):
-        try:
-            session = open_session(part, names)
-        except CalibrationError:
-            return None
-        profiles = {}
-        for item in items:
-            inputs = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
-            # The model may refuse numbers of another size.
-            with contextlib.suppress(CalibrationError):
-                stats = collect(part, dict.fromkeys(names, 1), inputs, session=session)
-                layers = [s for s in stats.values() if s.values.size]  # detectors may find nothing
-                profiles[item] = Profile.from_statistics(layers, stats[source], bias)
-        trials = trials._replace(profiles=profiles)
-        items = [baseline, *better_fits(trials._replace(profiles=_at_best(trials)))[0]]
-        if len(items) == 1:
-            break
-    return trials
-
-
-def _up_to(proto: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
-    """Return the first nodes of a model, up to the node that makes a tensor."""
-    part = onnx.ModelProto()
-    part.CopyFrom(proto)
-    places = [place for place, node in enumerate(proto.graph.node) if tensor in node.output]
-    del part.graph.node[places[0] + 1 :], part.graph.output[:]
-    return part
-
-
-def _at_best(trials: Trials) -> dict[PixelNormalization, Profile]:
-    """Return the profiles with the best that the layers behind the first may do for candidates."""
-    return {
-        item: profile._replace(sign_entropy=0.0, mean_offset=math.inf)
-        if item == trials.baseline
-        else profile._replace(sign_entropy=math.inf, mean_offset=-math.inf)
-        for item, profile in trials.profiles.items()
-    }
-
-
-def better_fits(trials: Trials) -> tuple[list[PixelNormalization], str]:
-    """Return the normalizations that fit the model much better, and the first reason."""
-    baseline = trials.profiles.get(trials.baseline)
-    if baseline is None:
-        return [], ""
-    reasons = {}
-    for item, profile in trials.profiles.items():
-        if item != trials.baseline and (reason := _advantage(trials, baseline, item, profile)):
-            reasons[item] = reason
-    return list(reasons), next(iter(reasons.values()), "")
-
-
-def _advantage(
-    trials: Trials, baseline: Profile, item: PixelNormalization, profile: Profile
-) -> str:
-    """Return how a normalization fits better than the baseline; empty if it does not."""
-    low, high = BOUNDS.plausible_bias
-    entropy = profile.sign_entropy
-    if trials.baseline in _PIXELS and item not in _PIXELS:
-        balanced = entropy >= BOUNDS.entropy_drop * baseline.sign_entropy
-        if baseline.bias < BOUNDS.no_bias and low <= profile.bias <= high and balanced:
-            share = f"{100 * baseline.bias:.1f} %"
-            return f"the biases of the first layer are only {share} of what it puts out"
-        return ""
-    if trials.baseline not in _PIXELS and item in _PIXELS:
-        balanced = entropy >= BOUNDS.entropy_gain * baseline.sign_entropy
-        if baseline.bias > BOUNDS.hiding_bias and profile.bias <= high and balanced:
-            over = baseline.bias >= _MAX_SHOWN_RATIO
-            times = f"over {_MAX_SHOWN_RATIO}" if over else f"{baseline.bias:.0f}"
-            return (
-                f"the biases of the first layer are {times} times as large as "
-                f"the spread of what it puts out"
-            )
-        return ""
-    # The scales are equal: are the samples shifted?
-    if min(baseline.first_level, profile.first_level) <= 0:
-        return ""  # a first layer that puts out zeros for all samples is no evidence
-    gain = baseline.mean_offset - profile.mean_offset
-    nearer = math.log(baseline.first_level / profile.first_level)
-    if item == UNIT:
-        fits = gain > 0.0 and nearer > BOUNDS.unit_shift
-    else:  # a model that makes images need not be centred on its input
-        fits = (
-            not trials.makes_images
-            and profile.bias >= low
-            and gain > BOUNDS.centred_gain
-            and entropy > baseline.sign_entropy
-            and nearer > BOUNDS.centred_shift
-        )
-    if not fits:
-        return ""
-    return (
-        f"with these the means of channels would be smaller beside their spread, "
-        f"log(1 + (mean / std)^2) {profile.mean_offset:.2f} instead of {baseline.mean_offset:.2f}"
     )

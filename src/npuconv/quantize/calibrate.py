@@ -200,9 +200,7 @@ def calibration_findings(
     """
     mismatch = None
     if data.is_normalized:
-        mismatch = find_mismatch(
-            graph.model, graph.proto(), data.used, calibration.statistics, graph.expected
-        )
+        mismatch = find_mismatch(graph.model, data.used, calibration.statistics, graph.expected)
     imported = [g for g in graph.plan.groups if state.methods.get(g.name) in METHODS]
     evidence = CalibrationEvidence(
         plan=graph.plan,

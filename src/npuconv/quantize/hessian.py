@@ -11,13 +11,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
-from npuconv.data.float_pass import collect
-from npuconv.data.samples import Feed, Samples
+from npuconv.data.samples import Feed
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
@@ -170,19 +168,6 @@ class HessianReader:
         held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
         for layer, windows in zip(self._layers, part, strict=False):
             self.hessians[layer.name].add(windows, held_out=held_out)
-
-
-def gather(
-    model: onnx.ModelProto, layers: Sequence[WindowedConv], feeds: Samples | Sequence[Feed]
-) -> dict[str, Hessian]:
-    """Run samples and return the Hessian of every layer.
-
-    Raises:
-        CalibrationError: the model does not run on a sample.
-    """
-    reader = HessianReader(layers, len(feeds))
-    collect(model, {}, feeds, reader=reader)
-    return reader.hessians
 
 
 def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:

@@ -13,20 +13,20 @@ effect of the error of each tensor on the outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import count
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
-from npuconv import executor
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data import Feed, Samples
+from npuconv.data.float_pass import collect
 from npuconv.data.model_inputs import apply_affine, path_from_input
+from npuconv.errors import CalibrationError
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
@@ -119,9 +119,17 @@ def _choose_inputs(
         for name in group.tensors
     }
     int8 = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
-    ranges = _probe(graph.proto(), candidates, feeds, step) if candidates else {}
-    tensors = {}
-    for name, (lows, highs, shape) in ranges.items():
+    runs, tensors = count(1), dict[str, list[Node]]()
+    try:
+        axes = dict.fromkeys(candidates, CHANNELS)
+        observations = collect(
+            graph.proto(), axes, feeds, progress=lambda: step(next(runs), len(feeds))
+        )
+    except CalibrationError:  # calibration will raise it, too
+        return tensors
+    for name, observed in observations.items():
+        lows = np.minimum(observed.lows, 0).astype(np.float64)
+        highs = np.maximum(observed.highs, 0).astype(np.float64)
         convs = candidates[name]
         source = convs[0].inputs[0].name
         has_one_zero = _has_one_zero(graph, source)
@@ -137,6 +145,7 @@ def _choose_inputs(
             or convs[0].name in grids
             or not off_centre.isdisjoint((name, source))
         )
+        shape = query.shape(graph.plan.uncut(convs[0].inputs[0])) or ()
         if gains and growth(shape, nonzero_pads(convs[0])) <= HOST_PADDING.largest_growth:
             tensors[name] = convs
     return tensors
@@ -228,39 +237,6 @@ def growth(shape: Sequence[int | str | None], pads: Sequence[int]) -> float:
     spatial = [(k, n) for k, n in enumerate(shape[2:]) if isinstance(n, int)]
     padded = [n + pads[k] + pads[k + rank] for k, n in spatial]
     return math.prod(padded) / max(math.prod(n for _, n in spatial), 1)
-
-
-class ProbedTensor(NamedTuple):
-    """Extremes of every channel of a tensor [C], 0 among them, and the shape of a sample."""
-
-    lows: Doubles
-    highs: Doubles
-    shape: tuple[int, ...]
-
-
-def _probe(
-    proto: onnx.ModelProto, names: Iterable[str], feeds: Sequence[Feed], step: Step
-) -> dict[str, ProbedTensor]:
-    """Run samples and observe tensors; return {} if it fails, which calibration reports."""
-    input_names = {value.name for value in proto.graph.input}
-    inner = [name for name in names if name not in input_names]
-    session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
-    tensors: dict[str, ProbedTensor] = {}
-    for number, feed in enumerate(feeds, 1):
-        try:
-            arrays = {**feed, **(session.run(feed, inner) if session else {})}
-        except executor.RuntimeRefusedError:
-            return {}
-        for name in names:
-            values = arrays[name]
-            axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
-            lows = values.min(axes, initial=0).astype(np.float64)
-            highs = values.max(axes, initial=0).astype(np.float64)
-            if (earlier := tensors.get(name)) is not None:
-                lows, highs = np.minimum(lows, earlier.lows), np.maximum(highs, earlier.highs)
-            tensors[name] = ProbedTensor(lows, highs, values.shape)
-        step(number, len(feeds))
-    return tensors
 
 
 def _find_grids(graph: LegalModel, feeds: Sequence[Feed]) -> dict[str, Grid]:

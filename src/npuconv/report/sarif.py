@@ -20,7 +20,7 @@ from npuconv.report.json import dumps
 from npuconv.report.words import count, node_text
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import CodeFrame, FindingInfo, Report, RuleInfo
+from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _MAX_CHARS = 1000  # characters of a message; code scanning cuts longer messages
@@ -176,22 +176,19 @@ def _result(
     more = f"; {count(len(repeats), 'other model')} as well" if repeats else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     prints[print_] += 1
-    on_model = _location(models, report, finding)
-    frames = [] if finding.code == limit_unknown.code else _frames(finding)
-    related = [{**on_model, "message": {"text": "the model"}}] if frames else []
-    related += [{**_code(frame), "message": {"text": "called from here"}} for frame in frames[1:]]
-    places = {(report.model.path, finding.node): (report, finding) for report, finding in repeats}
-    related += [
-        {**_location(models, *pair), "message": {"text": _message(pair[1].message)}}
-        for pair in places.values()
-    ]
-    logical = {key: on_model[key] for key in on_model if key == "logicalLocations"}
+    place, *related = _locations(models, report, finding)
+    others = {(report.model.path, finding.node): (report, finding) for report, finding in repeats}
+    for pair in others.values():
+        related += [
+            {**location, "message": {"text": _message(pair[1].message)}}
+            for location in _locations(models, *pair)
+        ]
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": "note" if kind(finding) == "unknown" else finding.severity.value,
         "message": {"text": _message(f"{where}{finding.message}{more}")},
-        "locations": [_code(frames[0]) | logical if frames else on_model],
+        "locations": [place],
         # Without this key code scanning hashes the first line of the model, and takes all
         # findings of one rule for the same.
         "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{prints[print_]}"},
@@ -220,37 +217,32 @@ def _without_markup(text: str) -> str:
     return text.replace("](", "] (").replace("{", "{{").replace("}", "}}")
 
 
-def _location(models: Mapping[str, int], report: Report, finding: FindingInfo) -> _Json:
-    path = report.model.path
-    location: _Json = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": _uri(path), "index": models[path]},
-            # A model has no lines, but code scanning drops results without a region.
-            "region": {"startLine": 1},
-        }
-    }
-    module = finding.node_source.module if finding.node_source is not None else ""
-    names = {"function": finding.node, "module": module}
-    if finding.node:
-        location["logicalLocations"] = [
-            {"name": name, "fullyQualifiedName": f"{path}::{name}", "kind": kind}
-            for kind, name in names.items()
-            if name
-        ]
-    return location
-
-
-def _frames(finding: FindingInfo) -> list[CodeFrame]:
-    """Return the lines of training code in the folder of the user, the innermost first."""
-    source = finding.node_source
-    return [frame for frame in reversed(source.frames) if frame.path] if source is not None else []
-
-
-def _code(frame: CodeFrame) -> _Json:
-    """Return the location of a line of training code."""
-    region = {"startLine": frame.line, "snippet": {"text": visible(frame.text)}}
-    artifact = {"uri": _uri(frame.path)}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+def _locations(models: Mapping[str, int], report: Report, finding: FindingInfo) -> list[_Json]:
+    """Return the lines of code in the folder of the user, the model behind the innermost line."""
+    path, source = report.model.path, finding.node_source
+    names = {"function": finding.node, "module": source.module if source is not None else ""}
+    logical = [
+        {"name": name, "fullyQualifiedName": f"{path}::{name}", "kind": kind}
+        for kind, name in names.items()
+        if name
+    ]
+    # A model has no lines, but code scanning drops results without a region.
+    region: _Json = {"startLine": 1}
+    artifact = {"uri": _uri(path), "index": models[path]}
+    on_model: _Json = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    frames = source.frames if source is not None and finding.code != limit_unknown.code else ()
+    on_code: list[_Json] = []
+    for frame in reversed([frame for frame in frames if frame.path]):
+        region = {"startLine": frame.line, "snippet": {"text": visible(frame.text)}}
+        artifact = {"uri": _uri(frame.path)}
+        on_code.append({"physicalLocation": {"artifactLocation": artifact, "region": region}})
+    for location in (on_model, *on_code[:1]):
+        location |= {"logicalLocations": logical} if logical else {}
+    if not on_code:
+        return [on_model]
+    on_model["message"] = {"text": "the model"}
+    callers = [{**location, "message": {"text": "called from here"}} for location in on_code[1:]]
+    return [on_code[0], on_model, *callers]
 
 
 def _uri(path: str) -> str:

@@ -55,7 +55,7 @@ def place(source: NodeSource | None) -> str:
 
     Of an absolute path the end is shown. Empty if the name of the node has the module.
     """
-    if source is None or not (source.class_name or source.frames):
+    if source is None or not (source.class_name or source.frame):
         return ""
     module, frame = source.module or source.class_name, source.frame
     if frame is None:

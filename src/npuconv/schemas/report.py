@@ -106,7 +106,9 @@ class NodeSource(ReportPart):
     module: str = Field(description="path of the module; empty: the model itself")
     class_name: str = Field("", alias="class", description="`LayerNorm in BertEmbeddings`")
     frame: CodeFrame | None = Field(None, description="the innermost frame outside of packages")
-    frames: tuple[CodeFrame, ...] = Field((), description="all frames, the innermost last")
+    frames: tuple[CodeFrame, ...] = Field(
+        (), description="all frames, the innermost last; of a finding those in `source_root`"
+    )
 
 
 class FindingInfo(ReportPart):

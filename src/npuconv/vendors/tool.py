@@ -86,7 +86,6 @@ class Reply:
 
     verdict: Literal["accepted", "refused", "failed"]
     answer: Answer
-    version: str  # version of the tool
     outputs: list[list[np.ndarray]] = field(default_factory=list)  # by sample
 
 
@@ -130,8 +129,8 @@ class VendorTool:
             )
         return cls(vendor, python.absolute(), chip)
 
-    def ask(self, questions: Sequence[Question]) -> list[Reply]:
-        """Ask about several models, each in a fork of one process.
+    def ask(self, questions: Sequence[Question]) -> tuple[str, list[Reply]]:
+        """Return the version of the tool, and replies on models, each from a fork of a process.
 
         Raises:
             UsageError: the tool cannot be started.
@@ -144,11 +143,12 @@ class VendorTool:
             fault = self._run(home, len(questions))
             version = home / "version"
             if not version.is_file():
-                message = _with_log(f"{self.python}: {fault}", home / "log")
+                message = ": ".join(
+                    filter(None, (f"{self.python}: {fault}", last_line(home / "log")))
+                )
                 raise UsageError(f"--vendor {self.vendor.name}: {message}", hint=_HELP)
-            text = version.read_text("utf-8", "replace")[:40]
-            pairs = zip(folders, questions, strict=True)
-            return [self._reply(folder, question, text) for folder, question in pairs]
+            replies = map(self._reply, folders, questions)
+            return version.read_text("utf-8", "replace")[:40], list(replies)
 
     def _write(self, folder: Path, question: Question) -> None:
         """Write the files of a question."""
@@ -160,32 +160,22 @@ class VendorTool:
         (folder / "inputs.npz").write_bytes(npz(arrays))
         keys = {
             "model": file.name, "inputs": list(names), "samples": len(feeds), "chip": self.chip,
-            "seconds": self.seconds, "calibrates": False, "options": [], **question.keys,
+            "seconds": self.seconds, "outputs": question.outputs, "calibrates": False,
+            "options": [], **question.keys,
         }  # fmt: skip
         (folder / "question.json").write_text(json.dumps(keys), "utf-8")
 
     def _run(self, home: Path, number: int) -> str:
         """Run the process to its end, or end it and its forks; return the fault, if any."""
         scripts = [_SCRIPTS / "serve.py", _SCRIPTS / f"{self.vendor.name}.py"]
+        seconds = _START_SECONDS + number * (self.seconds + _GRACE_SECONDS)
         try:
-            with (home / "log").open("wb") as log:
-                process = subprocess.Popen(
-                    [self.python, "-I", *scripts], cwd=home, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, start_new_session=True,
-                )  # fmt: skip
+            status = run_process([self.python, "-I", *scripts], home, home / "log", seconds)
         except OSError as error:
             return str(error.strerror)
-        try:
-            process.wait(_START_SECONDS + number * (self.seconds + _GRACE_SECONDS))
-        except subprocess.TimeoutExpired:
-            return f"does not start within {_START_SECONDS} s"
-        finally:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        return "does not start"
+        return "does not start" if status is not None else f"does not start within {seconds} s"
 
-    def _reply(self, folder: Path, question: Question, version: str) -> Reply:
+    def _reply(self, folder: Path, question: Question) -> Reply:
         """Return the reply in a folder; a failure if there is none that can be read."""
         try:
             status = int((folder / "status").read_text("utf-8")[:10])
@@ -197,26 +187,48 @@ class VendorTool:
                     if status < 0
                     else f"exit code {status}"
                 )
-                fault = _with_log(f"crashed: {end}", folder / "log")
+                fault = ": ".join(filter(None, ("crashed", end, last_line(folder / "log"))))
             else:
                 answer, outputs = _read(folder, question)
                 verdict: Literal["accepted", "refused"]
                 verdict = "accepted" if answer.accepted else "refused"
-                return Reply(verdict, answer, version, outputs)
+                return Reply(verdict, answer, outputs)
         except FileNotFoundError as error:
             name = Path(error.filename).name
             fault = "its process ended" if name == "status" else f"there is no {name}"
         except (CalibrationError, OSError, ValueError, LookupError) as error:
             detail = " ".join(str(error).replace(f"{folder}/", "").split())[:200]
             fault = f"its answer cannot be read: {detail}"
-        return Reply("failed", Answer(accepted=False, message=fault), version)
+        return Reply("failed", Answer(accepted=False, message=fault))
 
 
-def _with_log(fault: str, log: Path) -> str:
-    """Return a fault with the last line of a log."""
+def run_process(words: Sequence[str | Path], folder: Path, log: Path, seconds: float) -> int | None:
+    """Run a process in a folder; return its exit code, or None if it took too long.
+
+    Processes that it has started end with it.
+
+    Raises:
+        OSError: it does not start.
+    """
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log; empty if there is none."""
     text = log.read_bytes()[-_MAX_LOG_BYTES:].decode("utf-8", "replace") if log.is_file() else ""
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-    return f"{fault}: {last[:300]}" if last else fault
+    return next((line.strip()[:300] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def _read(folder: Path, question: Question) -> tuple[Answer, list[list[np.ndarray]]]:

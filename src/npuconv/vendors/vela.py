@@ -32,7 +32,7 @@ def require(next_command: str, form: str) -> VendorTool:
 def estimate(data: bytes, next_command: str, tool: VendorTool) -> VelaEstimate:
     """Compile a TFLite file with the command of its target; return the estimates of Vela."""
     options = [word for word in shlex.split(next_command) if word != "{model}"]
-    (reply,) = tool.ask([Question(data, keys={"options": options[1:]})])
+    _, (reply,) = tool.ask([Question(data, keys={"options": options[1:]})])
     command, figures = shlex.join(options), reply.answer.figures
     if reply.verdict != "accepted":
         return VelaEstimate(command=command, error=reply.answer.message)

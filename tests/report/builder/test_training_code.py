@@ -29,7 +29,8 @@ def test_nodes_and_findings():
         assert (source.frame.file, source.frame.line, source.frame.text) == (
             "models/net.py", LINE, TEXT,
         )  # fmt: skip
-        assert len(source.frames) == 3
+    assert {len(node.source.frames) for node in report.nodes} == {3}
+    assert {finding.node_source.frames for finding in errors} == {()}
 
 
 def test_rewritten_nodes():

@@ -78,34 +78,35 @@ def test_batch_normalization_tells():
 def test_biases_tell_where_it_was_folded():
     """Such biases are far larger than the outputs, and plain pixels would fit."""
     text = said(folded(127.5, 74.0), PIXELS / 255)
-    assert "times as large as the spread of what it puts out" in text
+    assert "the size of the first biases; the first biases subtract a mean pixel of 1" in text
     assert "look like 0..1, the model as if trained on 0..255 (--preprocess raw)" in text
     assert not said(folded(127.5, 74.0), PIXELS)
 
 
 def test_pixels_for_a_model_of_small_numbers():
-    """The biases count for nothing."""
-    text = said(folded(0.0, 0.58), PIXELS)
-    assert "of what it puts out" in text
-    assert "look like 0..255" in text
-    assert "-1..1 (--preprocess signed)" in text
+    """The biases subtract a mean pixel of 0..1."""
+    text = said(folded(0.5, 0.29), PIXELS)
+    assert "the first biases subtract a mean pixel of 0." in text
+    assert "look like 0..255, the model as if trained on 0..1 (--preprocess unit)" in text
 
 
-@pytest.mark.parametrize(("right", "wrong"), [((0.0, 0.58), "unit"), ((0.5, 0.29), "signed")])
-def test_an_interval_for_the_other(right, wrong):
-    """0..1 for -1..1 and back: both are reported, what is right is not."""
-    ways = {"unit": PIXELS / 255, "signed": PIXELS / 127.5 - 1}
-    other = {"unit": "-1..1 (--preprocess signed)", "signed": "0..1 (--preprocess unit)"}[wrong]
-    assert other in said(folded(*right), ways.pop(wrong))
-    assert not said(folded(*right), ways.popitem()[1])
+@pytest.mark.parametrize(
+    ("numbers", "pixels", "expected"),
+    [
+        ((0.0, 0.58), PIXELS / 255, "-1..1 (--preprocess signed)"),
+        ((0.5, 0.29), PIXELS / 127.5 - 1, "0..1 (--preprocess unit)"),
+    ],
+)
+def test_an_interval_for_the_other(numbers, pixels, expected):
+    """BatchNormalization tells 0..1 from -1..1."""
+    assert expected in said(trained(*numbers), pixels)
 
 
-def test_what_is_centred_is_not_distinguished():
-    """0..1 for a model that wants what is centred: at which scale, nothing says."""
-    text = said(folded(0.0, 0.58), PIXELS / 255)
-    for way in ("--preprocess signed", "--preprocess imagenet", "--mean 123.68,116.78,103.94"):
-        assert way in text
-    assert "--mean" not in said(folded(0.5, 0.29), PIXELS / 127.5 - 1)
+def test_grey_pictures_have_no_mean_colour():
+    """Samples of one channel that look like those minus a mean colour are not judged."""
+    net = Net(x=("N", 1, 16, 16))
+    net.op("Conv", "x", net.random(8, 1, 3, 3), net.constant(np.full(8, 0.1)))
+    assert not said(net.model(), (PIXELS[:, :1] - 120) / 58)
 
 
 def test_made_up_samples_are_not_judged():

@@ -137,11 +137,13 @@ def _change(
     refused, count = sum(_is_refused(device, node) for node in removed), len(removed)
     consumers = [n for leaf, _ in leaves for n in query.consumers(leaf.outputs[0])]
     neighbours = filter(None, [query.producer(nodes[0].inputs[0]), *consumers])
-    spare = 0 if all(_is_refused(device, node) for node in neighbours) else bounds[1]
+    is_on_host = not any(map(device.target.operator, _MOVING))  # so only fewer nodes are a gain
+    has_spare = not is_on_host and not all(_is_refused(device, node) for node in neighbours)
+    spare = bounds[1] if has_spare else 0
     results: list[tuple[Tensor, list[Step]]] = []
     for node, movement in leaves:
-        limit = min(bounds[0], count + spare)
-        forms = [form for form in movement.forms() if len(form) <= limit]
+        limit = max(min(bounds[0], count + spare - is_on_host), 0)
+        forms = [form for form in movement.forms(longest=limit) if len(form) <= limit]
         if [] in forms and not edit.can_bypass(model, node, nodes[0].inputs[0]):
             log.refuse(
                 model, node, "it copies an input or a shared tensor to an output of the model"

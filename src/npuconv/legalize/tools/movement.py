@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, islice, pairwise, permutations, product
 from typing import NamedTuple
 
 from npuconv.legalize.tools.layout import perm_of
@@ -183,12 +183,19 @@ class Movement:
                 size = quotient
         return groups
 
-    def forms(self, transposes: int = 1) -> Iterator[list[Step]]:
-        """Yield sequences of operators that turn the source into the tensor: 1 or 2 Transposes."""
+    def forms(self, transposes: int = 1, longest: int = 3) -> Iterator[list[Step]]:
+        """Yield sequences of operators that turn the source into the tensor.
+
+        Args:
+            transposes: number of Transposes, 1 or 2.
+            longest: length up to which all are wanted; longer sequences may be left out.
+        """
         if self.offset == 0 and self.runs == _contiguous(self.source):
             yield from _sequences(_reshapes(self.source, self.dims))
             if self.dims == self.source:  # a node that copies, between an input and an output
                 yield [Step("Transpose", tuple(range(len(self.dims))), self.dims, self.dims)]
+            return
+        if longest < 1:
             return
         is_part = total(run.extent for run in self.runs) != total(self.source)
         by_channel = self._by_channel() if is_part else self
@@ -196,7 +203,9 @@ class Movement:
         if channels:
             select = [Step("Gather", channels, self.source, by_channel.dims)]
             yield from _sequences(select, _reshapes(by_channel.dims, self.dims))
-        for before, after in () if is_part else self._arrangements():
+        arrangements = () if is_part else self._arrangements()
+        # A single Transpose, without any Reshape, is in the first arrangement.
+        for before, after in islice(arrangements, 1 if longest == 1 else None):
             for between in permutations(before) if transposes > 1 else [before]:
                 orders = [before, between, after][2 - transposes :]
                 moves = [_transpose(*pair) for pair in pairwise(orders)]

@@ -42,12 +42,15 @@ def node_rows(legal: LegalModel) -> tuple[schema.NodeInfo, ...]:
     )
 
 
-def node_source(model: Model, label: str) -> schema.NodeSource | None:
-    """Return the training code of a source node."""
+def node_source(model: Model, label: str, *, located: bool = False) -> schema.NodeSource | None:
+    """Return the training code of a source node, with all frames or the ``located`` frames."""
     source = model.sources.get(label)
-    return (
-        None if source is None else schema.NodeSource.model_validate(source, from_attributes=True)
-    )
+    if source is None:
+        return None
+    row = schema.NodeSource.model_validate(source, from_attributes=True)
+    if located:
+        row = row.model_copy(update={"frames": tuple(f for f in row.frames if f.path)})
+    return row
 
 
 def device_row(legal: LegalModel, nodes: tuple[schema.NodeInfo, ...]) -> schema.Device:

@@ -117,7 +117,7 @@ def build_report(
         ),
         findings=tuple(
             schema.FindingInfo.model_validate(finding, from_attributes=True).model_copy(
-                update={"node_source": node_source(model, finding.node)}
+                update={"node_source": node_source(model, finding.node, located=True)}
             )
             for finding in findings
         ),

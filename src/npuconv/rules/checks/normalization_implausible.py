@@ -3,10 +3,10 @@
 What it checks:
     Where a BatchNormalization follows the first convolution, the means and standard
     deviations of its channels against the statistics of training, which it holds. For
-    images also a few samples in the other usual normalizations: these must not fit the
-    model markedly better. A normalization fits better if channels take both signs more
-    often, their means are nearer to 0, and the first layer's biases are about as large
-    as its output.
+    images also the normalization that the samples seem to have against the normalization
+    that a conversion without samples infers from the model: from its metadata, the
+    arithmetic on its input, the biases of the first layer and the habits of its
+    framework. It must not be twelve times likelier.
 
 Why it matters:
     Ranges measured on such samples are wrong, which makes the int8 model's results wrong:

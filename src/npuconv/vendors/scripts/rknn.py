@@ -48,7 +48,7 @@ def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str
     rows = [match.groups() for match in map(_ROW.match, lines) if match]
     layers = [[name, op, device, ""] for op, device, name in rows if op not in _EDGES]
     outputs = None
-    if feeds:
+    if question["outputs"]:
         rknn.init_runtime()
         names = question["inputs"]
         layouts = ["nchw"] * len(names)

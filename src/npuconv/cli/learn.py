@@ -1,0 +1,202 @@
+"""``npuconv target learn``: undocumented limits, filled in by asking a compiler."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from npuconv import files
+from npuconv.cli import screen
+from npuconv.cli.guard import guarded
+from npuconv.errors import TargetError, UsageError
+from npuconv.report.escape import shortened
+from npuconv.report.sections import Section, Table
+from npuconv.target import Target
+from npuconv.target.lint import lint
+from npuconv.vendors.learn import SECONDS, Ask, Learnable, Survey, ask_command, ask_tool, learnables
+from npuconv.vendors.probes import BASES
+from npuconv.vendors.tool import VendorTool
+from npuconv.yamlio import KeyPath, dotted, loads
+
+SOURCE = "probed"  # name of the source of limits that a compiler has answered
+_MAX_SHOWN = 6  # values of one contradiction
+_MAX_ANSWER = 48  # characters of one limit in the table
+
+
+class _Answers(BaseModel):
+    """Contents of the file of answers, by which a run goes on where it was ended."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    date: str
+    answers: dict[str, tuple[bool, str]] = {}
+
+
+@click.command()
+@click.argument("name", metavar="NAME|FILE.yaml")
+@click.option("-o", "--output", metavar="FILE.yaml", help="target file to write  [default: none]")
+@click.option("--vendor", metavar="NAME[:CHIP]", help="tool to ask: qnn or rknn")
+@click.option("--vendor-python", metavar="PATH", help="interpreter of the tool's environment")
+@click.option(
+    "--command", metavar="'TOOL {model}'", help="compiler to ask: exit code 0 if it takes the model"
+)
+@click.option(
+    "--format", "form", type=click.Choice(["float", "qdq"]),
+    help="form of the models  [default: float for rknn, else qdq]",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="no progress bar")
+@click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+@guarded
+def learn(
+    name: str,
+    output: str | None,
+    vendor: str | None,
+    vendor_python: str | None,
+    command: str | None,
+    form: str | None,
+    quiet: bool,
+    no_color: bool,
+) -> None:
+    """Ask a compiler for the undocumented limits of a target file.
+
+    Limits marked '?' of Conv, ConvTranspose, MaxPool and AveragePool are asked for with
+    models of one operator, in two base cases. -o writes the file with these limits filled
+    in, its comments kept; beside it, FILE.yaml.answers keeps the answers, so that a run
+    that was ended goes on. Documented limits stay; the table shows where the compiler
+    contradicts them.
+    """
+    target = Target.load(name)
+    if output is not None:
+        files.check_writable(output)
+    ask, title = _compiler(vendor, vendor_python, command)
+    is_quantized = form != "float" and (form == "qdq" or not title.startswith("rknn"))
+    title += f", models of one operator in {'qdq' if is_quantized else 'float'}"
+    title += f" ({' and '.join(BASES)})"
+    path = Path(f"{output}.answers") if output is not None else None
+    memory = _Answers(tool=title, date=str(datetime.datetime.now(datetime.UTC).date()))
+    if path is not None and path.is_file():
+        try:
+            stored = _Answers.model_validate_json(path.read_bytes())
+        except (ValidationError, OSError):
+            raise UsageError(f"{path}: is no file of answers", hint="delete it") from None
+        memory = stored if stored.tool == title else memory
+
+    def store() -> None:
+        if path is not None:
+            files.write(path, json.dumps(memory.model_dump(), indent=0) + "\n")
+
+    limits = learnables(target)
+    with screen.progress(quiet) as bar:
+        survey = Survey(ask, is_quantized, memory.answers, store, bar)
+        survey.find_limits(limits)
+        coupled = survey.coupled(limits)
+    sections = _sections(title, limits, target)
+    if coupled:
+        table = Table(("together", "reason"), coupled)
+        sections.append(Section("refused together, which `require` can say", [table]))
+    screen.show(sections, no_color=no_color)
+    if output is not None:
+        answers = {item.path: item for item in limits if not item.limit.is_documented}
+        text = fill(target.yaml, answers, f"{title}, {memory.date}")
+        problems = lint(loads(text, name=output, error=TargetError))
+        if problems:
+            raise TargetError(f"{output}: the file that was made is wrong: {problems[0]}")
+        files.write(output, text)
+        screen.say(f"wrote {output}", quiet=quiet)
+
+
+def _compiler(vendor: str | None, python: str | None, command: str | None) -> tuple[Ask, str]:
+    """Return a function that asks the compiler, and its name with its version."""
+    if (vendor is None) == (command is None):
+        raise UsageError("give either --vendor or --command")
+    if command is not None:
+        return lambda models: ask_command(command, models), command
+    tool = VendorTool.find(str(vendor), python)
+    if tool.vendor.name not in ("qnn", "rknn"):
+        raise UsageError(
+            f"--vendor {vendor}: cannot be asked", hint="give qnn or rknn, or --command"
+        )
+    limited = replace(tool, seconds=SECONDS)
+    return lambda models: ask_tool(limited, models), f"{vendor} {tool.ask([])[0]}"
+
+
+def fill(text: str, answers: Mapping[KeyPath, Learnable], source: str) -> str:
+    """Return a target file with limits filled in; everything else stays as it was written."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    sources = _node(root, ("sources",))
+    names = [key.value for key, _ in sources.value] if sources is not None else []
+    name = f"{SOURCE}-{len(names)}" if SOURCE in names else SOURCE
+    edits: list[tuple[int, int, str]] = []  # begin and end of a text, and the text in its place
+    for path, item in answers.items():
+        if predicate := item.predicate():
+            why = {"why": item.why()} if item.why() else {}
+            edits.append(
+                (*_span(_node(root, path), text), _flow({**predicate, "source": name, **why}))
+            )
+    if not edits:
+        return text
+    if sources is None:
+        text += f"sources: {_flow({name: source})}\n"
+    elif sources.flow_style:
+        start, end = _span(sources, text)
+        edits.append((start, end, _flow({**yaml.safe_load(text[start:end]), name: source})))
+    else:
+        mark = sources.start_mark
+        line = f"{name}: {_flow(source)}\n{' ' * mark.column}"
+        edits.append((mark.index, mark.index, line))
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _flow(value: Any) -> str:
+    """Return a value in one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _node(root: Any, path: KeyPath) -> Any:
+    """Return the node of a path of keys; None if there is none."""
+    for key in path:
+        root = next((value for name, value in root.value if name.value == str(key)), None)
+        if root is None:
+            return None
+    return root
+
+
+def _span(node: Any, text: str) -> tuple[int, int]:
+    """Return begin and end of a value; a block would end where the next key begins."""
+    start, end = node.start_mark.index, node.end_mark.index
+    return start, start + len(text[start:end].rstrip())
+
+
+def _sections(title: str, limits: Sequence[Learnable], target: Target) -> list[Section]:
+    """Return the limits that were learnt, contradictions, and the limits that stay open."""
+    rows, contradictions = [], []
+    for item in limits:
+        if not item.limit.is_documented:
+            predicate = item.predicate()
+            text = _flow(predicate) if predicate else "?"
+            rows.append((item.name, shortened(text, _MAX_ANSWER), item.why()))
+        elif any(values := item.contradictions()):
+            texts = (", ".join(map(str, numbers[:_MAX_SHOWN])) for numbers in values)
+            contradictions.append((item.name, item.limit.text(), *texts))
+    sections = [Section(f"asked {title}", [Table(("limit", "answer", ""), rows)])]
+    if contradictions:
+        head = ("limit", "document", "refused all the same", "taken beyond")
+        table = Table(head, contradictions)
+        sections.append(Section("contradictions to documented limits", [table]))
+    asked = {item.path for item in limits}
+    unknown = [path for path, limit in target.limits() if not limit.is_documented]
+    if still := [dotted(path) for path in unknown if path not in asked]:
+        sections.append(Section("", [f"not asked for: {', '.join(still)}"]))
+    return sections

@@ -1,0 +1,156 @@
+"""Limits of made-up compilers, which are asked in this process: every trap that real ones have."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from npuconv.errors import UsageError
+from npuconv.vendors import learn
+from npuconv.vendors.learn import Survey, ask_command, ask_tool, learnables
+from npuconv.vendors.tool import VENDORS, Answer, Reply
+from support.target_files import described
+
+
+def limits(text, op="Conv"):
+    """Return the limits of an operator of a target file."""
+    return learnables(described(f"  {op}: {{limits: {{{text}}}}}\n"))
+
+
+def answer(rule, text="kernel_h: '?'", op="Conv"):
+    """Ask a compiler that takes cases which follow a rule, until the first limit is known."""
+    items = limits(text, op)
+    Survey(lambda models: [(rule(case), "no") for _, case in models], True, {}).find_limits(items)
+    return items[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "predicate", "why"),
+    [
+        (lambda c: c["kernel_h"] <= 11, "kernel_h: '?'", {"range": [1, 11]}, "12: no"),
+        (lambda _: True, "stride_h: '?'", {"min": 1}, "64 is the largest value asked"),
+        (lambda _: True, "pad_top: '?'", {"min": 0}, "64 is the largest value asked"),
+        (lambda c: c["pad_top"] < 1, "pad_top: '?'", {"range": [0, 0]}, "1: no"),
+        (lambda c: c["in_c"] > 11, "in_c: '?'", {"range": [12, 8192]}, ""),
+        (lambda c: c["in_c"] % 8 == 0, "in_c: '?'", {"multiple_of": 8}, ""),
+        (lambda c: c["stride_h"] in (1, 2, 4, 8), "stride_h: '?'", {"one_of": [1, 2, 4, 8]}, ""),
+        (lambda c: c["stride_h"] != 3, "stride_h: '?'",
+         {"one_of": [1, 2, *range(4, 65)]}, ""),
+        (lambda c: c["dilation_w"].bit_count() == 1, "dilation_w: '?'", {"power_of_two": True}, ""),
+        (lambda _: False, "kernel_h: '?'", {}, "no value is accepted"),
+        (lambda c: c["bias"] == 1, "bias: '?'", {"one_of": [True]}, ""),
+        (lambda c: c["in_h"] <= 1000, "in_h: '?'", {"range": [1, 1000]}, "1001: no"),
+        (lambda c: max(c["pad_top"], c["pad_right"]) < 7, "pad_max: '?'", {"range": [0, 6]}, "7"),
+    ],
+)  # fmt: skip
+def test_limits_of_a_convolution(rule, text, predicate, why):
+    item = answer(rule, text)
+    if "range" in predicate and predicate["range"][1] == 8192:
+        predicate = {"min": predicate["range"][0]}
+    if predicate.get("one_of") == [1, 2, 4, 8]:
+        assert [v for v, taken in item.verdicts.items() if taken] == [1, 2, 4, 8]
+    assert item.predicate() == predicate
+    assert item.why().startswith(why)
+
+
+def test_base_cases_that_differ():
+    """A buffer that kernel and channels share: both base cases have to be taken."""
+    item = answer(lambda c: c["kernel_h"] * c["in_c"] <= 256)
+    assert item.predicate() == {"range": [1, 4]}
+    assert len(item.bases) == 2
+    assert len(answer(lambda c: c["kernel_h"] <= 4).bases) == 1
+
+
+def test_modes_and_pools():
+    """A depthwise convolution; a pad of a pool is smaller than its kernel."""
+    target = described("  Conv: {modes: {depthwise: {channel_multiplier: '?'}}}\n")
+    (item,) = learnables(target)
+    rule = lambda c: c["group"] == c["in_c"] and c["out_c"] <= 4 * c["in_c"]  # noqa: E731
+    Survey(lambda models: [(rule(c), "") for _, c in models], False, {}).find_limits([item])
+    assert item.predicate() == {"range": [1, 4]}
+    assert answer(lambda _: True, "pad_top: '?'", "MaxPool").why() == "2 is the largest value asked"
+    names = [item.fact for item in limits("kernel_h: '?', bias: '?', alpha: '?'", "MaxPool")]
+    assert names == ["kernel_h"]
+
+
+def test_contradictions():
+    """Values around documented limits, of which nothing is changed."""
+    item = answer(lambda c: c["kernel_h"] <= 9 or c["kernel_h"] == 16, "kernel_h: {range: [1, 11]}")
+    assert item.contradictions() == ([10, 11], [16])
+    item = answer(lambda _: True, "stride_h: [1, 2]")
+    assert item.contradictions() == ([], [3, 4, 8, 16, 32, 64])
+    assert limits("pad_left: {range: [0, kernel_w]}") == []
+
+
+def test_largest_values_together():
+    """Height and width that share a register."""
+    items = limits("kernel_h: '?', kernel_w: '?', stride_h: '?', stride_w: '?'")
+    rule = lambda c: c["kernel_h"] * c["kernel_w"] <= 49  # noqa: E731
+    survey = Survey(lambda models: [(rule(c), "area") for _, c in models], True, {})
+    survey.find_limits(items)
+    assert survey.coupled(items) == [("Conv kernel_h 9, kernel_w 9", "area")]
+
+
+def test_no_model_is_asked_twice():
+    """Answers are stored by model; equal models of two limits are one."""
+    asked, stored, written = [], {}, []
+
+    def ask(models):
+        asked.extend(case["kernel_h"] for _, case in models)
+        return [(case["kernel_h"] <= 20, "no") for _, case in models]
+
+    items = limits("kernel_h: '?', weight_h: '?'")
+    Survey(ask, True, stored, lambda: written.append(len(stored))).find_limits(items)
+    assert [item.predicate() for item in items] == [{"range": [1, 20]}] * 2
+    assert len(asked) == len(stored) == written[-1]
+    number = len(asked)
+    again = limits("kernel_h: '?'")
+    Survey(ask, True, stored).find_limits(again)
+    assert (again[0].predicate(), len(asked)) == ({"range": [1, 20]}, number)
+
+
+@pytest.mark.e2e
+def test_a_command():
+    """Exit code 0 takes the model; a signal and a hang do not; the reason is the last line."""
+    verdicts = ask_command(
+        f"{sys.executable} -c 'print(1); print(2); exit(1)' {{model}}", [(b"", {})]
+    )
+    assert verdicts == [(False, "2")]
+    assert ask_command("test -f {model}", [(b"m", {})] * 2) == [(True, ""), (True, "")]
+    assert ask_command("sh -c 'kill -9 $$' {model}", [(b"", {})]) == [(False, "signal 9")]
+
+
+@pytest.mark.e2e
+def test_a_command_that_hangs(monkeypatch):
+    monkeypatch.setattr(learn, "SECONDS", 0.2)
+    assert ask_command("sh -c 'sleep 60; true' {model}", [(b"", {})]) == [
+        (False, "took over 0.2 s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("compile", "has no {model}"), ("absent-compiler {model}", "absent-compiler: No such file")],
+)
+def test_a_command_that_cannot_run(command, message):
+    with pytest.raises(UsageError) as caught:
+        ask_command(command, [(b"", {})])
+    assert message in caught.value.message
+
+
+def test_a_tool():
+    """RKNN quantizes float models with a sample; the reason may be that of a layer."""
+    case = answer(lambda _: True).case("16 channels, 3x3", 3)
+
+    class StandIn:
+        vendor = VENDORS["rknn"]
+
+        def ask(self, questions):
+            (question,) = questions
+            assert question.feeds[0]["x"].shape == (1, 16, 16, 16)
+            assert question.keys == {"calibrates": True}
+            layers = (("a", "Conv", "NPU", ""), ("b", "Conv", "CPU", "too wide"))
+            return "1", [Reply("refused", Answer(accepted=False, layers=layers))]
+
+    assert ask_tool(StandIn(), [(b"", case)]) == [(False, "too wide")]

@@ -1,0 +1,63 @@
+"""Models of one operator have the facts that are asked for."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from npuconv import executor
+from npuconv.model import facts, load
+from npuconv.vendors.probes import BASES, LEARNABLE, OPERATORS, case_of, facts_of, model_of
+
+SMALL, LARGE = BASES.values()
+
+
+def measured(data):
+    """Return the facts of the operator of a model."""
+    model = onnx.load_from_string(data)
+    onnx.checker.check_model(model, full_check=True)
+    executor.Session(model)
+    (node,) = (n for n in load.load(model).graph.nodes if n.op in OPERATORS)
+    return facts.measure(node)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("fact", LEARNABLE)
+def test_facts(op, fact):
+    """Every number that a target file can bound, as the rules measure it."""
+    case = case_of(op, "", SMALL, fact, 1 if fact == "bias" else 2 if "pad" in fact else 5)
+    if case is None:
+        return
+    values = measured(model_of(op, case, is_quantized=False))
+    expected = {
+        name: value for name, value in facts_of(case).items() if values.get(name) is not None
+    }
+    if op == "ConvTranspose":
+        expected = {name: v for name, v in expected.items() if not name.startswith("weight")}
+    if op != "Conv":
+        expected.pop("bias", None)
+    expected.pop("channel_multiplier", None)  # of depthwise convolutions only
+    assert expected.pop("in_h")
+    assert {name: values[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("base", BASES)
+def test_quantized(op, base):
+    """Conversions of one encoding at each tensor; onnxruntime takes the file."""
+    case = case_of(op, "", BASES[base])
+    model = onnx.load_from_string(model_of(op, case, is_quantized=True))
+    executor.Session(model)
+    kinds = [node.op_type for node in model.graph.node]
+    assert kinds.count("QuantizeLinear") == 2
+    assert kinds.count("DequantizeLinear") == (4 if "Conv" in op else 2)
+    assert model_of(op, case, is_quantized=True) == model_of(op, case, is_quantized=True)
+
+
+def test_cases_that_are_none():
+    assert case_of("Conv", "", SMALL, "in_h", 2) is None
+    assert case_of("MaxPool", "", SMALL, "pad_top", 3) is None
+    assert case_of("Conv", "grouped", SMALL) is None
+    assert case_of("Conv", "", SMALL, "channel_multiplier", 2) is None
+    depthwise = case_of("Conv", "depthwise", LARGE, "channel_multiplier", 2)
+    assert measured(model_of("Conv", depthwise, is_quantized=False))["channel_multiplier"] == 2
