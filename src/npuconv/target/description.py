@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.target.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
-from npuconv.version import NEWEST_OPSET, OLDEST_OPSET
+from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
 
 Dtype = Literal[
@@ -274,17 +274,18 @@ class Description(TargetPart):
         default_factory=lambda: Limit.model_validate({"limit": "?"}),
         description="activations that a convolution can apply to its own output",
     )
-    container: Literal["onnx", "tflite"] = Field(
-        "onnx", description="file that the compiler of the chip reads: the default form"
+    format: Format | None = Field(
+        None, description="form that the compiler of the chip reads: the default of --format"
     )
+    static: bool = Field(False, description="whether that compiler needs every extent of an input")
     opset: int | None = Field(
         None,
         ge=OLDEST_OPSET,
         le=NEWEST_OPSET,
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
-    next_command: str = Field(
-        "", description="command to run on the written model; {model} is its path"
+    next_command: str | dict[Format, str] = Field(
+        "", description="command to run on the written model, or by form; {model} is its path"
     )
     costs: Costs = Field(
         default_factory=lambda: Costs.model_validate({}),
@@ -294,6 +295,13 @@ class Description(TargetPart):
         "undocumented", description="placement of operators that are not listed"
     )
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
+
+    def command_for(self, form: str) -> str:
+        """Return the command to run on a model of a form; '' if there is none."""
+        commands = self.next_command
+        if isinstance(commands, str):
+            return commands
+        return next((command for name, command in commands.items() if name == form), "")
 
     def operator(self, op_type: str, domain: str = "") -> ListedOperator | None:
         """Return the demands on an operator; None if the target does not list it."""
