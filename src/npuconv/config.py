@@ -24,9 +24,9 @@ from npuconv import yamlio
 from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
 from npuconv.version import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
+from npuconv.version import Format as Format
 
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
-Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
     "host-padding", "input-grid", "range-margin",
@@ -325,9 +325,9 @@ class Options(Strict):
     )
     seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
 
-    def for_target(self, container: str, opset: int | None) -> Options:
+    def for_target(self, form: str | None, opset: int | None) -> Options:
         """Return the options with the form and the opset of the target, where none was given."""
-        stated = {"opset": opset, "format": "tflite" if container == "tflite" else None}
+        stated = {"opset": opset, "format": form}
         explicit_fields = self.model_fields_set
         update = {
             key: value for key, value in stated.items() if value and key not in explicit_fields

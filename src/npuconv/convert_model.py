@@ -79,7 +79,7 @@ def convert_with(
         node_rows, shown_clock = rewritten_rows(legal), clock if timings else None
         if legal.findings.refuse:
             raise refusal(build_report(legal, node_rows, timings=shown_clock))
-        command = legal.target.next_command
+        command = legal.target.command_for(output_format.name)
         # A missing Vela fails here, before any work.
         compiler = vela.require(command, output_format.name) if options.with_vela else None
         with run_errors(legal.model.name):

@@ -1,4 +1,6 @@
-"""Version of npuconv, and the operator sets of ONNX that it writes."""
+"""Version of npuconv, and the operator sets of ONNX and the forms that it writes."""
+
+from typing import Literal
 
 __version__ = "0.1.0"
 
@@ -6,3 +8,5 @@ __version__ = "0.1.0"
 # reference evaluator dequantizes int8 from 19 on, runtimes of 2024 end at 21, and onnxruntime
 # 1.28, the oldest that is supported, at 26.
 OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 14, 21, 26
+
+Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]

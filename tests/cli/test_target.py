@@ -205,7 +205,7 @@ def test_coverage(model):
     text = good("coverage", str(model.parent), "-q", "-v")
     assert text.startswith(brief[: brief.index("  -v says")])
     head = text.splitlines()[0].split()
-    assert head == ["model", *builtin_names()]
+    assert [word[:10] for word in head] == [name[:10] for name in ("model", *builtin_names())]
     words = text.split()
     assert {"takes", "refuses", "open"} <= set(words)
     assert "horizon-x3" in words
@@ -227,7 +227,7 @@ def test_coverage_names_models_without_their_folders(model, monkeypatch):
     deep = model.parent / "a-folder" / "name-of-model.onnx"
     deep.parent.mkdir()
     deep.write_bytes(model.read_bytes())
-    words = good("coverage", str(model), str(deep), "-q").split()
+    words = good("coverage", str(model), str(deep), "-q", "--target", "npu-int8").split()
     assert "name-of-model.onnx" in words
 
 

@@ -9,6 +9,7 @@ import pytest
 import npuconv
 from npuconv import executor
 from support.builders import Net, images
+from support.target_files import HEAD
 
 CAL = {"x": images(16, 1, 8, 8)}
 X = (1, 4, 8, 8)
@@ -24,11 +25,20 @@ def test_a_model_with_two_inputs_of_other_types():
     assert kinds["x"] == onnx.TensorProto.INT8
 
 
-def test_parts_of_a_layer_are_numbered():
-    """A grouped convolution is several; each has its own accuracy."""
+def test_parts_of_a_layer_are_numbered(tmp_path):
+    """Partial sums are rounded each, so that each has its own accuracy."""
+    path = tmp_path / "chip.yaml"
+    path.write_text(HEAD + "  Conv: {limits: {in_c: {max: 2}}}\n")
+    net = Net(x=X).conv("x", (4, 4, 3, 3), name="layer").op("Relu")
+    layers = npuconv.convert(net.model(), str(path)).report.quantization.layers
+    assert [row.name for row in layers] == ["layer (1 of 2)", "layer (2 of 2)"]
+
+
+def test_groups_of_a_layer_are_one():
+    """They have the integers of the layer, and its accuracy."""
     net = Net(x=X).conv("x", (4, 2, 3, 3), group=2, name="layer").op("Relu")
     layers = npuconv.convert(net.model(), prefer=("split",)).report.quantization.layers
-    assert [row.name for row in layers] == ["layer (1 of 2)", "layer (2 of 2)"]
+    assert [row.name for row in layers] == ["layer"]
 
 
 def sometimes_empty(channels: int = 4) -> onnx.ModelProto:

@@ -75,6 +75,23 @@ def test_steps_of_outputs():
     assert output_steps(ends.model(), {}) == {"y": 1.0}
 
 
+@pytest.mark.parametrize("last", ["Identity", "Flatten"])
+def test_steps_by_channel(last):
+    """A factor and an offset of the host; reordered, the channels of the factors are unknown."""
+    built = Net(x=(1, 2))
+    scale, zero = built.constant(np.float32(0.5)), built.constant(np.int8(0))
+    built.op("QuantizeLinear", "x", scale, zero).op("DequantizeLinear", built.last, scale, zero)
+    built.op("Mul", built.last, built.constant(np.float32([-2, 4])))
+    built.op("Add", built.last, built.constant(np.float32([1, 1])))
+    if last == "Flatten":
+        built.op("Flatten")
+    built.op("Add", built.last, built.constant(np.float32(7)), to="y")
+    steps = output_steps(built.output("y").model(), {})
+    assert {name: step.tolist() for name, step in steps.items()} == (
+        {"y": [1.0, 2.0]} if last == "Identity" else {}
+    )
+
+
 def test_differences_in_steps(judged):
     """All of 16 values are two steps away; the whole is the only output."""
     model, data = net(), {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}

@@ -281,3 +281,20 @@ def test_block_diagonal():
     """Zeros where an output channel does not read an input channel."""
     found = conv.block_diagonal(np.arange(1, 9, dtype=np.float32).reshape(4, 2, 1), 2)[:, :, 0]
     assert found.tolist() == [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 6])
+def test_blocks_of_a_diagonal(group):
+    """The inverse of ``block_diagonal``."""
+    blocks = np.random.default_rng(0).normal(size=(6, 6 // group, 3, 3)).astype(np.float32)
+    dense = conv.block_diagonal(blocks, group)
+    assert conv.diagonal_groups(dense) == group
+    assert np.array_equal(conv.diagonal_blocks(dense, group), blocks)
+
+
+def test_no_groups_where_a_weight_is_outside():
+    """A single weight between two groups is enough."""
+    dense = conv.block_diagonal(np.ones((6, 2, 1, 1), np.float32), 3)
+    dense[2, 5] = 1e-9
+    assert conv.diagonal_groups(dense) == 1
+    assert conv.diagonal_groups(np.zeros((0, 4, 1, 1), np.float32)) == 1

@@ -150,6 +150,9 @@ def test_lines_that_have_moved(folder):
     (folder / "src/models/net.py").write_text(f"{TEXT}\n\n\n\n    {TEXT}\n{CODE}")
     assert located("src", "models/net.py", 4)[1] == 5
     assert located("src", "models/net.py", 2)[1] == 1
+    assert located("src", "models/net.py", 5)[1] == located("src", "models/net.py", 6)[1] == 5
+    (folder / "src/models/net.py").write_text(f"\f\u2028\x1c\r\n\r{TEXT}\n", newline="")
+    assert located("src", "models/net.py", 9)[1] == 3
 
 
 def test_folder_that_is_missing():

@@ -8,6 +8,7 @@ from npuconv.partition import crossings as planning
 from npuconv.partition.placement import make_plan
 from support.asserts import builtin, read
 from support.builders import Net
+from support.target_files import chip
 
 X = (1, 4, 8, 8)
 
@@ -161,3 +162,14 @@ def test_detours_of_open_extents_have_no_bytes():
     built = net((1, 4, 8, "w")).op("Sigmoid").conv("", (4, 4, 1, 1))
     found = planning.detours(*planned(built))
     assert (found.tensors, found.bytes) == (2, None)
+
+
+def test_the_price_of_crossings():
+    """Each tensor once in each direction; without an extent it counts as one byte."""
+    built = net((1, 4, 8, 8))
+    target = chip(also={"costs": {"crossing": 1000, "crossing_byte": 1}})
+    model, plan = planned(built)
+    count, traffic = planning.transitions(model, plan), planning.traffic(model, plan)
+    assert planning.price(model, plan, target) == 1000 * count + traffic
+    model, plan = planned(net((1, 4, "h", 8)))
+    assert planning.price(model, plan, target) % 1000 == planning.transitions(model, plan)

@@ -93,3 +93,16 @@ def test_int8_outputs_have_one_scale():
     assert place(clip(net()), ["Relu"]) == ("device", RELU)
     assert place(clip(net()), ["Relu"], io="int8") == ("device", RELU)
     assert place(clip(net()), [], io="int8")[0] == "undocumented"
+
+
+def test_an_operator_behind_it_stays_on_the_device():
+    """The host reads the activation, too: on the host, the pool would cross once more."""
+    built = net().op("Relu", name="act")
+    relu = built.last
+    built.op("GlobalAveragePool", relu, to="p").conv("p", (4, 4, 1, 1), to="y").output("y", relu)
+    operators = {"Conv": {}, "GlobalAveragePool": {}}
+    target = chip(
+        "", also={"operators": operators, "fused_activations": [], "activations": ANY_ZERO}
+    )
+    graph = planned(read(built.model()), Passes(target, Options()))
+    assert {graph.plan.placement[id(n)] for n in graph.model.nodes()} == {"device"}

@@ -15,7 +15,7 @@ def planned(node: str, **changes: Any) -> RewriteRow:
     """One node of the plan: a grouped convolution that is split unless told otherwise."""
     values: dict[str, Any] = {
         "node": node,
-        "passes": ("rewrite-1d-as-2d", "split-grouped-convolution"),
+        "passes": ("rewrite-1d-as-2d", "fit-convolution"),
         "was": "Conv1D 3, group 4",
         "becomes": "Split + 4 Conv 1x3 + Concat",
         "macs_before": 1_200_000,
@@ -47,7 +47,7 @@ def choice(chosen: str, obstacle: str = "") -> FormChoice:
         obstacle=obstacle,
         chosen=chosen == "dense",
     )
-    return FormChoice(pass_name="split-grouped-convolution", alternatives=(split, dense))
+    return FormChoice(pass_name="fit-convolution", alternatives=(split, dense))
 
 
 def make_plan(odd: tuple[str, ...]) -> tuple[RewriteRow, ...]:

@@ -17,7 +17,7 @@ from npuconv.target.lint import lint
 from support.asserts import builtin, findings, read
 from support.builders import Net, integer_conv
 
-CHIPS = ["ethos-u55", "horizon-x3", "mediatek-mdla2", "rknn"]
+CHIPS = ["ethos-u55", "horizon-x3", "mediatek-mdla2", "qnn-htp", "rknn"]
 
 
 def conv(c=4, o=4, k=(3, 3), size=(32, 32), n=1, group=1, **attrs):
@@ -138,6 +138,15 @@ LEGAL = {
         lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[8, 8], strides=[8, 8]),
         lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[32, 32]),
         lambda: op("GlobalAveragePool", (1, 4, 512, 512)),
+    ],
+    "qnn-htp": [
+        lambda: conv(k=(64, 64), size=(64, 64), strides=[64, 64]),
+        lambda: depthwise(dilations=[64, 64], size=(129, 129)),
+        lambda: up(8, 8, group=2, strides=[3, 3]),
+        lambda: op("MaxPool", (1, 4, 64, 64), kernel_shape=[64, 64], strides=[2, 1]),
+        lambda: op("Transpose", (1, 4, 8, 4, 4), perm=[0, 2, 1, 3, 4]),
+        lambda: resize(1.5, coordinate_transformation_mode="align_corners"),
+        lambda: op("Softmax", (1, 4, 8, 8), axis=2),
     ],
     "rknn": [
         lambda: conv(k=(63, 63), size=(64, 64)),
@@ -260,6 +269,17 @@ ILLEGAL = {
         ),
         (lambda: op("GlobalAveragePool", (1, 4, 513, 512)), "in_h * in_w <= 262144"),
         (lambda: op("Abs", (256, 4, 8, 8)), "in_n=256"),
+    ],
+    "qnn-htp": [
+        (lambda: up(dilations=[2, 1]), "dilation_h=2"),
+        (
+            lambda: op("MaxPool", (1, 4, 8, 8), kernel_shape=[3, 3], dilations=[2, 2]),
+            "dilation_h=2",
+        ),
+        (
+            lambda: op("Transpose", (1, 4, 2, 2, 8, 8), perm=[0, 1, 4, 2, 5, 3]),
+            "rank=6",
+        ),
     ],
     "rknn": [
         (lambda: conv(k=(64, 1), size=(80, 8)), "kernel_h=64"),

@@ -20,7 +20,7 @@ from support.target_files import HEAD, described, document
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs" / "targets" / "my_chip.yaml"
-KNOWN = "ethos-u55, horizon-x3, mediatek-mdla2, npu-int8, rknn"
+KNOWN = "ethos-u55, horizon-x3, mediatek-mdla2, npu-int8, qnn-htp, rknn"
 
 
 # relations

@@ -275,7 +275,7 @@ class _Expansion:
         for (model, inner), (job_options, target) in product(models.items(), targets):
             if target is None:
                 continue
-            job_options = job_options.for_target(target.container, target.opset)
+            job_options = job_options.for_target(target.format, target.opset)
             parts = {"target": target.name, "format": job_options.format}
             folders = [_UNSAFE.sub("_", parts[key]) for key in lists]
             name = PurePosixPath(model).stem + suffix_of(job_options.format)

@@ -147,7 +147,7 @@ class Batch:
             elif job.options.with_vela:
                 target = Target.load(locate(job.options.target, self.root))
                 try:
-                    vela.require(target.next_command, job.options.format)
+                    vela.require(target.command_for(job.options.format), job.options.format)
                 except UsageError as error:
                     lacks[job.name] = str(error)
         return lacks

@@ -81,7 +81,7 @@ def convert(
         _write(result.report, written)
     tflite = result.tflite if destination.suffix != ".onnx" else None
     compiling = ""  # the command that compiles the file for the chip
-    if tflite is not None:
+    if result.tflite is None or tflite is not None:
         compiling = result.next_command.format(model=shlex.quote(str(destination)))
     command = compiling if result.report.calibration is None else ""
     command = command or after_convert(result.report, model, str(destination), config, words)

@@ -40,7 +40,7 @@ def with_target_defaults(options: Options) -> Options:
         UsageError: a layout that the format does not have.
     """
     target = Target.load(options.target)
-    options = options.for_target(target.container, target.opset)
+    options = options.for_target(target.format, target.opset)
     if options.layout == "nhwc" and options.format != "qoperator":
         raise UsageError(
             f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",

@@ -86,9 +86,10 @@ def judge(
             stats.observe_comparable(floats[name], result[name])
             total.observe_comparable(floats[name], result[name])
             if name in steps and np.size(ours[name]) == np.size(result[name]):
-                gap = np.ravel(result[name]).astype(np.float64) - np.ravel(ours[name])
-                gaps.append(np.rint(np.abs(gap) / steps[name]))
-        outputs.append(_output(name, stats, steps.get(name), np.concatenate(gaps)))
+                values = np.reshape(result[name], np.shape(ours[name])).astype(np.float64)
+                gaps.append(np.rint(np.abs(values - ours[name]) / steps[name]).ravel())
+        step = float(np.max(steps[name])) if name in steps else None
+        outputs.append(_output(name, stats, step, np.concatenate(gaps)))
     nodes = _node_names(model.proto)
     layers = tuple(
         schema.VendorLayer(name=_nearest(name, nodes), op_type=op, device=device, reason=reason)
@@ -116,25 +117,35 @@ def judge(
     )
 
 
-def output_steps(model: onnx.ModelProto, scales: Mapping[str, float]) -> dict[str, float]:
-    """Return the step from a value to the next of each output that has a single scale.
+def output_steps(model: onnx.ModelProto, scales: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Return the step from a value to the next of each output, perhaps by channel.
 
-    ``scales`` has int8 outputs; other outputs come from a DequantizeLinear, perhaps reshaped or
-    reordered.
+    ``scales`` has int8 outputs; other outputs come from a DequantizeLinear with a single scale,
+    perhaps reordered, multiplied by constants, or moved by them.
     """
-    links, steps = Links(model.graph), dict[str, float]()
+    links, steps = Links(model.graph), dict[str, np.ndarray]()
     for output in model.graph.output:
-        node = links.producers.get(output.name)
-        while node is not None and node.op_type in _REORDERING:
-            node = links.producers.get(node.input[0])
+        node, factor, is_reordered = links.producers.get(output.name), np.ones(()), False
+        while node is not None:
+            constants = {n: c for n in node.input if (c := links.constant(n)) is not None}
+            if node.op_type == "Mul" and len(constants) == 1:
+                (multiplier,) = constants.values()
+                if is_reordered and multiplier.size > 1:  # its channels are elsewhere by then
+                    break
+                factor = factor * abs(multiplier)
+            elif node.op_type in _REORDERING:
+                is_reordered = True
+            elif node.op_type != "Add" or len(constants) != 1:
+                break
+            node = links.producers.get(next((n for n in node.input if n not in constants), ""))
         if output.name in scales:
-            steps[output.name] = scales[output.name]
+            steps[output.name] = np.asarray(scales[output.name])
         elif node is not None and node.op_type == "DequantizeLinear":
             scale = links.constant(node.input[1])
-            if scale is not None and scale.size == 1 and scale.item() > 0:
-                steps[output.name] = float(scale.item())
+            if scale is not None and scale.size == 1 and (scale * factor > 0).all():
+                steps[output.name] = np.reshape(scale, ()) * factor
         elif node is not None and node.op_type == "QuantizeLinear":
-            steps[output.name] = 1.0
+            steps[output.name] = np.ones(())
     return steps
 
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv.config import Options
-from npuconv.legalize.split.layer import of_window as layer_of
+from npuconv.legalize.split.layer import layer_of
+from npuconv.legalize.split.layer import of_window as layer_of_window
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
@@ -46,13 +47,17 @@ class TargetDevice:
     def planner(self) -> Planner:
         """Planner of splits for convolutions that break a known limit."""
         from npuconv.legalize.split.planner import Planner
+        from npuconv.legalize.split.proposal import FitSettings
 
         return Planner(
             self.target,
             self.options.layout,
+            FitSettings(most_weights=self.options.max_folded_mib * 2**18),  # float32
             exact_sums=self.accumulates,
             joins_constants=self.options.format in ("float", *INTEGER_FORMS)
             and self.options.layout == "nchw",
+            form=self.options.format,
+            prefer=self.options.prefer,
         )
 
     @property
@@ -96,16 +101,15 @@ class TargetDevice:
         win = window(conv)
         if win is None or not self.options.fit or not self.breaks(win, conv):
             return None
-        if not all(map(query.is_constant, conv.inputs[1:])):
-            return None
-        layer = layer_of(win, bias=query.input_of(conv, 2) is not None)
-        plan = None if layer is None else self.planner.exact_plan(layer)
+        layer = layer_of(conv)
+        plan = None if isinstance(layer, str) else self.planner.exact_plan(layer)
         return None if plan is None or plan.proposal is None else plan
 
     def change_objections(self, conv: Node, changed: Window) -> list[str]:
         """Return the objections to a change of a Conv; a split layer may be split otherwise."""
         objections = self.objections(changed)
-        layer = layer_of(changed, bias=True) if objections and self.split_plan(conv) else None
+        is_split = objections and self.split_plan(conv)
+        layer = layer_of_window(changed, bias=True) if is_split else None
         return [] if layer is not None and self.planner.exact_plan(layer) else objections
 
     def is_biasless(self, conv: Node) -> bool:
@@ -125,22 +129,29 @@ class TargetDevice:
     def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a considered convolution that no split of it removes."""
         objections = self.objections(win)
-        layer = layer_of(win, bias=True) if objections and self.options.fit else None
+        layer = layer_of_window(win, bias=True) if objections and self.options.fit else None
         return objections if layer is None else self.planner.objections(layer)
 
     def adds_bias(self, win: Window) -> bool:
         """Return whether the bias of a considered convolution needs an Add, or has no place."""
-        layer = layer_of(win, bias=True) if self.options.fit else None
+        layer = layer_of_window(win, bias=True) if self.options.fit else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         return plan is None or plan.adds_bias
 
     def fitted(self, win: Window) -> Form:
         """Return the cost of a considered convolution after it is fitted to the limits."""
-        layer = layer_of(win, bias=True) if self.options.fit else None
+        layer = layer_of_window(win, bias=True) if self.options.fit else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))
-        return Form("", plan.price.cost, plan.price.moved, crossings=plan.price.crossings)
+        price = plan.price
+        return Form(
+            "",
+            price.cost,
+            price.moved,
+            crossings=price.crossings,
+            crossing_bytes=price.crossing_bytes,
+        )
 
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and the target does not take it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from npuconv.model.core import Model
 from npuconv.model.source import locate
 from npuconv.partition import saturation
 from npuconv.partition.channels import Channels, trace, uniform
+from npuconv.partition.crossings import price
 from npuconv.partition.placement import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.checks.operator_undocumented import operator_undocumented
@@ -98,7 +99,19 @@ class LegalModel:
         )
 
     def make_plan(self) -> Plan:
-        """Partition the present graph."""
+        """Partition the present graph.
+
+        Activations that int8 saturation replaces depend on the scales, and these on the plan: if
+        there are such, a second plan that expects them on the device is taken if it costs less.
+        """
+        plan, absorbed = self._plan()
+        if absorbed:
+            second, _ = self._plan(absorbed)
+            plan = min(plan, second, key=lambda p: price(self.model, p, self.target))
+        return plan
+
+    def _plan(self, absorbed: Collection[str] = ()) -> tuple[Plan, set[str]]:
+        """Return a plan, and the names of the activations that int8 saturation replaces."""
         model = self.model
         on_host = keep_float.names(model, self.device.keep_float)
         plan = make_plan(
@@ -108,15 +121,17 @@ class LegalModel:
             keep_float=on_host,
             operators=self.operators,
             form=self.options.format,
+            absorbed=absorbed,
         )
-        if activations := saturation.candidates(model, plan):
-            planned = replace(self, plan=plan)
-            fixed = {*planned.unsaturated_tensors, *planned.symmetric_tensors}
-            centred = {*planned.centred_tensors, *planned.partial_sums}
-            if not self.target.pads_with_zero_point:
-                centred |= planned.padded_tensors
-            saturation.absorb(activations, plan, self.target, fixed, centred)
-        return plan
+        activations = saturation.candidates(model, plan)
+        if not activations:
+            return plan, set()
+        planned = replace(self, plan=plan)
+        fixed = {*planned.unsaturated_tensors, *planned.symmetric_tensors}
+        centred = {*planned.centred_tensors, *planned.partial_sums}
+        if not self.target.pads_with_zero_point:
+            centred |= planned.padded_tensors
+        return plan, saturation.absorb(activations, plan, self.target, fixed, centred)
 
     @cached_property
     def uniform_tensors(self) -> list[str]:

@@ -11,7 +11,7 @@ from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 
 _REWRITERS = (  # prefixes of passes that replace operators
-    "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-", "fit-",
+    "rewrite-", "expand-", "lift-", "remove-fake-", "fit-",
 )  # fmt: skip
 SWEEP = "sweep"  # removal of unused nodes, which no pass records
 # Results of passes that record no single nodes.

@@ -261,6 +261,27 @@ def block_diagonal(array: np.ndarray, group: int) -> np.ndarray:
     return result
 
 
+def diagonal_groups(array: np.ndarray) -> int:
+    """Return the largest number of groups for which weights are block-diagonal; 1 if not."""
+    import numpy as np
+
+    outputs, inputs = array.shape[:2]
+    if not array.size or array[0, -1].any() or array[-1, 0].any():
+        return 1
+    rows, columns = np.nonzero(array.reshape(outputs, inputs, -1).any(axis=2))
+    counts = (n for n in range(math.gcd(outputs, inputs), 1, -1) if not (outputs % n or inputs % n))
+    return next((n for n in counts if (rows * n // outputs == columns * n // inputs).all()), 1)
+
+
+def diagonal_blocks(array: np.ndarray, group: int) -> np.ndarray:
+    """Return the weights without the zeros between groups: the inverse of ``block_diagonal``."""
+    import numpy as np
+
+    outputs, inputs = array.shape[0] // group, array.shape[1] // group
+    rows = array.reshape(group, outputs, group, inputs, *array.shape[2:])
+    return np.concatenate([rows[number, :, number] for number in range(group)])
+
+
 def effective_kernel(kernel: int, dilation: int) -> int:
     """Return the extent of a dilated kernel: ``(k - 1) * d + 1``."""
     return (kernel - 1) * dilation + 1

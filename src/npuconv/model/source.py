@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -123,7 +124,9 @@ def locate(sources: Mapping[str, Source], folder: str) -> dict[str, Source]:
         path, numbers = files[frame.file]
         if frame.text not in numbers:
             return frame
-        line = min(numbers[frame.text], key=lambda number: abs(number - frame.line))
+        lines = numbers[frame.text]  # ascending
+        nearest = lines[max(bisect_left(lines, frame.line) - 1, 0) :][:2]
+        line = min(nearest, key=lambda number: abs(number - frame.line))
         return frame._replace(path=path, line=line)
 
     return {
@@ -144,10 +147,10 @@ def _read_lines(folder: Path, file: str) -> tuple[str, dict[str, list[int]]]:
                 continue
             if not path.resolve().is_relative_to(root) or path.stat().st_size > _MAX_BYTES:
                 continue
-            lines = path.read_text("utf-8", errors="replace").splitlines()
+            text = path.read_text("utf-8", errors="replace")
         except (OSError, ValueError):  # unreadable, or no name of a file
             continue
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(text.split("\n"), 1):  # as Python counts: no form feeds
             numbers.setdefault(line.strip()[:_MAX_CHARS], []).append(number)
         inside = path.is_absolute() and path.is_relative_to(Path.cwd())
         return (Path(os.path.relpath(path)) if inside else path).as_posix(), numbers

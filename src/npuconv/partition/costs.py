@@ -234,13 +234,15 @@ class Form:
     obstacle: str = ""  # reason why the form is not possible
     crossings: int = 0  # tensors that cross because the host cuts and joins its channels
     is_chosen: bool = False
+    crossing_bytes: int | None = None  # bytes of these tensors; None: all moved bytes
 
     def total(self, target: Target) -> float | None:
         """Return the cost of the form on the target; None if a dimension is not known."""
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        return target.costs.total(*parts, self.moved_bytes, self.crossings)
+        moves = (self.moved_bytes, self.crossings, self.crossing_bytes)
+        return target.costs.total(*parts, *moves)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:

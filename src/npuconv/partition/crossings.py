@@ -16,6 +16,7 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets, Plan
+from npuconv.target import Target
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ def traffic(model: Model, plan: Plan) -> int | None:
     """Return the bytes that cross in one inference; None if the bytes of a tensor are unknown."""
     tensors = crossings(model, plan)
     return bytes_of((*tensors.to_device, *tensors.to_host))
+
+
+def price(model: Model, plan: Plan, target: Target) -> float:
+    """Return the price of all crossings; a tensor of unknown extents counts as one byte."""
+    tensors, costs = crossings(model, plan), target.costs
+    ports = (*tensors.to_device, *tensors.to_host)
+    return sum(costs.crossing + costs.crossing_byte * (port.bytes or 1) for port in ports)
 
 
 def detours(model: Model, plan: Plan) -> Detours:

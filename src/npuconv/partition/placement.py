@@ -160,6 +160,7 @@ def make_plan(
     keep_float: Mapping[str, str] | None = None,
     operators: Collection[str] | None = None,
     form: str = "",
+    absorbed: Collection[str] = (),
 ) -> Plan:
     """Decide where every node runs.
 
@@ -171,6 +172,7 @@ def make_plan(
         operators: names of the operators that the device computes, from an earlier plan; None
             chooses them.
         form: format of the written model, which may hold some of these operators in float only.
+        absorbed: names of activations that int8 saturation or a Relu replaces on the device.
     """
     plan, keep_float = Plan(), keep_float or {}
     off = {*blocked, *keep_float}
@@ -186,7 +188,7 @@ def make_plan(
         anyway = {id(node) for node in model.nodes() if _runs_as_convolution(node, target, off)}
         anyway |= operator_ids if operators is not None else set()
         on_device = nodes_on_device(
-            model, target, anyway, listed, off, keep_float,
+            model, target, anyway, listed, off, keep_float, absorbed=absorbed,
             chooses_moves=form != "tflite",  # compilers for TFLite run every node they support
         )  # fmt: skip
         operator_ids &= on_device

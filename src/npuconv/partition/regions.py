@@ -98,7 +98,7 @@ class Cut:
         return path
 
 
-def nodes_on_device(
+def nodes_on_device(  # noqa: PLR0913 - a placement depends on that much
     model: Model,
     target: Target,
     anyway: Collection[int],
@@ -106,6 +106,7 @@ def nodes_on_device(
     off: Collection[str],
     keep_float: Collection[str],
     *,
+    absorbed: Collection[str] = (),
     chooses_moves: bool = True,
 ) -> set[int]:
     """Return the ids of all nodes on the device; their crossings have the lowest price.
@@ -121,6 +122,7 @@ def nodes_on_device(
         candidates: operators that it could compute.
         off: names of nodes that stay on the host, even if they pass integers on.
         keep_float: names of nodes among these that pass no integers on.
+        absorbed: names of activations that int8 saturation or a Relu replaces on the device.
         chooses_moves: whether operators that only move integers, such as Reshape, may stay on the
             host although the device would run them.
     """
@@ -142,13 +144,10 @@ def nodes_on_device(
             after_conv = producer is not None and producer.op == "Conv" and id(producer) in anyway
             is_alone = query.sole_consumer(model, node.inputs[0]) is not None
             is_fused = after_conv and is_alone and node.op in CUTTING
-            if node.name in off or not _takes(node, target, after_conv=after_conv):
+            is_taken = takes_as(node.op, node, target, after_conv=after_conv)
+            if node.name in off or not (is_taken or node.name in absorbed):
                 places[id(node)] = HOST
-            elif (
-                is_fused
-                or not chooses_moves
-                or not takes_as(node.op, node, target, after_conv=after_conv)
-            ):
+            elif is_fused or not chooses_moves or not is_taken:
                 places[id(node)] = makes
             else:
                 place = places[id(node)] = cut.vertex()
@@ -160,14 +159,6 @@ def nodes_on_device(
     _add_crossings(model, cut, places, moves, target)
     device = cut.device()
     return {key for key, vertex in places.items() if vertex in device}
-
-
-def _takes(node: Node, target: Target, *, after_conv: bool) -> bool:
-    """Return whether the device runs an operator that passes integers on."""
-    names = [node.op]
-    if node.op == "Clip" and query.scalar_input(node, 1) == 0:  # int8 saturates at the upper bound
-        names.append("Relu")
-    return any(takes_as(op, node, target, after_conv=after_conv) for op in names)
 
 
 def _add_crossings(

@@ -42,7 +42,7 @@ def absorb(
     target: Target,
     fixed: Collection[str],
     centred: Collection[str],
-) -> None:
+) -> set[str]:
     """Place on the device the activations that int8 saturation replaces, or a Relu.
 
     Args:
@@ -51,7 +51,11 @@ def absorb(
         target: the device.
         fixed: names of tensors whose scale does not end at the bounds of an activation.
         centred: names of tensors whose zero point must be 0.
+
+    Returns:
+        The names of these activations.
     """
+    absorbed = set[str]()
     groups = {name: group for group in plan.groups for name in group.tensors}
     producers = {t.name: node for node in plan.passthrough for t in node.outputs}
     for node in activations:
@@ -72,6 +76,8 @@ def absorb(
         else:
             continue
         plan.placement[id(node)], plan.reason[id(node)] = "device", reason
+        absorbed.add(node.name)
+    return absorbed
 
 
 def _is_never_negative(tensor: str, producers: Mapping[str, Node]) -> bool:

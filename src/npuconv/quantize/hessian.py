@@ -17,6 +17,7 @@ from npuconv.arithmetic.whole import ceil_div
 from npuconv.arithmetic.windows import im2col
 from npuconv.data.samples import Feed
 from npuconv.model import query
+from npuconv.model.conv import diagonal_groups
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
@@ -124,12 +125,14 @@ def windows_of(conv: Node) -> WindowedConv | None:
         return None
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
+    if group == 1:  # zeros between groups stay zeros
+        group = diagonal_groups(weight)
     extents = (query.shape(conv.outputs[0]) or (None,) * len(weight.shape))[2:]
     output = tuple(n for n in extents if isinstance(n, int))
     return WindowedConv(
         name=conv.name,
         tensor=conv.inputs[0].name,
-        channels=weight.shape[1] * group,
+        channels=weight.shape[1] * int(query.attribute(conv, "group", 1)),
         group=group,
         kernel=tuple(kernel),
         strides=tuple(query.attribute(conv, "strides", None) or ones),

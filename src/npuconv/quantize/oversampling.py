@@ -134,7 +134,8 @@ def copies(
         count: number of copies, the original included.
         first: weights of the original layer; None: rounded to nearest.
     """
-    group, zeros = hessian.groups, np.zeros(len(weight), np.float32)
+    group = hessian.groups if weight[0].size == hessian.length else 1
+    zeros = np.zeros(len(weight), np.float32)
     exact_bias = zeros if bias is None else np.asarray(bias, np.float32)
     results = [first or nearest(weight, exact_bias, source, group)]
     for number in range(2, count + 1):

@@ -17,6 +17,7 @@ from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
+from npuconv.model.conv import block_diagonal, diagonal_blocks
 from npuconv.model.store import Store
 from npuconv.model.types import Node
 from npuconv.quantize.gptq import Factor, damping, factorize, gptq_with_best_steps
@@ -78,9 +79,10 @@ def _solve_layer(
     weight, bias = (query.constant_input(layer, k) for k in (1, 2))
     assert weight is not None, "a layer with a Hessian has constant weights"
     if owner is None or hessian.groups > 1:
-        return solve(weight, bias, source, hessian, without=without)
-    rounded, label = _solve_by_rows(weight, bias, source, hessian, without)
-    if rounded is not None:
+        rounded, label = solve(weight, bias, source, hessian, without=without)
+    else:
+        rounded, label = _solve_by_rows(weight, bias, source, hessian, without)
+    if rounded is not None and owner is not None:
         rounded = replace(rounded, weight=owner.keep(rounded.weight))
     return rounded, label
 
@@ -117,6 +119,12 @@ def solve(
     Returns:
         None where rounding to the nearest is best; and the name of the rounding.
     """
+    if weight[0].size > hessian.length:  # zeros between the groups
+        blocks = diagonal_blocks(weight, hessian.groups)
+        rounded, label = solve(blocks, bias, source, hessian, factors=factors, without=without)
+        if rounded is not None:
+            rounded = replace(rounded, weight=block_diagonal(rounded.weight, hessian.groups))
+        return rounded, label
     problem = _make_problem(weight, source, hessian)
     windows = hessian.held_out
     if windows is None:

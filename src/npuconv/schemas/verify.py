@@ -91,7 +91,9 @@ class VendorOutput(Errors):
     """An output of the tool's simulator: errors against the float model, steps against ours."""
 
     name: str
-    step: float | None = Field(description="scale of the output; null: it has none")
+    step: float | None = Field(
+        description="scale of the output, the largest of its channels; null: none"
+    )
     differences: tuple[int, int, int, int, int] | None = Field(
         description="values that differ from the int8 model by 0, 1, 2, 3 and more steps"
     )

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.target.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
-from npuconv.version import NEWEST_OPSET, OLDEST_OPSET
+from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
 
 Dtype = Literal[
@@ -177,16 +177,24 @@ class Costs(Cited):
     crossing_byte: float = Field(125.0, ge=0, description="one byte of such a tensor")
 
     def total(
-        self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int, crossings: int = 0
+        self,
+        macs: int,
+        weight_bytes: int,
+        convolutions: int,
+        moved_bytes: int,
+        crossings: int = 0,
+        crossing_bytes: int | None = None,
     ) -> float:
-        """Return the cost of one form; if there are crossings, all moved bytes cross."""
+        """Return the cost of one form; None: if there are crossings, all moved bytes cross."""
+        if crossing_bytes is None:
+            crossing_bytes = moved_bytes if crossings else 0
         return (
             self.mac * macs
             + self.weight_byte * weight_bytes
             + self.convolution * convolutions
             + self.moved_byte * moved_bytes
             + self.crossing * crossings
-            + self.crossing_byte * (moved_bytes if crossings else 0)
+            + self.crossing_byte * crossing_bytes
         )
 
 
@@ -274,17 +282,18 @@ class Description(TargetPart):
         default_factory=lambda: Limit.model_validate({"limit": "?"}),
         description="activations that a convolution can apply to its own output",
     )
-    container: Literal["onnx", "tflite"] = Field(
-        "onnx", description="file that the compiler of the chip reads: the default form"
+    format: Format | None = Field(
+        None, description="form that the compiler of the chip reads: the default of --format"
     )
+    static: bool = Field(False, description="whether that compiler needs every extent of an input")
     opset: int | None = Field(
         None,
         ge=OLDEST_OPSET,
         le=NEWEST_OPSET,
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
-    next_command: str = Field(
-        "", description="command to run on the written model; {model} is its path"
+    next_command: str | dict[Format, str] = Field(
+        "", description="command to run on the written model, or by form; {model} is its path"
     )
     costs: Costs = Field(
         default_factory=lambda: Costs.model_validate({}),
@@ -294,6 +303,13 @@ class Description(TargetPart):
         "undocumented", description="placement of operators that are not listed"
     )
     _merged: dict[str, ListedOperator] = PrivateAttr(default_factory=dict)  # see with_common
+
+    def command_for(self, form: str) -> str:
+        """Return the command to run on a model of a form; '' if there is none."""
+        commands = self.next_command
+        if isinstance(commands, str):
+            return commands
+        return next((command for name, command in commands.items() if name == form), "")
 
     def operator(self, op_type: str, domain: str = "") -> ListedOperator | None:
         """Return the demands on an operator; None if the target does not list it."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import npuconv
+from npuconv.config import Options
+from npuconv.legalize.legal import legalize
 from support.asserts import builtin
 from support.builders import Net
+from support.target_files import HEAD
 
 NAME = "write-as-listed"
 RKNN = builtin("rknn")  # lists Add alone
@@ -39,3 +42,13 @@ def test_a_product_at_the_end_crosses_twice_only():
     net = Net(x=(1, 3, 4, 4)).conv("x", (4, 3, 4, 4)).op("Flatten")
     net.op("Gemm", net.last, net.random(4, 10))
     assert npuconv.check(net.model(), "rknn").summary.transitions == 2
+
+
+def test_a_division_by_channels_is_a_listed_mul(tmp_path):
+    """As a convolution, a step that could stay on the host would cross."""
+    net = Net(x=(1, 4, 3, 2))
+    proto = net.op("Div", "x", net.constant([[[0.5]], [[-2.0]], [[3.0]], [[4.0]]])).model()
+    path = tmp_path / "chip.yaml"
+    path.write_text(HEAD + "  Conv: {}\n  Mul: {}\n")
+    legal = legalize(proto, Options(target=str(path)))
+    assert [node.op for node in legal.model.nodes()] == ["Mul"]

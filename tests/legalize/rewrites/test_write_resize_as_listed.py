@@ -14,7 +14,8 @@ from support.builders import Net
 from support.target_files import chip
 
 NAME = "write-resize-as-listed"
-RKNN = builtin("rknn")  # lists half_pixel, pytorch_half_pixel and align_corners
+MODES = ["half_pixel", "pytorch_half_pixel", "align_corners"]  # without asymmetric
+HALF_PIXEL = chip("Resize", coordinate_mode={"one_of": MODES})
 ONE_MODE = {
     mode: chip("Resize", coordinate_mode={"one_of": [mode]})
     for mode in ("half_pixel", "asymmetric", "align_corners")
@@ -33,20 +34,20 @@ def asymmetric(**settings):
 
 
 FIRES = [
-    (asymmetric, RKNN),
-    (lambda: asymmetric(scales=(1, 1, 3, 2)), RKNN),
-    (lambda: asymmetric(opset=19, scales=(2, 2), axes=[2, 3]), RKNN),
-    (lambda: asymmetric(shape=("n", 2, 5, 3)), RKNN),  # the batch is not resized
-    (lambda: asymmetric(shape=(1, 2, 6, 4), scales=(1, 1, 0.5, 0.5)), RKNN),
+    (asymmetric, HALF_PIXEL),
+    (lambda: asymmetric(scales=(1, 1, 3, 2)), HALF_PIXEL),
+    (lambda: asymmetric(opset=19, scales=(2, 2), axes=[2, 3]), HALF_PIXEL),
+    (lambda: asymmetric(shape=("n", 2, 5, 3)), HALF_PIXEL),  # the batch is not resized
+    (lambda: asymmetric(shape=(1, 2, 6, 4), scales=(1, 1, 0.5, 0.5)), HALF_PIXEL),
 ]
 SILENT = [
     asymmetric,  # the target does not list Resize
     (asymmetric, builtin("ethos-u55")),  # takes it as it is
-    (lambda: asymmetric(scales=(1, 1, 1.4, 2), shape=(1, 2, 10, 3)), RKNN),
-    (lambda: asymmetric(shape=(1, 2, "h", 3)), RKNN),
-    (lambda: asymmetric(mode="linear"), RKNN),
-    (lambda: asymmetric(mode="cubic"), RKNN),
-    (lambda: resize(coordinate_transformation_mode="tf_crop_and_resize"), RKNN),
+    (lambda: asymmetric(scales=(1, 1, 1.4, 2), shape=(1, 2, 10, 3)), HALF_PIXEL),
+    (lambda: asymmetric(shape=(1, 2, "h", 3)), HALF_PIXEL),
+    (lambda: asymmetric(mode="linear"), HALF_PIXEL),
+    (lambda: asymmetric(mode="cubic"), HALF_PIXEL),
+    (lambda: resize(coordinate_transformation_mode="tf_crop_and_resize"), HALF_PIXEL),
 ]
 
 

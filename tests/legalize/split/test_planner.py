@@ -19,7 +19,8 @@ from support.builders import Net
 from support.fits import layer
 from support.target_files import NUMBERS, chip
 
-ADDS = {"activations": {**NUMBERS, "accumulate": "int32"}}
+FREE = {"crossing": 0, "crossing_byte": 0}
+ADDS = {"activations": {**NUMBERS, "accumulate": "int32"}, "costs": FREE}
 BIASLESS = {"operators": {"Conv": {"limits": {"bias": {"equals": False}}}, "Concat": {}}}
 
 
@@ -105,14 +106,16 @@ def test_an_exact_plan_where_a_sum_is_cheaper():
 
 
 @pytest.mark.parametrize(
-    ("ops", "crossings"), [((), 10), (("Slice",), 5), (("Concat",), 5), (("Slice", "Concat"), 0)]
+    ("ops", "crossings"), [((), 10), (("Slice",), 5), (("Concat",), 7), (("Slice", "Concat"), 0)]
 )
 def test_parts_cross_where_the_host_cuts_or_joins_them(ops, crossings):
-    """Four tiles: each goes to the device, and its result back."""
-    operators = {"Conv": {"limits": {"in_h": {"max": 10}}}, **{op: {} for op in ops}}
+    """Four tiles: each goes to the device, and its result back; a Slice cuts the last."""
+    operators = {"Conv": {"limits": {"in_h": {"max": 10}}}, **{op: {} for op in ("Pad", *ops)}}
     target = chip("", also={"operators": operators})
     for exact_sums in (False, True):  # an accumulator does not cut tiles
-        plan, _ = Planner(target, exact_sums=exact_sums).plan(layer((4, 8, 3, 3), cells=32))
+        plan, _ = Planner(target, exact_sums=exact_sums).plan(
+            layer((8, 1, 3, 3), cells=32, group=8)
+        )
         assert plan.proposal.count == 4
         assert plan.price.crossings == crossings
 
@@ -131,7 +134,7 @@ def test_fewer_crossings_are_worth_more_macs():
     """Zeros between the taps of a dilated kernel, where the host would cut out its phases."""
     dilated = layer((4, 8, 3, 3), dilations=(2, 2))
     operators = {"Conv": {"limits": {"dilation_h": {"max": 1}, "dilation_w": {"max": 1}}}}
-    for costs, name in (({}, "dilation"), ({"crossing": 0, "crossing_byte": 0}, "dilation")):
+    for costs, name in (({}, "dilation"), (FREE, "dilation")):
         target = chip("", also={"operators": operators, "costs": costs})
         plan, _ = Planner(target).plan(dilated)
         assert plan.names == (name,)

@@ -83,7 +83,12 @@ def test_a_new_way_is_one_function(ways):
     @LayerSplit("dropped", (limits.BIAS,), after=("split-batch",), rounding=Rounding.RESULTS)
     def drop_bias(layer, _demand, _settings):
         """Drop the bias."""
-        yield Proposal("no bias", (Part(replace(layer, bias=False)),))
+        form = replace(layer, bias=False)
+
+        def build(_builder, piece, emit):
+            return emit(replace(piece, layer=form, bias=None))
+
+        yield Proposal("no bias", (Part(form),), build)
 
     assert ways.get("drop-bias") is drop_bias
     assert drop_bias in splits_of("Conv")

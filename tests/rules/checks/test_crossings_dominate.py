@@ -33,7 +33,7 @@ def test_it_names_amount_causes_and_targets_that_list_them():
     found = finding(chain(6), CODE)
     assert found.message == (
         "12 of 14 crossings are between layers of the device: target npu-int8 lacks Sigmoid "
-        "(6 nodes); ethos-u55, horizon-x3, rknn support it; 12.0 KiB per inference"
+        "(6 nodes); ethos-u55, horizon-x3, qnn-htp, rknn support it; 12.0 KiB per inference"
     )
     assert (found.severity, found.value, found.node) == ("warning", "12 of 14 crossings", "")
 
@@ -49,7 +49,8 @@ def test_the_first_cause_is_named_where_no_target_lists_all():
     for op in (*["Sigmoid"] * 5, "Softsign"):
         net.op(op).conv("", (4, 4, 1, 1))
     text = finding(net.model(), CODE).message
-    assert "lacks Sigmoid (5 nodes), Softsign (1 node); ethos-u55, horizon-x3, rknn support" in text
+    targets = "ethos-u55, horizon-x3, qnn-htp, rknn"
+    assert f"lacks Sigmoid (5 nodes), Softsign (1 node); {targets} support" in text
     assert "support Sigmoid; " in text
     assert "lacks Softsign (6 nodes); 12.0 KiB" in finding(chain(6, "Softsign"), CODE).message
 

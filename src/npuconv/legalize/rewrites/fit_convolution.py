@@ -102,9 +102,15 @@ def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
     forms: dict[str, Form] = {}
     for alternative in search.alternatives:
         name, price = " + ".join(alternative.names), alternative.price
-        forms.setdefault(
-            name, Form(name, price.cost, price.moved, "", price.crossings, alternative is plan)
+        form = Form(
+            name,
+            price.cost,
+            price.moved,
+            crossings=price.crossings,
+            is_chosen=alternative is plan,
+            crossing_bytes=price.crossing_bytes,
         )
+        forms.setdefault(name, form)
     return tuple(forms.values())[:_SHOWN]
 
 

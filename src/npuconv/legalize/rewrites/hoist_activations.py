@@ -33,7 +33,7 @@ ACTIVATIONS = ("Relu", "Clip")  # activations without a constant for each channe
 @node_pass(
     Phase.LEGALIZE,
     *ACTIVATIONS,
-    after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "move-layout"),
+    after=("rewrite-conv-transpose-as-conv", "move-layout"),
 )
 def hoist_activations(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     fused = device.target.fused_activations

@@ -20,7 +20,9 @@ from npuconv.model.types import Node
 RANKS = (3, 4)
 
 
-@node_pass(Phase.LEGALIZE, *TWO_SIDED, after=("rewrite-batchnorm-as-conv",), infers=True)
+@node_pass(
+    Phase.LEGALIZE, *TWO_SIDED, after=("rewrite-batchnorm-as-conv", "write-as-listed"), infers=True
+)
 def rewrite_affine_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     if not device.offloads(node):
         return 0

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
-from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
+from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Form, choose, chosen_form
+from npuconv.partition.costs import choose, chosen_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,8 +131,9 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
         conv = candidate.win
         moved = conv.output if max(candidate.phases) > 1 else conv.input  # in phases, or with zeros
         count = elements(moved) if max(win.strides) > 1 else 0
-        plan, obstacles = device.fitted(conv), objections(device, conv)
-        costed.append(Form(name, plan.cost, count + plan.moved_bytes, next(iter(obstacles), "")))
+        plan, obstacle = device.fitted(conv), next(iter(device.lasting_objections(conv)), "")
+        moved_bytes = count + plan.moved_bytes
+        costed.append(replace(plan, name=name, moved_bytes=moved_bytes, obstacle=obstacle))
     forms = choose(device.target, device.options, costed)
     best = chosen_form(forms)
     if best is None:

@@ -110,7 +110,7 @@ def _rows(builder: Builder, piece: Piece, rows: slice) -> Piece:
     return replace(piece, weight=weight, bias=bias)
 
 
-@LayerSplit("groups", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
+@LayerSplit("split", (*_GROUPS, limits.BIAS), after=("enlarge-kernel",))
 def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
     """Convolve some of the groups at a time.
 
@@ -151,12 +151,14 @@ def _groups_side_by_side(builder: Builder, piece: Piece, emit: Emit, *, size: in
     return builder.concat(results, 1)
 
 
-@LayerSplit("dense", (limits.GROUP, limits.BIAS), after=("split-groups",))
-def make_dense(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+@LayerSplit("dense", (*_GROUPS, limits.BIAS), after=("split-groups",))
+def make_dense(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Write zeros between the groups: ``group`` times the MACs."""
-    if layer.group < 2 or not _wants_other_groups(layer, demand, limits.GROUP):
+    if layer.group < 2 or not _wants_other_groups(layer, demand, *_GROUPS):
         return
-    yield Proposal("zeros between the groups", (Part(_densified(layer)),), _zeros_between)
+    form = _densified(layer)
+    if form.parameters() <= settings.most_weights:
+        yield Proposal("zeros between the groups", (Part(form),), _zeros_between)
 
 
 def _densified(layer: Layer) -> Layer:

@@ -47,7 +47,8 @@ def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterato
     """
     if layer.padded or max(layer.kernel) == 1 == max(layer.strides):
         return
-    if not demand.breaks(layer, *_ABOUT) and not _is_too_tall(layer, demand):
+    has_gaps = max(layer.kernel) == 1  # between the cells that it reads
+    if not (has_gaps or demand.breaks(layer, *_ABOUT) or _is_too_tall(layer, demand)):
         return
     options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
     most, proposals = settings.most_convolutions, 0

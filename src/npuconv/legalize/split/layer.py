@@ -28,6 +28,7 @@ class Layer:
         uniform: whether all weights are one number.
         op: ``Conv``, or the operator of a pool.
         counted: whether an average divides by its pads, too.
+        from_host: whether its source is an input of the model.
     """
 
     source: tuple[int | None, ...]
@@ -40,6 +41,7 @@ class Layer:
     uniform: bool = False
     op: str = "Conv"
     counted: bool = False
+    from_host: bool = False
 
     @property
     def axes(self) -> range:
@@ -181,4 +183,9 @@ def layer_of(node: Node) -> Layer | str:
     bias = query.input_of(node, 2) is not None
     uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
     layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
+    if layer is not None:
+        producer = query.producer(node.inputs[0])
+        while producer is not None and producer.op == "Pad":
+            producer = query.producer(producer.inputs[0])
+        layer = replace(layer, from_host=producer is None)
     return "its pads or the extents of its weights are not known" if layer is None else layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,7 +10,8 @@ from operator import attrgetter
 
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
-from npuconv.legalize.split.layer import Layer, layer_of
+from npuconv.legalize.split.crossings import added_crossings
+from npuconv.legalize.split.layer import Layer, elements, layer_of
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     DEFAULT,
@@ -25,6 +27,8 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
+_FORMS = frozenset({"split", "dense"})  # ways that a user can prefer
+_MOST_PLACED = 256  # most convolutions of a plan whose crossings are counted
 _CHANNELS_PADDED: dict[str, bool | int | str] = {
     "pad_mode": "constant",
     "pad_outside_hw": 1,
@@ -42,6 +46,7 @@ class Price:
     moved: int = 0
     penalty: float = 0.0  # cost of partial sums, in MACs
     crossings: int = 0  # number of tensors that cross because the host cuts or joins parts
+    crossing_bytes: int = 0  # bytes of these tensors
 
     def plus(self, part: Price, count: int = 1, weights: int = 1) -> Price:
         """Add so many parts of one kind, with so many different weights."""
@@ -52,6 +57,7 @@ class Price:
             self.moved + count * part.moved,
             self.penalty + count * part.penalty,
             self.crossings + count * part.crossings,
+            self.crossing_bytes + count * part.crossing_bytes,
         )
 
     @property
@@ -193,6 +199,8 @@ class Planner:
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
     joins_constants: bool = True  # whether the output format can hold constant input channels
+    form: str = ""  # format of the written model
+    prefer: tuple[str, ...] = ()  # forms that are taken at any price
     is_native: bool = False  # whether limits are those of the hardware, without the vendor's tool
     _searches: dict[Layer, tuple[SplitPlan | None, Search]] = field(
         default_factory=dict, init=False
@@ -262,7 +270,36 @@ class Planner:
         if self.exact_sums and layer.op == "Conv":
             descent = _Descent(self, demand, search, _sums_last(splits), exact, accumulates=True)
             best = descent.best(layer)
-        return best or _Descent(self, demand, search, splits, exact).best(layer), search
+        best = best or _Descent(self, demand, search, splits, exact).best(layer)
+        is_split = best is not None and best.proposal is not None
+        if is_split and layer.op == "Conv" and not self.is_native:
+            search.alternatives = self._placed(search.alternatives)
+            best = search.alternatives[0]
+        return best, search
+
+    def _placed(self, plans: Sequence[SplitPlan]) -> list[SplitPlan]:
+        """Return plans with the crossings of their nodes, preferred and cheap plans first.
+
+        The search estimates crossings. They are counted for the plans that could be the cheapest.
+        """
+        priced, least = list[SplitPlan](), math.inf
+        uncrossed = [(self._with_crossings(plan, 0, 0), plan) for plan in plans]
+        for lowest, plan in sorted(uncrossed, key=lambda pair: pair[0].total):
+            if lowest.total < least and plan.price.convolutions <= _MOST_PLACED:
+                counts = added_crossings(plan.layer, plan.build, self.target, self.form)
+                priced.append(self._with_crossings(plan, *counts))
+                least = min(least, priced[-1].total)
+            else:
+                priced.append(plan)
+        return sorted(priced, key=lambda p: (not self._is_preferred(p), p.total))
+
+    def _is_preferred(self, plan: SplitPlan) -> bool:
+        forms = _FORMS.intersection(plan.names)
+        return bool(forms) and forms.issubset(self.prefer)
+
+    def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
+        price = replace(plan.price, crossings=crossings, crossing_bytes=crossing_bytes)
+        return replace(plan, price=price, total=self.total(price))
 
     def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits without a rewrite.
@@ -271,26 +308,34 @@ class Planner:
         """
         price = Price(layer.macs(), layer.parameters(), 1)
         if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
-            price = replace(plan.price, crossings=0)  # the parts of the tool stay on the device
+            # The parts of the tool stay on the device.
+            price = replace(plan.price, crossings=0, crossing_bytes=0)
         return SplitPlan(layer, price, self.total(price))
 
-    def crossings(self, proposal: Proposal, sums: int) -> int:
-        """Return the number of tensors that cross because the host cuts or joins the parts.
+    def crossings(self, layer: Layer, proposal: Proposal, sums: int) -> tuple[int, int]:
+        """Return estimates of the tensors that cross for the parts, and of their bytes.
 
-        Each side costs a crossing for every part, and another for the whole layer.
+        Each side on which the host cuts or joins costs a crossing for every part, and another for
+        the whole layer. An input of the model is on the host, which hands over the pieces.
         """
-        if proposal.count == 1:
-            return 0
-        add = "Sum" if proposal.count > 2 else "Add"
-        joins = self._takes(add) if sums else self._takes("Concat", axis=1)
-        return (proposal.count + 1) * ((not self._takes("Slice")) + (not joins))
+        count, rank = proposal.count, len(layer.source)
+        add = "Sum" if count > 2 else "Add"
+        joins = self._takes(add, rank=rank) if sums else self._takes("Concat", rank=rank, axis=1)
+        cuts = layer.from_host or self._takes("Slice", rank=rank)
+        crossings = 0 if count == 1 else (count + 1) * ((not cuts) + (not joins))
+        added_bytes = proposal.moved if crossings else 0
+        if layer.from_host:
+            pieces = [part for part in proposal.parts if part.layer.source != layer.source]
+            total = sum(part.count * elements(part.layer.source) for part in pieces)
+            crossings += max(sum(part.count for part in pieces) - 1, 0)
+            added_bytes += total - elements(layer.source) if pieces else 0
+        return crossings, added_bytes
 
     def total(self, price: Price) -> float:
         """The cost by which plans are compared."""
         costs, settings = self.target.costs, self.settings
-        stated = costs.total(
-            price.macs, price.weight_bytes, price.convolutions, price.moved, price.crossings
-        )
+        parts = (price.macs, price.weight_bytes, price.convolutions, price.moved)
+        stated = costs.total(*parts, price.crossings, price.crossing_bytes)
         overhead = settings.convolution * price.convolutions + settings.moved_element * price.moved
         return stated + (costs.mac or 1.0) * (overhead + price.penalty)
 
@@ -364,8 +409,8 @@ class _Descent:
         """Return the cheapest plan that begins with this form of the layer."""
         sums, parts = split.sums(layer, proposal), []
         is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
-        crossings = 0 if is_accumulated else self.planner.crossings(proposal, sums)
-        price = Price(moved=proposal.moved, crossings=crossings)
+        crossings = (0, 0) if is_accumulated else self.planner.crossings(layer, proposal, sums)
+        price = Price(0, 0, 0, proposal.moved, 0.0, *crossings)
         if sums and not self.demand.adds:
             return None
         for part in proposal.parts:

@@ -97,6 +97,7 @@ class FitSettings:
             2 to 7 dB (``benchmarks/targets.py splits --only "no bias"``).
         bias_channels: input channels of a constant that replace a bias, per square root of the
             number of weights of an output; one more channel holds the remainder.
+        most_weights: largest number of weights of a dense form of groups.
     """
 
     most_layers: int = 4000
@@ -108,6 +109,7 @@ class FitSettings:
     sum_part: float = 0.05
     added_bias: float = 3.0
     bias_channels: float = 0.25
+    most_weights: int = 2**24
 
 
 DEFAULT = FitSettings()

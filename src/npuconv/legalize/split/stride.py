@@ -54,7 +54,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     return builder.slice(emit(piece.with_layer(form)), bounds)
 
 
-@LayerSplit("phases", _ABOUT, after=("cascade-average",))
+@LayerSplit("phases", (*_ABOUT, limits.EXTENT), after=("cascade-average",))
 def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
     """Make phases of the input channels; phases of the output too, for a smaller kernel.
 
@@ -66,12 +66,13 @@ def phases_as_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     """
     if layer.group > 1 or layer.padded or not layer.sized:
         return
-    most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL) else 1
+    about = _ABOUT if demand.breaks(layer, *_ABOUT) else (*_ABOUT, limits.EXTENT)
+    most = _MOST_PHASES if demand.breaks(layer, limits.KERNEL, limits.EXTENT) else 1
     options = [range(1, min(most, layer.cells(a) or 1) + 1) for a in layer.axes]
     proposals = 0
     for phases in sorted(product(*options), key=lambda q: (int(np.prod(q)), max(q))):
         form = _form(layer, phases)
-        if form.source[1] == layer.in_channels or demand.breaks(form, *_ABOUT):
+        if form.source[1] == layer.in_channels or demand.breaks(form, *about):
             continue
         moved = elements(layer.source) + elements(layer.output) * (max(phases) > 1)
         text = f"{times(_factors(layer, phases))} phases of the input as channels"

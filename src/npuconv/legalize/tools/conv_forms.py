@@ -1,9 +1,9 @@
-"""Convolutions that rewrites make: limits on rank and groups, forms of groups, other operators."""
+"""Convolutions that rewrites make: limits on rank, and forms of other operators."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.device import TargetDevice
@@ -11,15 +11,12 @@ from npuconv.legalize.tools.layout import NEW, AxisMap, is_identity, widened
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 from npuconv.model.core import Model
-from npuconv.model.facts import of_window
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Cost, Form
 
 if TYPE_CHECKING:
     import numpy as np
 
 Dims = tuple[int | str | None, ...]
-MAX_PARTS = 256  # most parts of a split convolution: more cost more than they save
 
 
 def refuses_rank(device: TargetDevice, win: Window) -> bool:
@@ -31,31 +28,6 @@ def refuses_rank(device: TargetDevice, win: Window) -> bool:
     return rank is not None and rank.allows(win.axes + 2, {}) is False
 
 
-def refuses_group(device: TargetDevice, win: Window) -> bool:
-    """Return whether the target refuses the groups of a convolution.
-
-    Where it has no Split or no Concat, it also refuses groups whose limits one group would keep.
-    """
-    operator = device.target.operator("Conv")
-    if operator is None:
-        return False
-    facts = of_window(win)
-    limits = operator.limits_for(win.mode)
-    about = ("group", "mode", "channel_multiplier")
-    if any(limits[n].allows(facts.get(n), facts) is False for n in about if n in limits):
-        return True
-    if win.mode != "grouped" or divides_channels(device, win):
-        return False
-    return bool(device.objections(win)) and not device.objections(_dense(win))
-
-
-def divides_channels(device: TargetDevice, win: Window) -> bool:
-    """Return whether the device splits input channels and joins output channels."""
-    split, concat = (device.target.operator(op) for op in ("Split", "Concat"))
-    facts = {"rank": (win.axes or 0) + 2, "axis": 1}
-    return all(op is not None and not op.objections(facts) for op in (split, concat))
-
-
 def constants_obstacle(node: Node) -> str:
     """Return why weights or bias of a convolution cannot be rewritten, or ''."""
     if query.constant_input(node, 1) is None:
@@ -63,70 +35,6 @@ def constants_obstacle(node: Node) -> str:
     if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
         return "its bias is not constant"
     return ""
-
-
-def objections(device: TargetDevice, win: Window) -> list[str]:
-    """Return the objections to a convolution that remain after any rewrite of its groups."""
-    if win.group < 2 or not refuses_group(device, win):
-        return device.lasting_objections(win)
-    forms = group_forms(device, win)
-    return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
-
-
-def group_forms(device: TargetDevice, win: Window) -> list[Form]:
-    """Return the forms split (a convolution for each group) and dense (one over all channels).
-
-    Each has its cost and the first objection of the target.
-    """
-    assert win.weight is not None
-    outputs, inputs = win.weight[0] // win.group, win.weight[1]
-    part = replace(
-        win,
-        group=1,
-        weight=(outputs, *win.weight[1:]),
-        input=with_channels(win.input, inputs),
-        output=with_channels(win.output, outputs),
-    )
-    ungrouped, on_host = _dense(win), not divides_channels(device, win)
-    against, split, dense = (
-        device.lasting_objections(part),
-        device.fitted(part),
-        device.fitted(ungrouped),
-    )
-    if win.group > MAX_PARTS:
-        against.append(f"it would take {win.group} convolutions")
-    too_large = device.lasting_objections(ungrouped)
-    mib = 4 * math.prod(ungrouped.weight or ()) / 2**20
-    if mib > device.options.max_folded_mib:
-        too_large.append(f"its weights have {mib:,.0f} MiB, over max_folded_mib")
-    moved = elements(win.input) + elements(win.output) + split.moved_bytes * win.group
-    macs = None if split.cost.macs is None else split.cost.macs * win.group
-    cost = Cost(macs, split.cost.weight_bytes * win.group, split.cost.convolutions * win.group)
-    # On the host, Split and Concat cross with their input, their result, and every part.
-    crossings = [2 + 2 * n if on_host else 0 for n in (win.group, dense.cost.convolutions)]
-    is_cut = dense.cost.convolutions > 1
-    return [
-        Form("split", cost, moved, next(iter(against), ""), crossings[0]),
-        Form(
-            "dense",
-            dense.cost,
-            dense.moved_bytes,
-            next(iter(too_large), ""),
-            crossings[1] if is_cut else 0,
-        ),
-    ]
-
-
-def _dense(win: Window) -> Window:
-    """Return the convolution over all channels, with zeros between the groups."""
-    assert win.weight is not None
-    weight = (win.weight[0], win.weight[1] * win.group, *win.weight[2:])
-    return replace(win, group=1, weight=weight)
-
-
-def with_channels(dims: Dims | None, channels: int) -> Dims | None:
-    """Return a shape with another number of channels."""
-    return None if dims is None else (dims[0], channels, *dims[2:])
 
 
 def elements(dims: Dims | None) -> int:

@@ -33,7 +33,7 @@ from npuconv.rules.context import RuleContext
         """,
         fires="Erf",
         silent="Mish",
-        device="container: tflite",
+        device="format: tflite",
     ),
 )
 def form_cannot_hold(model: Model, ctx: RuleContext) -> Violations:
