@@ -39,9 +39,13 @@ def test_every_lower_bound_is_tested():
 
 
 def imported():
-    """The distributions that modules of npuconv import, at the top or in a function."""
+    """The distributions that modules of npuconv import, at the top or in a function.
+
+    Scripts of vendors' tools run in environments of their own.
+    """
     names = set()
-    for path in (ROOT / "src").rglob("*.py"):
+    scripts = {*(ROOT / "src/npuconv/vendors/scripts").glob("*.py")}
+    for path in {*(ROOT / "src").rglob("*.py")} - scripts:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 names |= {alias.name.partition(".")[0] for alias in node.names}
