@@ -71,3 +71,37 @@ def test_openvino_leaves_a_rounding_out(tmp_path, transformations, wrong):
     ours = executor.run_reference(model, feeds)["y"]
     assert bool((theirs != ours).any()) == wrong
     assert np.abs(theirs.astype(int) - ours).max() <= 1
+
+
+BETWEEN = """<ir_version: 10, opset_import: ["" : 21]>
+net (int8[1, 4, 8, 8] x, int8[4, 4, 3, 3] w) => (int8[1, 4, 4, 4] y)
+<float a = {0.05}, float b = {0.003}, int8 n = {0}, int8 z = {-128}>
+{
+  x1 = DequantizeLinear (x, a, n)
+  w1 = DequantizeLinear (w, b, n)
+  c1 = Conv (x1, w1)
+  c2 = QuantizeLinear (c1, a, z)
+  c3 = DequantizeLinear (c2, a, z)
+  c4 = Conv (c3, w1)
+  y = QuantizeLinear (c4, a, z)
+}"""
+
+
+@pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
+def test_openvino_has_no_kernel_for_zero_points_between_convolutions(tmp_path):
+    """It compiles them without its low precision transformations only."""
+    import openvino
+
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model(BETWEEN)
+    weight = rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    del model.graph.input[1]
+    onnx.save(model, tmp_path / "m.onnx")
+    feeds = {"x": rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8)}
+    with pytest.raises(RuntimeError, match="No suitable implementations"):
+        openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU")
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "LP_TRANSFORMS_MODE": "NO"}
+    theirs = openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU", hints)(feeds)[0]
+    ours = executor.run_reference(model, feeds)["y"]
+    assert np.abs(theirs.astype(int) - ours).max() <= 1

@@ -23,6 +23,8 @@ from support.target_pairs import target_pair
 pytestmark = pytest.mark.e2e
 
 SLICE = range(8)
+# Elements that a form moves and convolutions that it starts count in the choice, not in this price.
+SLACK = 10_000  # of 5,000,000 for a crossing
 SWEEP = [range(first, first + 50) for first in range(0, 2000, 50)]
 
 
@@ -60,7 +62,8 @@ def fault(number: int, folder: Path) -> str:
     if fewer.findings.refuse or is_rounded(fewer) or host_macs(more) < host_macs(fewer):
         return ""
     prices = [price_of(plan) for plan in plans]
-    return f"pair {number}: {prices[0]:,.0f} became {prices[1]:,.0f}" * (prices[1] > prices[0])
+    is_dearer = prices[1] > prices[0] + SLACK
+    return f"pair {number}: {prices[0]:,.0f} became {prices[1]:,.0f}" if is_dearer else ""
 
 
 @pytest.mark.parametrize("number", SLICE)

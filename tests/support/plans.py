@@ -86,7 +86,7 @@ def gather(
 ) -> dict[str, Hessian]:
     """The Hessian of each of these layers, by name."""
     reader = HessianReader(layers, len(feeds))
-    collect(proto, {}, feeds, reader=reader)
+    collect(proto, {}, feeds, further=reader.tensors, read=reader.read)
     return reader.hessians
 
 

@@ -18,7 +18,6 @@ _LARGEST = np.finfo(np.float32).max
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass

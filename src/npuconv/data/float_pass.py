@@ -6,7 +6,6 @@ The result depends on the samples alone, not on the number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
 import onnx
 
@@ -15,18 +14,6 @@ from npuconv.arithmetic.statistics import Accumulator, Observation, Statistics, 
 from npuconv.data.samples import Feed, Samples
 from npuconv.data.workers import in_order
 from npuconv.errors import CalibrationError
-
-
-class Reader(Protocol):
-    """A reader of tensors during a float pass, beside their statistics."""
-
-    tensors: Collection[str]  # names of the tensors to read
-
-    def read(self, number: int, arrays: Feed) -> Any:
-        """Return the part of a sample to keep; called on a worker."""
-
-    def add(self, number: int, part: Any) -> None:
-        """Take the parts of the samples, in their order."""
 
 
 def open_session(
@@ -52,7 +39,8 @@ def collect(
     *,
     progress: Callable[[], None] = lambda: None,
     session: executor.Session | None = None,
-    reader: Reader | None = None,
+    further: Collection[str] = (),
+    read: Callable[[int, Feed], Callable[[], None]] = lambda _number, _arrays: lambda: None,
 ) -> dict[str, Statistics]:
     """Run the samples once through the float model and observe tensors.
 
@@ -65,28 +53,29 @@ def collect(
         feeds: complete inputs, one dict per sample.
         progress: called after each sample.
         session: result of ``open_session`` for the same model and tensors; None: load the model.
-        reader: gets further tensors of every sample.
+        further: names of tensors that only ``read`` needs.
+        read: called on a worker with the number of a sample and its arrays; the function that it
+            returns is called in the order of the samples.
 
     Raises:
         CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
             that are not finite, or there are no samples.
     """
-    if not tensors and reader is None:
+    if not tensors and not further:
         return {}
-    names = dict.fromkeys((*tensors, *(reader.tensors if reader else ())))
-    loaded = session or open_session(model, names)
+    loaded = session or open_session(model, dict.fromkeys((*tensors, *further)))
 
-    def observe_sample(item: tuple[int, Feed]) -> tuple[dict[str, Observation], Any]:
+    def observe_sample(item: tuple[int, Feed]) -> tuple[dict[str, Observation], Callable[[], None]]:
         number, feed = item
         arrays = {**feed, **loaded.run(feed, draw=number)}
         observations = {
             name: observe(arrays[name], axis, number, len(feeds)) for name, axis in tensors.items()
         }
-        return observations, reader.read(number, arrays) if reader else None
+        return observations, read(number, arrays)
 
     totals: dict[str, Accumulator] = {}
     try:
-        for number, (sample, part) in enumerate(in_order(observe_sample, enumerate(feeds))):
+        for number, (sample, add) in enumerate(in_order(observe_sample, enumerate(feeds))):
             for name, observation in sample.items():
                 if not observation.is_finite:
                     raise CalibrationError(
@@ -103,8 +92,7 @@ def collect(
                         hint="give samples of one shape, or fix it with --input-shape",
                     )
                 totals[name].add(observation)
-            if reader:
-                reader.add(number, part)
+            add()
             progress()
     except executor.RuntimeRefusedError as error:
         raise _refused(error) from None

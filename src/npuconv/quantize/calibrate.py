@@ -61,7 +61,10 @@ def calibrate(
         step(next(runs), len(samples))
 
     try:
-        stats = collect(proto, watched(graph), samples, progress=after_run, reader=reader)
+        stats = collect(
+            proto, watched(graph), samples, progress=after_run,
+            further=reader.tensors, read=reader.read,
+        )  # fmt: skip
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
     return Calibration(stats, reader.hessians)

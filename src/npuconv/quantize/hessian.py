@@ -7,7 +7,7 @@ windows x that the row is multiplied with.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,19 +158,20 @@ class HessianReader:
 
     def __init__(self, layers: Sequence[WindowedConv], samples: int) -> None:
         self.hessians = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
-        self.tensors: Collection[str] = dict.fromkeys(layer.tensor for layer in layers)
+        self.tensors = {layer.tensor for layer in layers}
         self._layers, self._samples = layers, min(HESSIAN.samples, samples)
 
-    def read(self, number: int, arrays: Feed) -> list[Floats]:
-        """Return the windows of every layer; none behind the first samples."""
+    def read(self, number: int, arrays: Feed) -> Callable[[], None]:
+        """Return a function that adds the windows of a sample; none behind the first samples."""
         layers = self._layers if number < self._samples else ()
-        return [_windows(layer, arrays[layer.tensor], self._samples) for layer in layers]
-
-    def add(self, number: int, part: Sequence[Floats]) -> None:
-        """Add the windows of a sample to the Hessians."""
+        parts = [_windows(layer, arrays[layer.tensor], self._samples) for layer in layers]
         held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
-        for layer, windows in zip(self._layers, part, strict=False):
-            self.hessians[layer.name].add(windows, held_out=held_out)
+
+        def add() -> None:
+            for layer, windows in zip(layers, parts, strict=True):
+                self.hessians[layer.name].add(windows, held_out=held_out)
+
+        return add
 
 
 def _windows(layer: WindowedConv, values: Floats, sample_count: int) -> Floats:
