@@ -140,6 +140,9 @@ runtimes: $(STAMP) ## layers and files on other runtimes and Arm's Vela: docs/ru
 	  ethos-u-vela pytest
 	$(VELA_VENV)/bin/python benchmarks/targets.py tflite $(MODELS)
 
+vendors: $(STAMP) ## verdicts of QNN and RKNN-Toolkit2 on converted models: docs/verify.md
+	$(BIN)/python benchmarks/targets.py vendors
+
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
 	$(BIN)/python -m build
@@ -147,4 +150,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test pytest unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation robustness runtimes test-oldest test-newest audit build clean
+.PHONY: help install demo test pytest unit other-processor sweep lint format type layers check cov docs reference site docs-check samples bench ablation robustness runtimes vendors test-oldest test-newest audit build clean

@@ -6,6 +6,7 @@
     python benchmarks/targets.py integers         # simulator and arithmetic / onnxruntime
     python benchmarks/targets.py runtimes         # layers on OpenVINO, tract, LiteRT
     python benchmarks/targets.py tflite           # TFLite files on LiteRT and Arm's Vela
+    python benchmarks/targets.py vendors          # qdq files on QNN and RKNN-Toolkit2
 
 Each command has --help. For ``limits`` every model is converted to its float form for every
 device, without measuring rewrites, and the file is checked again for the same device. Printed is
@@ -24,7 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from harness import commands, exactness, listed_operators, runtimes, split_error, tflite_files
+from harness import (
+    commands,
+    exactness,
+    listed_operators,
+    runtimes,
+    split_error,
+    tflite_files,
+    vendors,
+)
 from harness.models import recipes
 
 import npuconv
@@ -170,6 +179,7 @@ if __name__ == "__main__":
                 "integers": exactness.main,
                 "runtimes": runtimes.main,
                 "tflite": tflite_files.main,
+                "vendors": vendors.main,
             },
         )
     )

@@ -1,0 +1,82 @@
+"""Verdicts of vendors' tools on the samples and shared models, as they are converted for them.
+
+A row has, for each tool: the SQNR of the int8 model, and the verdict; if it is accepted, the SQNR
+in the simulator of the tool and the largest difference from the int8 model in steps.
+A tool that is not installed is left out with a sentence; docs/verify.md has its environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import npuconv
+from harness.commands import ROOT, SHARED
+from harness.feeds import Array
+from harness.models import recipes
+from harness.runtimes import line, print_head
+from npuconv.errors import NpuconvError, UsageError
+from npuconv.vendors.tool import VendorTool
+
+TARGETS = {"qnn": "qnn-htp", "rknn": "rknn"}  # target by tool
+_TESTED = 8  # samples in the simulator, which is slow
+_LONGEST = 60  # characters of a reason
+
+
+def feeds_of(name: str, shared: Path) -> tuple[Path, dict[str, Array], dict[str, Array]]:
+    """Return a model, its calibration samples, and other samples."""
+    folder = ROOT / "samples" / name
+    if folder.is_dir():
+        first, second = (dict(np.load(folder / f"{n}.npz")) for n in ("calibration", "evaluation"))
+        return folder / "model.onnx", first, {n: second[n][:_TESTED] for n in first}
+    recipe, model = recipes()[name], shared / "models" / name / "model.onnx"
+    calibration = recipe.make(shared / "data", model, "calib", 24)
+    return model, calibration, recipe.make(shared / "data", model, "score", _TESTED)
+
+
+def cell(name: str, shared: Path, vendor: str) -> str:
+    """Convert a model for the target of a tool; return its verdict."""
+    try:
+        model, calibration, samples = feeds_of(name, shared)
+        shapes = {key: (1, *array.shape[1:]) for key, array in calibration.items()}
+        target = TARGETS[vendor]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
+            npuconv.convert(
+                model, target, calibration=calibration, format="qdq", input_shape=shapes
+            ).save(file)
+            report = npuconv.verify(model, file, samples, vendor=vendor)
+    except (NpuconvError, KeyError) as error:
+        return f"not converted: {error}"[:_LONGEST]
+    verdict = report.vendor
+    assert verdict is not None
+    own = "exact" if report.total.sqnr_db is None else f"{report.total.sqnr_db:.1f} dB"
+    if verdict.verdict != "accepted" or verdict.total is None:
+        reason = verdict.message or next((la.reason for la in verdict.layers if la.reason), "")
+        return f"{own}; {verdict.verdict}: {reason}"[:_LONGEST]
+    steps = [output.largest for output in verdict.outputs if output.largest is not None]
+    device = "exact" if verdict.total.sqnr_db is None else f"{verdict.total.sqnr_db:.1f} dB"
+    return f"{own}; {device}, {max(steps, default=0)} steps"
+
+
+def main(arguments: list[str]) -> None:
+    """Print a row for each model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="samples and shared models  [default: all]")
+    parser.add_argument("--shared", type=Path, default=SHARED)
+    options = parser.parse_args(arguments)
+    tools = []
+    for vendor in TARGETS:
+        try:
+            VendorTool.find(vendor, None)
+        except UsageError as error:
+            print(f"{vendor} is left out: {error.message}")
+        else:
+            tools.append(vendor)
+    samples = sorted(folder.parent.name for folder in ROOT.glob("samples/*/evaluation.npz"))
+    print_head(("model", *(f"{tool}: npuconv; device" for tool in tools)))
+    for name in options.names or [*samples, *recipes()]:
+        print(line([name, *(cell(name, options.shared, tool) for tool in tools)]), flush=True)
