@@ -16,7 +16,7 @@ from npuconv.errors import TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import PREDICATES
 from npuconv.target.lint import lint
-from support.target_files import HEAD, described, document
+from support.target_files import HEAD, chip, described, document
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs" / "targets" / "my_chip.yaml"
@@ -193,3 +193,9 @@ def test_operator_table():
     assert table[""]["Conv"]["since"] == [1, 11, 22]
     assert "activation_params" in table["com.ms.internal.nhwc"]["Conv"]["attributes"]
     assert set(table[""]["ConvTranspose"]["attributes"]) >= {"output_padding", "group"}
+
+
+@pytest.mark.parametrize(("container", "form"), [("tflite", "tflite"), ("onnx", None)])
+def test_container_is_the_older_key_of_format(container: str, form: str | None) -> None:
+    """Files of users have it."""
+    assert chip(also={"container": container}).format == form

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.target.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
@@ -282,8 +282,11 @@ class Description(TargetPart):
         default_factory=lambda: Limit.model_validate({"limit": "?"}),
         description="activations that a convolution can apply to its own output",
     )
-    format: Format | None = Field(
-        None, description="form that the compiler of the chip reads: the default of --format"
+    format: Annotated[Format | None, BeforeValidator(lambda v: None if v == "onnx" else v)] = Field(
+        None,
+        # container: onnx or tflite is the older key
+        validation_alias=AliasChoices("format", "container"),
+        description="form that the compiler of the chip reads: the default of --format",
     )
     static: bool = Field(False, description="whether that compiler needs every extent of an input")
     opset: int | None = Field(

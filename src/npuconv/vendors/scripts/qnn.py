@@ -11,6 +11,7 @@ import onnxruntime
 import onnxruntime_qnn
 
 VERSION = version("onnxruntime-qnn")
+CHIP = "57"  # Snapdragon 8 Gen 3: without a chip, the emulator has no float operators
 onnxruntime.register_execution_provider_library(
     onnxruntime_qnn.EP_NAME, onnxruntime_qnn.get_library_path()
 )
@@ -23,12 +24,12 @@ _FAILURES = re.compile(r"<E>|\[E:|Failed to|QNN_\w*ERROR")
 def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
     """Compile for the emulated processor alone, then run; if refused, read why from the log."""
     try:
-        session = load(question["model"], severity=4, is_strict=True)
+        session = load(question, severity=4, is_strict=True)
         return {"accepted": True, "others": "NPU"}, [session.run(None, feed) for feed in feeds]
     except Exception as error:
         message = line_of(error)
     try:
-        load(question["model"], severity=0, is_strict=False)
+        load(question, severity=0, is_strict=False)
     except Exception as error:
         message = line_of(error)
     layers, failures = refused(Path("log").read_text("utf-8", "replace").splitlines())
@@ -42,7 +43,7 @@ def line_of(error: Exception) -> str:
     return _PREFIX.sub("", (str(error).splitlines() or [repr(error)])[0])
 
 
-def load(model: str, severity: int, is_strict: bool) -> Any:
+def load(question: dict[str, Any], severity: int, is_strict: bool) -> Any:
     """Return a session; a strict one does not exist unless every node compiles."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = severity
@@ -51,10 +52,11 @@ def load(model: str, severity: int, is_strict: bool) -> Any:
     devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == onnxruntime_qnn.EP_NAME]
     settings = {
         "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
+        "soc_model": question["chip"] or CHIP,
         "htp_graph_finalization_optimization_mode": "0",
     }
     options.add_provider_for_devices(devices[:1], settings)
-    return onnxruntime.InferenceSession(model, options)
+    return onnxruntime.InferenceSession(question["model"], options)
 
 
 def refused(lines: list[str]) -> tuple[list[list[str]], list[str]]:
