@@ -132,11 +132,15 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process ends in time; a zombie counts as ended."""
+    """Return whether a process ends in time; a zombie without other threads counts as ended.
+
+    These hold files open, and their locks, after the first thread of the process is a zombie.
+    """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            process = psutil.Process(pid)
+            if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
                 return True
         except psutil.NoSuchProcess:
             return True
