@@ -231,7 +231,7 @@ def test_a_vendor_accepts(cli, folder):
     body = (
         "    layers = [['a', 'Relu', 'CPU', '']]\n"
         "    outputs = [[f['x'] + np.float32(2 * (f['x'] > 17))] for f in feeds]\n"
-        "    return {'accepted': True, 'others': 'NPU', 'layers': layers}, outputs\n"
+        "    return {'accepted': True, 'default_device': 'NPU', 'layers': layers}, outputs\n"
     )
     flags = ("--vendor", "qnn", "--vendor-python", environment(folder, body))
     pair = ("verify", "m.onnx", "m.onnx", "--data", "x.npz")

@@ -38,6 +38,16 @@ def test_openvino_does_not_read_integer_operators(conversions):
     assert found.refused or found.furthest > 1
 
 
+def with_weights(text: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Return a model with random weights for its last input, and integers for the inputs."""
+    model, rng = onnx.parser.parse_model(text), np.random.default_rng(0)
+    weight = rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    del model.graph.input[-1]
+    names = [value.name for value in model.graph.input]
+    return model, {n: rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8) for n in names}
+
+
 RESIDUAL = """<ir_version: 10, opset_import: ["" : 21]>
 net (int8[1, 4, 8, 8] x, int8[1, 4, 8, 8] r, int8[4, 4, 3, 3] w) => (int8[1, 4, 8, 8] y)
 <float a = {0.05}, float b = {0.003}, float c = {0.11}, float d = {0.13}, int8 z = {0}>
@@ -59,12 +69,7 @@ def test_openvino_leaves_a_rounding_out(tmp_path, transformations, wrong):
     """Between a convolution and an addition its low precision transformations do not round."""
     import openvino
 
-    rng = np.random.default_rng(0)
-    feeds = {n: rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8) for n in "xr"}
-    model = onnx.parser.parse_model(RESIDUAL)
-    weight = rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-    del model.graph.input[2]
+    model, feeds = with_weights(RESIDUAL)
     onnx.save(model, tmp_path / "m.onnx")
     hints = {"INFERENCE_PRECISION_HINT": "f32", "LP_TRANSFORMS_MODE": transformations}
     theirs = openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU", hints)(feeds)[0]
@@ -92,13 +97,8 @@ def test_openvino_has_no_kernel_for_zero_points_between_convolutions(tmp_path):
     """It compiles them without its low precision transformations only."""
     import openvino
 
-    rng = np.random.default_rng(0)
-    model = onnx.parser.parse_model(BETWEEN)
-    weight = rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-    del model.graph.input[1]
+    model, feeds = with_weights(BETWEEN)
     onnx.save(model, tmp_path / "m.onnx")
-    feeds = {"x": rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8)}
     with pytest.raises(RuntimeError, match="No suitable implementations"):
         openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU")
     hints = {"INFERENCE_PRECISION_HINT": "f32", "LP_TRANSFORMS_MODE": "NO"}

@@ -95,7 +95,7 @@ def test_steps_by_channel(last):
 def test_differences_in_steps(judged):
     """All of 16 values are two steps away; the whole is the only output."""
     model, data = net(), {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}
-    tool = StandIn(Answer(accepted=True, others="NPU"), simulated(model, 2))
+    tool = StandIn(Answer(accepted=True, default_device="NPU"), simulated(model, 2))
     report = judged(tool, model, model, data).vendor
     (output,) = report.outputs
     assert (output.step, output.differences, output.largest) == (0.5, (0, 0, 16, 0, 0), 2)

@@ -28,7 +28,7 @@ _ANSWERS = {
     ),
     "forged": (
         "Path('answer.json').write_text(json.dumps({'accepted': False, "
-        "'message': '\\x1b[31m\\n::error::x\\u202e', 'others': '\\x1b[31m', "
+        "'message': '\\x1b[31m\\n::error::x\\u202e', 'default_device': '\\x1b[31m', "
         "'layers': [['\\n::error::', '\\u200b', '\\x07', '\\x1b]8;;x']] * 1000, "
         "'figures': {'\\n::error::\\x1b[31m': 1}}))"
     ),

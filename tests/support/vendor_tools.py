@@ -16,10 +16,10 @@ VERSION = "1.2.3"
 
 def ask(question, feeds):
 """
-ACCEPTS = "    return {'accepted': True, 'others': 'NPU'}, None\n"
+ACCEPTS = "    return {'accepted': True, 'default_device': 'NPU'}, None\n"
 # The model is y = x, so that the outputs of its simulator are its inputs.
 COPIES = (
-    "    return {'accepted': True, 'others': 'NPU'}, [[f[n] for n in question['inputs']] "
+    "    return {'accepted': True, 'default_device': 'NPU'}, [[f[n] for n in question['inputs']] "
     "for f in feeds]\n"
 )
 REFUSES = (

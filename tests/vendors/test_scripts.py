@@ -110,7 +110,7 @@ def qnn(error: str = "", text: str = ""):
 
 def test_qnn_accepts(ask):
     reply, outputs = ask("qnn", qnn())
-    assert reply == {"accepted": True, "others": "NPU"}
+    assert reply == {"accepted": True, "default_device": "NPU"}
     assert outputs[0][0].tolist() == [[1, 2]]
 
 

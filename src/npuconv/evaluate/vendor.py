@@ -96,9 +96,9 @@ def judge(
         for name, op, device, reason in answer.layers
     )
     devices = Counter(layer.device for layer in layers)
-    if answer.others:
+    if answer.default_device:
         listed = {layer.name for layer in layers}
-        devices[answer.others] += sum(n.name not in listed for n in model.proto.graph.node)
+        devices[answer.default_device] += sum(n.name not in listed for n in model.proto.graph.node)
     words = [word.rstrip(".:!") for word in _WORD.findall(answer.message)]
     names = ", ".join(dict.fromkeys(nodes[w] for w in words if nodes.get(w, w) != w))
     return schema.VendorReport(

@@ -184,7 +184,7 @@ class LegalModel:
 
     @property
     def padded_tensors(self) -> set[str]:
-        """Tensors that a convolution pads with stored zeros."""
+        """Tensors that a convolution pads."""
         convs = (c for c in self.plan.convolutions if any(query.attribute(c, "pads", ()) or ()))
         return {conv.inputs[0].name for conv in convs}
 

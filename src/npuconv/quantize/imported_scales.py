@@ -1,7 +1,7 @@
 """Imported scales and integer weights of a quantized source, adapted to the device.
 
 A tensor keeps its scale and zero point where the device has no demand on them. A padded
-convolution fills with the stored integer 0, and some activations are exact with zero point 0
+convolution may fill with the stored integer 0, and some activations are exact with zero point 0
 only: there the same range is covered from zero point 0. Weights keep their integers; those with
 a zero point become symmetric.
 """

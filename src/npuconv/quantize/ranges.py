@@ -104,7 +104,7 @@ class RangeChoice:
 
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
-    """Return constraints of which the computed slot ends at a share of its largest value."""
+    """Clip the range of the computed slot at a share of its largest value."""
     if share == 1 or not constraints.computed.any() or constraints.exact is not None:
         return constraints
     end = share * np.maximum(-constraints.lows, constraints.highs)

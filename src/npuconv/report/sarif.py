@@ -177,8 +177,8 @@ def _result(
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     prints[print_] += 1
     place, *related = _locations(models, report, finding)
-    others = {(report.model.path, finding.node): (report, finding) for report, finding in repeats}
-    for pair in others.values():
+    repeated = {(report.model.path, finding.node): (report, finding) for report, finding in repeats}
+    for pair in repeated.values():
         related += [
             {**location, "message": {"text": _message(pair[1].message)}}
             for location in _locations(models, *pair)

@@ -1,4 +1,4 @@
-"""Rules on what a device accepts: one rule a module in ``checks``, named after the fault.
+"""Rules on the limits of a device: one rule a module in ``checks``, named after the fault.
 
 A rule looks at a node (or at the whole model) and yields a ``Violation`` for each fault;
 it changes nothing and knows no pass. The docstring of its module has exactly the sections

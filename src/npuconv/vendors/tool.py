@@ -62,7 +62,7 @@ class Answer(BaseModel):
     accepted: bool
     message: str = ""  # reason of a refusal as a whole
     layers: tuple[tuple[str, str, str, str], ...] = ()  # name, operator, device, reason
-    others: str = ""  # device of the nodes that ``layers`` does not name
+    default_device: str = ""  # device of the nodes that ``layers`` does not name
     figures: dict[str, float] = {}
 
 

@@ -1,4 +1,4 @@
-"""Rows of the report on the float graph: what became of each node, where it runs, traffic."""
+"""Rows of the report on the float graph: rewrites and placement of each node, and traffic."""
 
 from __future__ import annotations
 

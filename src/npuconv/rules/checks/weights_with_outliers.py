@@ -80,7 +80,7 @@ def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
 def find_outliers(
     weight: NDArray[np.floating], steps: int, *, per_tensor: bool = False
 ) -> Outliers | None:
-    """Find the channels of which all but a few weights round to ``-steps..steps``.
+    """Find channels with outliers: all but a few weights round to ``-steps..steps``.
 
     Args:
         weight: float [M,...].

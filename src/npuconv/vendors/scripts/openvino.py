@@ -16,4 +16,4 @@ def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str
         outputs = [list(model(feed).values()) for feed in feeds]
     except RuntimeError as error:
         return {"accepted": False, "message": " ".join(str(error).split())[-400:]}, None
-    return {"accepted": True, "others": "CPU"}, outputs
+    return {"accepted": True, "default_device": "CPU"}, outputs

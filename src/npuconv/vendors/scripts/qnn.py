@@ -25,7 +25,9 @@ def ask(question: dict[str, Any], feeds: list[dict[str, Any]]) -> tuple[dict[str
     """Compile for the emulated processor alone, then run; if refused, read why from the log."""
     try:
         session = load(question, severity=4, is_strict=True)
-        return {"accepted": True, "others": "NPU"}, [session.run(None, feed) for feed in feeds]
+        return {"accepted": True, "default_device": "NPU"}, [
+            session.run(None, feed) for feed in feeds
+        ]
     except Exception as error:
         message = line_of(error)
     try:
