@@ -135,6 +135,13 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
     producer.outputs[index] = old
 
 
+def replace(tensor: Tensor, *nodes: Node) -> None:
+    """Make the producer of ``tensor`` produce the output of the last node; disconnect all nodes."""
+    hand_over(tensor, nodes[-1].outputs[0])
+    for node in nodes:
+        disconnect(node)
+
+
 def inherit(model: Model, node: Node, *sources: Node) -> None:
     """Add the origin of ``sources`` to the origin of ``node``."""
     meta = model.meta(node)

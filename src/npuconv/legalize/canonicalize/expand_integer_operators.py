@@ -29,8 +29,7 @@ def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
 
     match = _match(model, node)
     if isinstance(match, str):
-        log.refuse(model, node, match)
-        return 0
+        return log.refuse(model, node, match)
     op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
     producers = filter(None, map(query.producer, match.mul.inputs))
     nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]

@@ -168,8 +168,7 @@ def _compute(model: Model, log: Log, nodes: Sequence[Node], record: RewriteRecor
         (values,) = measure.run([region], [{}])
     except executor.RuntimeRefusedError as error:
         if len(nodes) == 1:
-            log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
-            return 0
+            return log.refuse(model, nodes[0], f"onnxruntime does not compute it: {error}")
         ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
         return sum(_compute(model, log, [node], record) for node in ready)
     record.reference, record.difference = _check(region, values)

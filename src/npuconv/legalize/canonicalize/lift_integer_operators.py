@@ -44,8 +44,7 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     encodings = [quantized.parameters(m) for m in producers if m is not None]
     reason = _fault(node, encodings)
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     first = producers[0]
     assert first is not None, "it is a QuantizeLinear"
     scale, zero = query.input_of(first, 1), query.input_of(first, 2)

@@ -77,8 +77,9 @@ def _write_target(model: Model, log: Log, values: ShapeValues, node: Node) -> in
     shape = (_reshape_target if node.op == "Reshape" else _expand_target)(guesses.array, extents)
     if shape is None:
         text = shape_values.as_text(guesses.array)
-        log.refuse(model, node, f"it asks for {text}: too much of that is known at run time only")
-        return 0
+        return log.refuse(
+            model, node, f"it asks for {text}: too much of that is known at run time only"
+        )
     nodes = [*shape_values.chain(values, target), node]
     measurable = _runs_alone(nodes)
     with log.rewrite(

@@ -32,8 +32,7 @@ def rewrite_attention_as_matmul(model: Model, log: Log, node: Node) -> int:
     import numpy as np
 
     if reason := _obstacle(node):
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     queries, _, values = (_extents(tensor) for tensor in node.inputs[:3])
     heads = query.attribute(node, "q_num_heads") if len(queries) == 2 else None
     depth = queries[-1] // heads if heads else queries[-1]
@@ -62,8 +61,7 @@ def rewrite_attention_as_matmul(model: Model, log: Log, node: Node) -> int:
         if heads is not None:
             result = transpose(model, node, result, _HEADS_SECOND)
             result = reshape(model, node, result, [0, queries[0], values[-1]])
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 

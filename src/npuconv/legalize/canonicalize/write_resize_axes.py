@@ -40,8 +40,9 @@ def write_resize_axes(model: Model, log: Log, node: Node) -> int:
         axes = [axis for axis in axes if axis >= 0]  # onnxruntime keeps extents of negative axes
         amounts = _common_scale([dims[axis] for axis in axes], amounts, policy)
         if amounts is None:
-            log.refuse(model, node, f"the extents of {policy!r} are open, or no scale has them")
-            return 0
+            return log.refuse(
+                model, node, f"the extents of {policy!r} are open, or no scale has them"
+            )
     with log.rewrite(model, [node], text, "all axes", modulus=None if index == _SIZES else 1):
         if index == _SIZES and policy == "stretch":
             amounts_input = _all_sizes(model, node, dict(zip(axes, amounts, strict=True)))

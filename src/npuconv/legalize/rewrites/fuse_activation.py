@@ -73,9 +73,7 @@ def fuse_activation(model: Model, device: TargetDevice, log: Log) -> int:
                 activation = edit.insert(
                     model, match.op, [source], origin=region, shape=dims, attrs=attrs
                 )
-                edit.hand_over(activation, node.outputs[0])
-                for member in region:
-                    edit.disconnect(member)
+                edit.replace(activation, *region)
             fired += 1
             break
     return fired

@@ -60,8 +60,7 @@ def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> 
         reason = "its weights are not constant"
         if way is None:
             reason = f"no axis can go: {'; '.join(filter(None, [*obstacles(win), offer(win)]))}"
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     remove, text = _WAYS[way.how]
     before = f"{node.op} of {win.axes} axes, kernel {'x'.join(map(str, win.kernel or ()))}"
     after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {text}"
@@ -72,8 +71,7 @@ def remove_3d_axis(model: Model, device: TargetDevice, log: Log, node: Node) -> 
             warning = "" if small else "; too large a volume to be measured"
             record.note = f"{moved} values moved, as many MACs{warning}"
         result = remove(model, node, win, way)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 

@@ -43,13 +43,11 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
         return 0
     form = _convolution(model, device, node)
     if isinstance(form, str):
-        log.refuse(model, node, form)
-        return 0
+        return log.refuse(model, node, form)
     # The convolution of a global pool holds for these extents only.
     modulus = None if node.op == GLOBAL else math.lcm(*form.win.strides)
     with log.rewrite(model, [node], node.op, form.text(), modulus=modulus):
-        edit.hand_over(convolve(model, node, form), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(convolve(model, node, form), node)
     return 1
 
 

@@ -120,8 +120,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     win = window(node)
     reason = _obstacle(node, win)
     if reason or win is None:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     pairs = {"sub-pixel": (sub_pixel(win, 0), sub_pixel(win, 1))}
     if win.strides[0] == win.strides[1] > 1:
         pairs["zero-insertion"] = (zero_insertion(win, 0), zero_insertion(win, 1))
@@ -137,8 +136,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
     forms = choose(device.target, device.options, costed)
     best = chosen_form(forms)
     if best is None:
-        log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
-        return 0
+        return log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
     candidate = candidates[best.name]
     kernel, strides = ("x".join(map(str, values)) for values in (win.kernel or (), win.strides))
     before = f"ConvTranspose {kernel} stride {strides}"
@@ -151,8 +149,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
             source = _insert_zeros(model, node, win, axes[0].stretch)
         result = _convolve(model, node, win.group, candidate, source)
         result = _interleave(model, node, candidate, result)
-        edit.hand_over(_crop(model, node, axes, result), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(_crop(model, node, axes, result), node)
     return 1
 
 

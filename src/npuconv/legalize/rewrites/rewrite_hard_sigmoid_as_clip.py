@@ -40,8 +40,7 @@ def rewrite_hard_sigmoid_as_clip(
             number = edit.constant(model, f"{node.name}/{op}", np.asarray(value, np.float32))
             tensor = edit.insert(model, op, [tensor, number], origin=[node], shape=shape)
             producers.append(query.producer(tensor))
-        edit.hand_over(clip(model, node, tensor, min=0.0, max=1.0), node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(clip(model, node, tensor, min=0.0, max=1.0), node)
     for producer in filter(None, producers):
         _, annotations = fuse_two_sided(model, log, annotations, producer)
     return 1, annotations

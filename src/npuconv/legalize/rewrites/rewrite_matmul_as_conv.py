@@ -53,14 +53,12 @@ def rewrite_matmul_as_conv(model: Model, device: TargetDevice, log: Log, node: N
         return 0
     product = _product(node, constants[0])
     if isinstance(product, str):
-        log.refuse(model, node, product)
-        return 0
+        return log.refuse(model, node, product)
     if not product.weight.size:
         return 0
     form = _convolution(model, device, product)
     if isinstance(form, str):
-        log.refuse(model, node, form)
-        return 0
+        return log.refuse(model, node, form)
     _replace(model, log, node, product, form)
     return 1
 
@@ -158,9 +156,7 @@ def _replace(model: Model, log: Log, node: Node, product: Product, form: ConvFor
         result = convolve(model, node, form)
         if addend is not None:
             result = _add(model, node, result, product, addend)
-        edit.hand_over(result, nodes[-1].outputs[0])
-        for operator in nodes:
-            edit.disconnect(operator)
+        edit.replace(result, *nodes)
 
 
 def _bias(array: np.ndarray | None, product: Product, rank: int) -> np.ndarray | None:

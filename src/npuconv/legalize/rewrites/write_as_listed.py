@@ -29,8 +29,7 @@ def write_as_listed(model: Model, device: TargetDevice, log: Log, node: Node) ->
     with log.rewrite(model, [node], node.op, successor, modulus=None):
         dims = query.shape(node.outputs[0])
         result = edit.insert(model, successor, inputs, origin=[node], shape=dims)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return 1
 
 

@@ -266,14 +266,11 @@ def rewrite_chain(model: Model, device: TargetDevice, log: Log, link: Link) -> i
     first, nodes = links[0], [member.node for member in links]
     form = _convolution(model, device, links)
     if isinstance(form, str):
-        log.refuse(model, first.node, form)
-        return 0
+        return log.refuse(model, first.node, form)
     before = " + ".join(node.op for node in nodes)
     with log.rewrite(model, nodes, before, form.text()):
         edit.inherit(model, first.node, *nodes[1:])
-        edit.hand_over(convolve(model, first.node, form), nodes[-1].outputs[0])
-        for node in nodes:
-            edit.disconnect(node)
+        edit.replace(convolve(model, first.node, form), *nodes)
     return 1
 
 

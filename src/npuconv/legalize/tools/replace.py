@@ -32,8 +32,9 @@ def eliminate(
     nodes = [node] if first is None else [first, node]
     source, outputs = nodes[0].inputs[0], [node.outputs[0]]
     if not edit.can_bypass(model, node, source):
-        log.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
-        return 0
+        return log.refuse(
+            model, node, "it copies an input or a shared tensor to an output of the model"
+        )
     with log.rewrite(model, nodes, before, "nothing", outputs=outputs, modulus=modulus) as record:
         if record.old is not None:
             record.new = identity(record.old, source.name)
