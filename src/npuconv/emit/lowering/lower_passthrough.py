@@ -7,6 +7,7 @@ only move or compare numbers. Bounds and fill values are rounded to the same sca
 from __future__ import annotations
 
 from npuconv.emit.emission import Emission, dequantizer, quantizer, same_scale
+from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -51,8 +52,6 @@ def _prevent_fusion(model: Model, node: Node) -> None:
     onnxruntime fuses the two for every type, and refuses the model if the type is int8
     (relu_clip_fusion.cc: "Unexpected data type for Clip 'min' input").
     """
-    import numpy as np
-
     if node.op != "Relu" or node.inputs[0].dtype != np.int8:
         return
     consumers = query.consumers(node.outputs[0])
@@ -65,8 +64,6 @@ def _prevent_fusion(model: Model, node: Node) -> None:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
-    import numpy as np
-
     from npuconv.arithmetic.encoding import quantize
 
     assert source is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -105,8 +106,6 @@ def _float(model: Model, node: Node, form: _Form, index: int) -> Tensor:
 
 def _bias(model: Model, node: Node, bias: Tensor) -> Tensor:
     """Return a bias in float: its scale is the product of the scales of input and weights."""
-    import numpy as np
-
     from npuconv.legalize.tools import quantized
 
     first, second = (quantized.constant(query.input_of(node, k)) for k in (1, 4))

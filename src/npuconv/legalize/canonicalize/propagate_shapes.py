@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -22,8 +23,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.legalize.tools.shape_values import ShapeValues
 
 

@@ -6,6 +6,7 @@ never part of a released opset, so no opset can be raised over them.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit
@@ -29,8 +30,6 @@ def replace_experimental_ops(model: Model, log: Log, node: Node) -> int:
 
 
 def _scale_and_shift(model: Model, node: Node) -> None:
-    import numpy as np
-
     by_channel = node.op == "ImageScaler"
     scale = node.attrs.get("scale" if by_channel else "alpha", 1.0)
     shift = np.asarray(node.attrs.get("bias" if by_channel else "beta", 0.0), np.float32)

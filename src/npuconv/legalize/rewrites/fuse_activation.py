@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -155,8 +156,6 @@ def _steps(region: list[Node], source: Tensor) -> list[TableStep]:
 
 def _is_same(region: list[Node], source: Tensor, activation: SpelledActivation) -> bool:
     """Return whether a region has the values of an activation, near 0 and far from it."""
-    import numpy as np
-
     from npuconv.ops.tables import TableStep, evaluate
 
     far = np.geomspace(_LARGEST, 1e4, 16)

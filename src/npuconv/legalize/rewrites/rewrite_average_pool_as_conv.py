@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -52,8 +53,6 @@ def rewrite_average_pool_as_conv(model: Model, device: TargetDevice, log: Log, n
 
 
 def _convolution(model: Model, device: TargetDevice, node: Node) -> ConvForm | str:
-    import numpy as np
-
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
     layout = channels_second(len(dims)) if dims is not None and len(dims) > 2 else None
     if dims is None or layout is None:

@@ -8,6 +8,7 @@ Nothing else may read the convolution. ``--no-offload`` leaves it alone.
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
@@ -23,8 +24,6 @@ from npuconv.model.types import Node
 def rewrite_hard_sigmoid_as_clip(
     model: Model, device: TargetDevice, log: Log, annotations: Annotations, node: Node
 ) -> tuple[int, Annotations]:
-    import numpy as np
-
     fused, consumers = device.target.fused_activations, query.consumers(node.outputs[0])
     clips = "Clip" in (fused.values if fused.is_documented else fused.assume)
     if device.target.operator("HardSigmoid") or not (clips or device.target.operator("Clip")):

@@ -13,8 +13,8 @@ tensors, as in attention, is not rewritten.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
@@ -29,9 +29,6 @@ from npuconv.legalize.tools.conv_forms import (
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -122,8 +119,6 @@ def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
 
 def _convolution(model: Model, device: TargetDevice, product: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
-    import numpy as np
-
     dims = query.shape(product.source)
     assert dims is not None
     reason = type_obstacle(product.weight)

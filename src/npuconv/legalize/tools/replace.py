@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
@@ -62,8 +63,6 @@ def clip(model: Model, node: Node, source: Tensor, **bounds: Any) -> Tensor:
 
     The bounds ``min`` and ``max`` are numbers, or arrays of one.
     """
-    import numpy as np
-
     inputs, attrs = [source], {key: float(value) for key, value in bounds.items()}
     if model.opset >= _CLIP_WITH_INPUTS:
         dtype, attrs = source.dtype if isinstance(source.dtype, np.dtype) else np.float32, {}
