@@ -297,9 +297,6 @@ class Options(Strict):
         "and SARIF points at them",
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
-    cache: str | None = Field(
-        None, description="folder that keeps decoded images; for the next run"
-    )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
         256, ge=1, description="MiB of a constant that npuconv makes; larger ones are not made"

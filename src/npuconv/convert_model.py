@@ -101,7 +101,7 @@ def _write_integers(legal: LegalModel, calibration: Source, clock: Timings) -> W
     with clock.measured("calibration data"):
         float_model = legal.proto()
         load_float(legal.model, float_model)  # raises if onnxruntime does not load the model
-        data = open_calibration(legal, float_model, calibration, legal.options.cache)
+        data = open_calibration(legal, float_model, calibration)
         if data.builtin is not None:
             clock.announce(f"assumed: {data.builtin.sentence}", len(data.samples))
     with one_thread_each():  # BLAS with several threads gives other last digits

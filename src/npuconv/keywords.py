@@ -34,8 +34,8 @@ class SampleKeywords(TypedDict, total=False):
     seed: int
 
 
-class CommonKeywords(TypedDict, total=False):
-    """Options that all conversions take."""
+class OptionKeywords(TypedDict, total=False):
+    """Options of ``check`` and ``convert``."""
 
     assume: Sequence[str]
     input_shape: Mapping[str, Sequence[int]]
@@ -79,13 +79,7 @@ class CommonKeywords(TypedDict, total=False):
     seed: int
 
 
-class OptionKeywords(CommonKeywords, total=False):
-    """Options of ``check`` and ``convert``."""
-
-    cache: str | None
-
-
-class BatchKeywords(CommonKeywords, total=False):
+class BatchKeywords(OptionKeywords, total=False):
     """Options of ``run_batch``."""
 
     target: str

@@ -121,14 +121,14 @@ def test_paths(models, write, monkeypatch):
     shutil.copy(MY_CHIP, home / "chip.yaml")
     (home / "photos").mkdir()
     (home / "list.json").write_text('{"version": 1, "findings": []}')
-    config = write("{cache: kept, calibration: photos}\n", "elsewhere/npuconv.yaml")
+    config = write("{source_root: code, calibration: photos}\n", "elsewhere/npuconv.yaml")
     monkeypatch.chdir(home)
     found = read_outside_options(
         models, {"target": "chip.yaml", "baseline": Path("list.json")}, config
     )
     assert found == (
         {"target": ("elsewhere/chip.yaml",), "baseline": "elsewhere/list.json"},
-        {"cache": "elsewhere/kept", "calibration": "elsewhere/photos"},
+        {"source_root": "elsewhere/code", "calibration": "elsewhere/photos"},
     )
     absolute = {"calibration": str(home / "photos"), "target": "rknn", "format": "qdq"}
     assert read_outside_options(models, absolute)[0] == {

@@ -232,13 +232,11 @@ def test_reports(cli, jobs, folder):
         (["--timeout", "0"], "--timeout: '0' must be above 0"),
         (["--memory", "some"], "--memory: 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
-        (["--ship"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
         (["--target", "npu-int9"], "unknown target 'npu-int9'"),
         (["--max-samples", "0"], "option 'max_samples': must be at least 1, not 0"),
         (["--calibration", "gone"], "calibration gone: no such file or folder"),
         (["--config", ""], "--config is empty"),
-        (["--cache", ""], "--cache is empty"),
         (["--calibration", ""], "--calibration is empty"),
         (["--config", "gone.yaml"], "gone.yaml: no such file"),
         (["--select", "XYZ"], "no rule has a code that begins with 'XYZ'"),
@@ -271,7 +269,7 @@ def test_flags_of_convert(cli, jobs, folder):
 
 
 def test_flags_that_every_command_has():
-    """A batch has all flags of check; its --cache is for decoded samples."""
+    """A batch has all flags of check."""
     from npuconv.cli.check import check
 
     def flags(command):
@@ -279,7 +277,6 @@ def test_flags_that_every_command_has():
 
     own = {"--write-baseline", "--timings", "--max-memory", "--max-seconds"}
     assert set(flags(check)) - set(flags(batch)) == own
-    assert flags(batch)["--cache"].help.startswith("decoded samples")
 
 
 @pytest.mark.parametrize(

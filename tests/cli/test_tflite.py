@@ -104,15 +104,6 @@ def test_check_and_convert_find_all_that_the_file_cannot_hold(cli, erf):
     assert cli("check", erf, "--target", "ethos-u55", "--format", "qoperator").code == 0
 
 
-def test_coverage_says_what_check_says(cli, erf):
-    """The target refuses the model, which is no error of the command."""
-    done = cli("target", "coverage", erf, "--target", "ethos-u55", "--output-format", "json")
-    assert done.code == 0
-    (cell,) = json.loads(done.out)["cells"]
-    assert (cell["verdict"], [o["code"] for o in cell["obstacles"]]) == ("refuses", ["OPS010"])
-    assert cell["obstacles"][0]["count"] == 2
-
-
 def test_an_open_extent_is_a_finding(cli, folder):
     """The fix names the flag; with it the model is converted."""
     onnx.save(Net(x=(1, 3, "H", 8)).conv(pads=[1] * 4).model(), folder / "open.onnx")

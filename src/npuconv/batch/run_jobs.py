@@ -18,7 +18,6 @@ from npuconv.batch.fingerprint import Locks, portable
 from npuconv.batch.job import (
     EXIT_CODES,
     Job,
-    JobFolders,
     Outcome,
     Settings,
     make_settings,
@@ -34,7 +33,6 @@ from npuconv.vendors import vela
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
-CACHE = ".npuconv-cache"  # folder of decoded samples in the folder of the results
 
 
 class Watcher:
@@ -105,10 +103,6 @@ class Batch:
         self.expanded: Expanded = expand(path, options, config, self.settings)
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
-        cache = self.settings.cache
-        self.job_folders = JobFolders(
-            self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
-        )
         self.jobs = self.expanded.jobs
         self.locks = Locks(self.root, self.settings.threads)
 
@@ -179,9 +173,12 @@ class Batch:
                 files.sweep(files.make_folder(folder))
                 stack.callback(files.sweep, folder)
             if jobs and self.settings.on_cluster:
-                events = cluster.run(jobs, self.job_folders, self.settings)
+                events = cluster.run(jobs, self.root, self.settings)
             else:
-                events = local.run(jobs, self.job_folders, at_once=self.settings.at_once)
+                events = local.run(
+                    jobs, self.root,
+                    threads=self.settings.threads, at_once=self.settings.at_once,
+                )  # fmt: skip
             for event in stack.enter_context(contextlib.closing(events)):
                 if event.outcome:
                     outcomes[event.job.name] = outcome = self._record(event.job, event.outcome)
@@ -215,10 +212,8 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     timeout: float | str | None = None,
     memory: int | str | None = None,
     resume: bool = True,
-    cache: str | Path | None = None,
     scheduler: str | None = None,
     local_cluster: int = 0,
-    ship: bool = False,
     watcher: Watcher | None = None,
     **options: Unpack[BatchKeywords],
 ) -> BatchReport:
@@ -231,14 +226,12 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         timeout: time limit of a job: seconds, or text as in ``10m``.
         memory: memory limit of a job: bytes, or text as in ``4GiB``.
         resume: skip jobs that are done and unchanged.
-        cache: folder of decoded samples, which jobs share; None: in the folder of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
         local_cluster: workers of a Dask cluster that is started for this batch.
-        ship: send files to the workers; without it they see the same paths.
         watcher: receives the events of each job.
-        **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
-            job and win over the jobs file. Paths are relative to the current folder; paths in
-            the file are relative to its folder.
+        **options: the keys of ``npuconv.config.Options``: they hold for every job and win
+            over the jobs file. Paths are relative to the current folder; paths in the file are
+            relative to its folder.
 
     Returns:
         The outcome of each job, in the order of the file. A job that fails raises nothing.
@@ -249,8 +242,8 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         OutputError: the results cannot be written, or another batch writes them.
     """
     settings = make_settings(
-        jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
-        scheduler=scheduler, local_cluster=local_cluster, ship=ship,
+        jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume,
+        scheduler=scheduler, local_cluster=local_cluster,
     )  # fmt: skip
     return Batch(path, settings, options).run(watcher)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
 # Flags of the run, besides --resume and --force.
-_RUN_FLAGS = (
-    "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
-)  # fmt: skip
+_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "scheduler", "local_cluster")
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
@@ -77,13 +74,11 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 @click.option("--force", is_flag=True, help="do every job again; the same as --no-resume")
 @click.option("--dry-run", is_flag=True, help="show what a run would do")
 @click.option("--verify-lock", is_flag=True, help="run nothing; fail if any lock differs")
-@click.option("--cache", metavar="DIR", help="decoded samples  [default: in the output folder]")
 @click.option("--scheduler", metavar="ADDRESS", help="run on Dask: tcp://host:8786")
 @click.option(
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
-@click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@functools.partial(shared_options, without=("cache",))  # --cache above has another default
+@shared_options
 @output_format_option(*PRINTED)
 @click.option(
     "--report",

@@ -40,7 +40,7 @@ LIMITS = "Limits"
 _UNGROUPED = "Options"
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
-    "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
+    "without", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
     "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
     "source_root",
 }  # fmt: skip
