@@ -119,6 +119,14 @@ def test_a_pool_that_the_target_lists(tmp_path, place):
     assert ("NhwcMaxPool" in {n.op_type for n in last.model.graph.node}) == (place == "device")
 
 
+def test_images_of_a_batch_that_are_joined_again():
+    """The layer is compared, although a Concat makes its output."""
+    net = Net(x=(2, 3, 8, 8)).conv().conv(weight=(2, 4, 1, 1))
+    first, last = both(net.model(), "ethos-u55", format="qoperator")
+    assert "Concat" in {n.op_type for n in last.model.graph.node}
+    same(first, last)
+
+
 def test_a_chip_that_does_not_take_it():
     """A chip of another layout is a finding with a remedy, for check and convert."""
     report = npuconv.check(digits(), layout="nhwc")
