@@ -217,11 +217,6 @@ class Options(Strict):
         description="write operators of ONNX's own domain only; others are QLinearAdd and the "
         "like, which onnxruntime has kernels for",
     )
-    with_vela: bool = Field(
-        False,
-        description="compile the TFLite file with Arm's Vela, which must be installed; its "
-        "estimates of cycles and memory go into the report",
-    )
     offload: bool = Field(True, description="turn operators into equal convolutions")
     fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(

@@ -48,7 +48,6 @@ class OptionKeywords(TypedDict, total=False):
     opset: int
     layout: Literal["nchw", "nhwc"]
     standard_ops: bool
-    with_vela: bool
     offload: bool
     fit: bool
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"]

@@ -22,14 +22,12 @@ from npuconv.batch.job import (
     Settings,
     make_settings,
 )
-from npuconv.batch.jobs_file import Expanded, expand, locate
-from npuconv.errors import OutputError, UsageError
+from npuconv.batch.jobs_file import Expanded, expand
+from npuconv.errors import OutputError
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
-from npuconv.target import Target
-from npuconv.vendors import vela
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
@@ -119,7 +117,7 @@ class Batch:
         return {name: texts for name, texts in reasons.items() if texts}
 
     def missing(self) -> dict[str, str]:
-        """Return the reason why a job cannot run, by its name: no calibration samples, or no Vela.
+        """Return the reason why a job cannot run, by its name: no calibration samples.
 
         Raises:
             UsageError: the jobs are for a cluster, and Dask is not installed.
@@ -131,12 +129,6 @@ class Batch:
             path = job.options.calibration if job.calibrates else None
             if path and not (self.root / path).exists():
                 lacks[job.name] = f"calibration: {path}: no such file or directory"
-            elif job.options.with_vela:
-                target = Target.load(locate(job.options.target, self.root))
-                try:
-                    vela.require(target.command_for(job.options.format), job.options.format)
-                except UsageError as error:
-                    lacks[job.name] = str(error)
         return lacks
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:

@@ -176,7 +176,7 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
     """Show every job, the model it would write, and why it would run, if it would.
 
     Returns:
-        The exit code: 1 if samples or Vela are missing.
+        The exit code: 1 if samples are missing.
 
     Raises:
         UsageError: a plan has no such format.

@@ -18,7 +18,7 @@ from npuconv.schemas.quality import (
     PartialSums,
     QuantizationInfo,
 )
-from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report, VelaEstimate
+from npuconv.schemas.report import Device, FindingInfo, MacShare, NodeSource, Report
 from npuconv.schemas.verify import Errors
 
 _ABSOLUTE = re.compile(r"[\\/]|\w:[\\/]")
@@ -290,17 +290,6 @@ def error_texts(errors: Errors) -> tuple[str, str, str]:
     sqnr = exact if errors.sqnr_db is None else f"{errors.sqnr_db:.1f} dB"
     cosine = "-" if errors.cosine is None else f"{errors.cosine:.4f}"
     return sqnr, cosine, "-" if errors.max_abs_error is None else f"{errors.max_abs_error:.3g}"
-
-
-def vela_estimate(vela: VelaEstimate) -> str:
-    """Return operators on NPU and CPU, cycles and memory, as Vela estimates them."""
-    if vela.error:
-        return f"Vela does not compile it: {vela.error}"
-    return (
-        f"Vela: {vela.npu_operators} operators on the NPU, {vela.cpu_operators} on the CPU; "
-        f"about {(vela.cycles or 0) / 1e6:.2f} million cycles, {vela.inference_ms} ms, "
-        f"{vela.sram_kib} KiB of SRAM, {vela.flash_kib} KiB of flash"
-    )
 
 
 def host_padding(padding: HostPadding) -> str:

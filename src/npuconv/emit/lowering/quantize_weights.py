@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -23,8 +24,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import EncodedLayer
 
@@ -95,8 +94,6 @@ def _encode(
 def _dequantize(
     model: Model, conv: Node, index: int, values: np.ndarray, scales: np.ndarray
 ) -> None:
-    import numpy as np
-
     named = index < len(conv.inputs) and conv.inputs[index].name
     stem = conv.inputs[index].name if named else f"{conv.name}/bias"
     parts: list[Tensor] = [
