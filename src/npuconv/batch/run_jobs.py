@@ -110,18 +110,11 @@ class Batch:
         homes = ((self.root / job.output).parent for job in self.jobs)
         return {home.resolve() for home in (self.output, *homes)}
 
-    def differences(self) -> dict[str, list[str]]:
-        """Return how jobs differ from their locks, by job name; only jobs that differ."""
-        differences = {job.name: list(self.locks.differences(job)) for job in self.jobs}
-        return {name: texts for name, texts in differences.items() if texts}
-
     def to_do(self) -> dict[str, list[str]]:
         """Return why each job would run, by its name; only jobs that would run."""
-        differences = self.differences()
-        if self.settings.resume:
-            return differences
-        again = ["done and unchanged, but all are to be done again"]
-        return {job.name: differences.get(job.name, again) for job in self.jobs}
+        again = [] if self.settings.resume else ["done and unchanged, but all are to be done again"]
+        reasons = {job.name: list(self.locks.differences(job)) or again for job in self.jobs}
+        return {name: texts for name, texts in reasons.items() if texts}
 
     def missing(self) -> dict[str, str]:
         """Return the reason why a job cannot run, by its name: no calibration samples.

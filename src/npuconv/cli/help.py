@@ -25,8 +25,7 @@ GROUPS = {
         "opset",
     ),
     "Accuracy": (
-        "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
-        "verify",
+        "method", "keep_scales", "min_sqnr", "max_extra_macs", "without", "verify",
     ),
     "Gates": (
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
@@ -40,7 +39,7 @@ LIMITS = "Limits"
 _UNGROUPED = "Options"
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
-    "without", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
+    "without", "seed", "verify", "prefer", "max_samples", "timings",
     "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout",
     "source_root",
 }  # fmt: skip

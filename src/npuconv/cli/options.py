@@ -34,7 +34,6 @@ _METAVARS = {
     "calibration_key": "NAME",
     "input_shape": "NAME=SHAPE",
     "keep_float": "PATTERN",
-    "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
     "prefer": "NAME,...",

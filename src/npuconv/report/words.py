@@ -295,7 +295,7 @@ def error_texts(errors: Errors) -> tuple[str, str, str]:
 def host_padding(padding: HostPadding) -> str:
     """Return the number of tensors that the host pads, their traffic and the gain."""
     if not padding.tensors:
-        return "no tensor padded on the host: no gain, or more bytes than --max-extra-bytes"
+        return "no tensor padded on the host: no gain"
     text = f"{count(len(padding.tensors), 'tensor')} padded on the host"
     if padding.extra_bytes is not None:
         more = "" if padding.extra_percent is None else f" ({padding.extra_percent:.0f} %)"
