@@ -24,7 +24,7 @@ from npuconv.findings import Severity
 from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, conv, rule
+from npuconv.rules import Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
@@ -51,14 +51,12 @@ class Outliers:
     severity=Severity.WARNING,
     message="{rows} of {channels} channels have outlier weights, up to {times} times the rms: 99 % "
     "of their weights use at most {levels} int8 levels, and rounding leaves {sqnr} dB SQNR",
-    example=Example(
-        fires="""
-            input x: float[1,16,8,8]
-            weight w: float[4,16,3,3] = 100, ...
-            y = Conv (x, w)
-        """,
-        silent=conv(x="1,16,8,8", w="4,16,3,3"),
-    ),
+    fires="""
+        input x: float[1,16,8,8]
+        weight w: float[4,16,3,3] = 100, ...
+        y = Conv (x, w)
+    """,
+    silent=conv(x="1,16,8,8", w="4,16,3,3"),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
     weight = query.constant_input(node, 1)
