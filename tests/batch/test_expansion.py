@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.batch.job import Job, JobLimits, from_json, to_json
+from npuconv.batch.job import JobLimits, from_json, to_json
 from npuconv.batch.jobs_file import expand, match
 from npuconv.errors import ConfigError
 
