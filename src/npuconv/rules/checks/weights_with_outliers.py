@@ -98,22 +98,19 @@ def find_outliers(
     suspects = np.flatnonzero(
         (peak > 0) & (power <= (bound**2 + MAX_OUTLIER_SHARE) * peak.astype(float) ** 2)
     )
-    bad = [k for k in suspects if _is_coarse(rows[k], bound * peak[k])]
-    sqnrs = {k: _sqnr_db(rows[k] / peak[k] * _INT8_MAX) for k in bad}
-    hurt = [k for k, sqnr in sqnrs.items() if sqnr < POOR_DB]
-    if not hurt:
+    sqnrs: dict[int, float] = {}  # SQNR of channels with outliers
+    for channel in suspects.tolist():
+        row, large = rows[channel], rows[channel] > bound * peak[channel]
+        if large.sum() <= MAX_OUTLIER_SHARE * (row != 0).sum():  # zeros are exact
+            sqnr = _sqnr_db(row / peak[channel] * _INT8_MAX)
+            sqnrs |= {channel: sqnr} if sqnr < POOR_DB else {}
+    if not sqnrs:
         return None
-    ratio = float((peak[hurt] / np.sqrt(power[hurt])).max())
-    count = weight.shape[0] if per_tensor else len(hurt)
-    return Outliers(count, ratio, min(sqnrs[k] for k in hurt))
+    ratio = float((peak[[*sqnrs]] / np.sqrt(power[[*sqnrs]])).max())
+    return Outliers(weight.shape[0] if per_tensor else len(sqnrs), ratio, min(sqnrs.values()))
 
 
 def _sqnr_db(scaled: NDArray[np.float32]) -> float:
     """Return the SQNR, in dB, of rounding weights whose step is 1."""
     noise = float(np.sum((scaled - np.rint(scaled)) ** 2))
     return 10 * math.log10(float(np.sum(scaled**2)) / noise) if noise else math.inf
-
-
-def _is_coarse(row: NDArray[np.float32], bound: float) -> bool:
-    """Return whether nearly all weights are within the bound; zeros, which are exact, count not."""
-    return bool((row > bound).sum() <= MAX_OUTLIER_SHARE * (row != 0).sum())
