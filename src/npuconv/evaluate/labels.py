@@ -46,16 +46,16 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
     paths = {image.absolute() for image in images}
-    depth = next(n for n in count(1) if len({_end(path, n) for path in paths}) == len(paths))
+    depth = next(n for n in count(1) if len({_path_end(path, n) for path in paths}) == len(paths))
     table = _read_table(file, depth)
-    ends = [_end(image.absolute(), depth) for image in images]
-    missing = ["/".join(end) for end in ends if end not in table]
+    path_ends = [_path_end(image.absolute(), depth) for image in images]
+    missing = ["/".join(path_end) for path_end in path_ends if path_end not in table]
     if missing:
         names = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
         hint = "give these names: files of several folders are called alike" if depth > 1 else ""
         text = f"{file}: no class for {len(missing)} of {len(images)} files: {names}"
         raise CalibrationError(text, hint=hint)
-    return np.asarray([table[end] for end in ends], np.int64)
+    return np.asarray([table[path_end] for path_end in path_ends], np.int64)
 
 
 def notes_without_labels(
@@ -106,7 +106,7 @@ def _images(data: Path) -> list[Path]:
     return [data] if data.suffix.lower() in IMAGES else []
 
 
-def _end(path: PurePath, depth: int) -> tuple[str, ...]:
+def _path_end(path: PurePath, depth: int) -> tuple[str, ...]:
     """Return the last parts of a path, the file name included."""
     return path.parts[-depth:]
 
@@ -129,7 +129,7 @@ def _read_table(file: Path, depth: int) -> dict[tuple[str, ...], int]:
                 syntax = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
                 raise CalibrationError(f"{file}:{number}: not {syntax}: {','.join(row)}") from None
             continue
-        earlier = classes.setdefault(_end(PurePath(name), depth), label)
+        earlier = classes.setdefault(_path_end(PurePath(name), depth), label)
         if earlier != label:
             raise CalibrationError(
                 f"{file}:{number}: {name} is of class {label}, and of class {earlier} before",
