@@ -48,7 +48,6 @@ class OptionKeywords(TypedDict, total=False):
     opset: int
     layout: Literal["nchw", "nhwc"]
     standard_ops: bool
-    with_vela: bool
     offload: bool
     fit: bool
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"]
@@ -56,7 +55,6 @@ class OptionKeywords(TypedDict, total=False):
     keep_float: Sequence[str]
     min_sqnr: float | None
     max_extra_macs: float | None
-    max_extra_bytes: float | None
     without: Sequence[Step]
     fail_on: Literal["error", "warning", "unknown", "never"]
     unknown: Literal["warn", "fail", "pass"]

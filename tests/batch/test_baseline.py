@@ -55,7 +55,7 @@ def test_one_that_changes(jobs):
     npuconv.run_batch(jobs)
     path = Path("lists/accepted.json")
     path.write_text('{"version": 1, "findings": []}')
-    assert Batch(jobs).differences() == {"good": ["data changed: baseline"]}
+    assert Batch(jobs).to_do() == {"good": ["data changed: baseline"]}
     report = npuconv.run_batch(jobs)
     assert ends(report) == [("refused", 1), ("refused", 1)]
     assert not Path("build/good.npu.onnx").exists()  # the file of the run before is deleted

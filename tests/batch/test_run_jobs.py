@@ -85,14 +85,14 @@ def test_again(models, write):
 
 
 @pytest.mark.usefixtures("in_process")
-def test_verify_lock(models, write):
+def test_reasons_to_run(models, write):
     """Differences from locks are listed by job; nothing is run."""
     path = write(JOBS)
-    assert set(Batch(path).differences()) == {job.name for job in Batch(path).jobs}
+    assert set(Batch(path).to_do()) == {job.name for job in Batch(path).jobs}
     npuconv.run_batch(path)
-    assert list(Batch(path).differences()) == ["weights/corrupt", "float/corrupt"]
+    assert list(Batch(path).to_do()) == ["weights/corrupt", "float/corrupt"]
     (models / "build/float/good.npu.onnx").write_bytes(b"tampered")
-    said = Batch(path).differences()["float/good"]
+    said = Batch(path).to_do()["float/good"]
     assert said == ["good.npu.onnx is not what was written"]
 
 

@@ -22,14 +22,12 @@ from npuconv.batch.job import (
     Settings,
     make_settings,
 )
-from npuconv.batch.jobs_file import Expanded, expand, locate
-from npuconv.errors import OutputError, UsageError
+from npuconv.batch.jobs_file import Expanded, expand
+from npuconv.errors import OutputError
 from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
-from npuconv.target import Target
-from npuconv.vendors import vela
 from npuconv.version import __version__
 
 LOCK_NAME = ".npuconv-batch"
@@ -112,21 +110,14 @@ class Batch:
         homes = ((self.root / job.output).parent for job in self.jobs)
         return {home.resolve() for home in (self.output, *homes)}
 
-    def differences(self) -> dict[str, list[str]]:
-        """Return how jobs differ from their locks, by job name; only jobs that differ."""
-        differences = {job.name: list(self.locks.differences(job)) for job in self.jobs}
-        return {name: texts for name, texts in differences.items() if texts}
-
     def to_do(self) -> dict[str, list[str]]:
         """Return why each job would run, by its name; only jobs that would run."""
-        differences = self.differences()
-        if self.settings.resume:
-            return differences
-        again = ["done and unchanged, but all are to be done again"]
-        return {job.name: differences.get(job.name, again) for job in self.jobs}
+        again = [] if self.settings.resume else ["done and unchanged, but all are to be done again"]
+        reasons = {job.name: list(self.locks.differences(job)) or again for job in self.jobs}
+        return {name: texts for name, texts in reasons.items() if texts}
 
     def missing(self) -> dict[str, str]:
-        """Return the reason why a job cannot run, by its name: no calibration samples, or no Vela.
+        """Return the reason why a job cannot run, by its name: no calibration samples.
 
         Raises:
             UsageError: the jobs are for a cluster, and Dask is not installed.
@@ -138,12 +129,6 @@ class Batch:
             path = job.options.calibration if job.calibrates else None
             if path and not (self.root / path).exists():
                 lacks[job.name] = f"calibration: {path}: no such file or directory"
-            elif job.options.with_vela:
-                target = Target.load(locate(job.options.target, self.root))
-                try:
-                    vela.require(target.command_for(job.options.format), job.options.format)
-                except UsageError as error:
-                    lacks[job.name] = str(error)
         return lacks
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
