@@ -65,8 +65,6 @@ def _prevent_fusion(model: Model, node: Node) -> None:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
-    import numpy as np
-
     from npuconv.arithmetic.encoding import quantize
 
     assert source is not None
