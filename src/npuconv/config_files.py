@@ -14,7 +14,7 @@ from npuconv.target import builtin_names
 
 OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
 TABLE = ("tool", "npuconv")  # table of pyproject.toml with the options
-_PATHS = ("target", "calibration", "baseline", "cache", "source_root")
+_PATHS = ("target", "calibration", "baseline", "source_root")
 _HINTS = {"baseline": "npuconv check --write-baseline writes one"}  # if the file is missing
 DocumentCheck = Callable[[yamlio.Document], Iterable[ConfigError]]
 

@@ -47,13 +47,16 @@ def groups(draw: st.DrawFn) -> ScaleConstraints:
     caps = np.full(count, np.inf)
     if rng.random() < 0.5:
         values, caps = np.clip(values, 0, 6), np.full(count, 6.0)
-    return group(values, centred=rng.random(count) < 0.3, caps=caps)
+    centred, stored = rng.random(count) < 0.3, rng.random(count) < 0.5
+    centred |= stored & np.any(stored & centred)
+    return group(values, centred=centred, stored=stored, stores_zeros=bool(stored.any()), caps=caps)
 
 
 @given(groups(), st.sampled_from(METHODS))
 def test_every_choice_is_one_the_device_can_have(found: ScaleConstraints, method: str) -> None:
-    """Scales above 0, zero points of 8 bits and 0 where they must be, no range beyond a cap."""
+    """Scales above 0, zero points of 8 bits, 0 or alike where they must be, no range over a cap."""
     choice = choose(found, method)
+    assert len(set(choice.zeros[found.stored].tolist())) <= 1
     assert np.all(choice.scales > 0)
     assert np.isfinite(choice.scales).all()
     assert not choice.zeros[found.centred].any()
@@ -79,7 +82,7 @@ def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, meth
     below = lows >= np.minimum(found.lows, 0) - step
     above = highs <= np.maximum(found.highs, 0) + step
     assert (below | above)[live].all()
-    assert (below & above)[live & ~found.centred].all()
+    assert (below & above)[live & ~found.centred & ~found.stored].all()
 
 
 @pytest.mark.parametrize("method", METHODS)

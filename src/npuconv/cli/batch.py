@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
-# Flags of the run, besides --resume and --force.
-_RUN_FLAGS = (
-    "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
-)  # fmt: skip
+_RUN_FLAGS = ("jobs", "threads", "timeout", "memory", "resume", "scheduler", "local_cluster")
 _SUMMARY = ("batch.report.json", "batch.report.html")  # files in the folder of the results
 
 
@@ -74,16 +70,12 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--resume/--no-resume", default=True, help="skip jobs that are done and unchanged  [default]"
 )
-@click.option("--force", is_flag=True, help="do every job again; the same as --no-resume")
 @click.option("--dry-run", is_flag=True, help="show what a run would do")
-@click.option("--verify-lock", is_flag=True, help="run nothing; fail if any lock differs")
-@click.option("--cache", metavar="DIR", help="decoded samples  [default: in the output folder]")
 @click.option("--scheduler", metavar="ADDRESS", help="run on Dask: tcp://host:8786")
 @click.option(
     "--local-cluster", type=click.IntRange(0), default=0, metavar="N", help="Dask on N workers here"
 )
-@click.option("--ship", is_flag=True, help="send files to workers that share no folder")
-@functools.partial(shared_options, without=("cache",))  # --cache above has another default
+@shared_options
 @output_format_option(*PRINTED)
 @click.option(
     "--report",
@@ -103,7 +95,6 @@ def _check_quantity(_: click.Context, parameter: click.Parameter, value: str | N
 def batch(
     path: str,
     dry_run: bool,
-    verify_lock: bool,
     output_format: str,
     reports: tuple[str, ...],
     quiet: bool,
@@ -130,11 +121,8 @@ def batch(
         format_of(report)
     refuse_empty({"config": config, **flags})
     config = chosen_config(config, quiet=quiet)
-    again = (flags.pop("force"), not flags.pop("resume"))
-    settings = make_settings(**{k: flags.pop(k) for k in _RUN_FLAGS}, resume=not any(again))
+    settings = make_settings(**{name: flags.pop(name) for name in _RUN_FLAGS})
     work = Batch(path, settings, parse_flags(flags), config)
-    if verify_lock:
-        return _verify_lock(work, output_format, quiet)
     if dry_run:
         return _show_plan(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in _SUMMARY)
@@ -188,16 +176,29 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
     """Show every job, the model it would write, and why it would run, if it would.
 
     Returns:
-        The exit code: 1 if samples or Vela are missing.
+        The exit code: 1 if samples are missing.
 
     Raises:
         UsageError: a plan has no such format.
     """
+    if output_format not in ("text", "json"):
+        raise UsageError(f"--dry-run prints text or json, not {output_format}")
     reasons, missing = work.to_do(), work.missing()
     for name, lack in missing.items():
         screen.fail(f"{name}: {lack}")
-    if _is_json("--dry-run", output_format):
-        _print_json(work, "to_do", reasons)
+    if output_format == "json":
+        rows = [
+            {
+                "name": job.name,
+                "model": job.model,
+                "target": job.target,
+                "format": job.options.format,
+                "output": job.output,
+                "to_do": reasons.get(job.name, []),
+            }
+            for job in work.jobs
+        ]
+        click.echo(dumps({"jobs": rows}), nl=False)
     elif not quiet:
         for job in work.jobs:
             click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
@@ -205,54 +206,6 @@ def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
             click.echo(f"  {'; '.join(reasons.get(job.name, ['unchanged']))}")
         click.echo(f"{count(len(work.jobs), 'job')}, {len(reasons)} to do")
     return 1 if missing else 0
-
-
-def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
-    """Show the differences of jobs from their locks.
-
-    Returns:
-        The exit code: 1 if there are any.
-
-    Raises:
-        UsageError: differences have no such format.
-    """
-    differences = work.differences()
-    if _is_json("--verify-lock", output_format):
-        _print_json(work, "differences", differences)
-        return 1 if differences else 0
-    for name, texts in differences.items():
-        for text in texts:
-            screen.fail(f"{name}: {text}")
-    number_unchanged = len(work.jobs) - len(differences)
-    screen.say(f"{_part(number_unchanged, len(work.jobs))} as locked", quiet=quiet)
-    return 1 if differences else 0
-
-
-def _part(number: int, total: int) -> str:
-    """Return ``2 of 7 jobs are``."""
-    return f"{number} of 1 job is" if total == 1 else f"{number} of {total} jobs are"
-
-
-def _is_json(flag: str, output_format: str) -> bool:
-    """Return whether the format is json; raise ``UsageError`` if it is neither json nor text."""
-    if output_format not in ("text", "json"):
-        raise UsageError(f"{flag} prints text or json, not {output_format}")
-    return output_format == "json"
-
-
-def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None:
-    rows = [
-        {
-            "name": job.name,
-            "model": job.model,
-            "target": job.target,
-            "format": job.options.format,
-            "output": job.output,
-            key: reasons.get(job.name, []),
-        }
-        for job in work.jobs
-    ]
-    click.echo(dumps({"jobs": rows}), nl=False)
 
 
 class Lines(Watcher):
@@ -268,7 +221,8 @@ class Lines(Watcher):
         """Count the jobs that an earlier run has done, and print how many."""
         self.done += count
         if count:
-            self.say(f"{_part(count, self._total)} done and unchanged")
+            jobs = "1 job is" if self._total == 1 else f"{self._total} jobs are"
+            self.say(f"{count} of {jobs} done and unchanged")
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Print how it ended."""

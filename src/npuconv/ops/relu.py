@@ -36,17 +36,17 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
     low, high = bounds(draft, node)
     name, result = node.input[0], node.output[0]
     source, order = draft.stored_view(name)
-    stored = draft.graph.tensors[source]
-    if stored.quantization is None and low == 0 and high in (6, np.inf):
-        output = draft.store(result, order)
-        draft.emit("RELU6" if high == 6 else "RELU", [source], [output])
+    stored, quantization = draft.graph.tensors[source], draft.quantization(source)
+    code = {np.inf: "RELU", 6: "RELU6" if quantization is None else None}.get(high)
+    if code is not None and low == (0 if quantization is None else quantization.zeros[0]):
+        draft.emit(code, [source], [draft.store(result, order, quantization)])
         return
     limits = np.iinfo(stored.dtype) if stored.dtype.kind == "i" else None
     lowest, highest = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
     steps = [("MAXIMUM", low)] if low > lowest else []
     steps += [("MINIMUM", high)] if high < highest else []
     for code, bound in steps:
-        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
+        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), quantization)
         source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
     draft.alias(result, View(source, order))
 

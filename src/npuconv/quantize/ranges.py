@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, common_zero, scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
@@ -219,7 +219,15 @@ def _least_squares(
 
 
 def _scales(constraints: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
-    scales, zeros = scales_for(lows, np.minimum(highs, constraints.caps), constraints.centred)
+    highs, centred, stored = (
+        np.minimum(highs, constraints.caps),
+        constraints.centred,
+        constraints.stored,
+    )
+    scales, zeros = scales_for(lows, highs, centred)
+    if len(set(zeros[stored].tolist())) > 1:
+        zero = common_zero(lows[stored], highs[stored])
+        scales, zeros = scales_for(lows, highs, centred | stored, np.where(stored, zero, 0))
     # A channel without values takes the scale of another, but keeps its own bound.
     return np.minimum(scales, constraints.caps / (HIGHEST - zeros)).astype(np.float32), zeros
 

@@ -6,10 +6,9 @@ it changes nothing and knows no pass. The docstring of its module has exactly th
 reference pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
-``context``        input of a rule: model, target, and cached facts of nodes
+``context``        input of a rule: model, target, cached facts of nodes, and measurements
 ``engine``         runs the rules and makes findings of violations
-``evidence``       results of calibration and of the accuracy measurement
-``normalization``  statistics that reveal a wrong normalization of samples
+``host_nodes``     reasons why nodes run on the host, in a few words
 ``target_limits``  unknown limits, open extents, written integer convolutions
 """
 

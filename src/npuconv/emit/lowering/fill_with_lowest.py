@@ -9,6 +9,7 @@ where none is.
 from __future__ import annotations
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
@@ -16,8 +17,6 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.QUANTIZE)
 def fill_with_lowest(model: Model, emission: Emission) -> int:
-    import numpy as np
-
     fired = 0
     for node in emission.plan.passthrough if emission.encodings else ():
         encoding = emission.encodings.get(node.outputs[0].name) if node.op == "Pad" else None

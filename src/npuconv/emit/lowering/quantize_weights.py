@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.emit.emission import Emission
+from npuconv.lazy import np
 from npuconv.legalize.device import TargetDevice
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
@@ -24,8 +25,6 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import EncodedLayer
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 def quantize_weights(
     model: Model, device: TargetDevice, emission: Emission
 ) -> tuple[int, Emission]:
-    import numpy as np
-
     from npuconv.arithmetic.layer import bias_scales
 
     fired, notes = 0, dict(emission.notes)
@@ -104,8 +101,6 @@ def _dequantize(
     scales: np.ndarray,
     zero: int = 0,
 ) -> None:
-    import numpy as np
-
     named = index < len(conv.inputs) and conv.inputs[index].name
     stem = conv.inputs[index].name if named else f"{conv.name}/bias"
     parts: list[Tensor] = [

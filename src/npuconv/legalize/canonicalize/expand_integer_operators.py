@@ -9,16 +9,13 @@ scale at each run, the operator reads the float input, and only the scales of th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
@@ -29,8 +26,7 @@ def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
 
     match = _match(model, node)
     if isinstance(match, str):
-        log.refuse(model, node, match)
-        return 0
+        return log.refuse(model, node, match)
     op, dynamic = _FLOAT[node.op], match.quantizer.op == "DynamicQuantizeLinear"
     producers = filter(None, map(query.producer, match.mul.inputs))
     nodes = [node, next(n for n in producers if n.op == "Cast"), match.mul]
@@ -95,8 +91,6 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
     The quotient differs from it by its rounding.
     """
-    import numpy as np
-
     from npuconv.legalize.tools import quantized
 
     producer = query.producer(node.inputs[1])
@@ -122,8 +116,6 @@ def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
 
 
 def _match_scale(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
-    import numpy as np
-
     if not weights.size or weights.size != max(weights.shape, default=1):
         return "the Mul behind it has a factor for each element"
     flat = np.asarray(weights, np.float32).reshape(-1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
 from npuconv.model import edit, query
@@ -33,8 +34,6 @@ _BOUNDS = {"Clip": (1, 2), "Pad": (2,)}  # indices of the inputs with the scale 
     infers=True,
 )
 def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
-    import numpy as np
-
     from npuconv.legalize.tools import quantized
 
     count = len(node.inputs) if node.op == "Concat" else 1
@@ -44,8 +43,7 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
     encodings = [quantized.parameters(m) for m in producers if m is not None]
     reason = _fault(node, encodings)
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     first = producers[0]
     assert first is not None, "it is a QuantizeLinear"
     scale, zero = query.input_of(first, 1), query.input_of(first, 2)
@@ -68,8 +66,6 @@ def lift_integer_operators(model: Model, log: Log, node: Node) -> int:
 
 def _lift_bounds(model: Model, node: Node, encoding: Parameters) -> None:
     """Write bounds and fills in float; 0 if no fill is given."""
-    import numpy as np
-
     from npuconv.legalize.tools import quantized
 
     for index in _BOUNDS.get(node.op, ()):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from npuconv.lazy import np
 from npuconv.legalize.annotations import Annotations
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
@@ -101,8 +102,6 @@ def _remove(
     encoding: Parameters,
     consumers: list[Node],
 ) -> tuple[int, SourceScales]:
-    import numpy as np
-
     from npuconv.legalize.tools import quantized
 
     source, stored = node.inputs[0], node.outputs[0]

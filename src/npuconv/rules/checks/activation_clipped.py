@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.findings import Severity
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
@@ -25,7 +26,6 @@ from npuconv.rules import Violation, Violations, rule, varied
 from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding

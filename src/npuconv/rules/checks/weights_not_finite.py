@@ -14,6 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
@@ -34,8 +35,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def weights_not_finite(node: Node, _ctx: RuleContext) -> Violations:
-    import numpy as np
-
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or np.isfinite(weight).all():
         return

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.findings import Severity
+from npuconv.lazy import np
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
@@ -90,8 +90,6 @@ def find_outliers(
     Returns:
         None if there is no such channel whose SQNR is poor.
     """
-    import numpy as np
-
     rows = np.abs(weight.reshape(1 if per_tensor else weight.shape[0], -1)).astype(np.float32)
     peak = rows.max(axis=1)
     if rows.shape[1] * MAX_OUTLIER_SHARE < 1 or not np.isfinite(peak).all():
@@ -114,8 +112,6 @@ def find_outliers(
 
 def _sqnr_db(scaled: NDArray[np.float32]) -> float:
     """Return the SQNR, in dB, of rounding weights whose step is 1."""
-    import numpy as np
-
     noise = float(np.sum((scaled - np.rint(scaled)) ** 2))
     return 10 * math.log10(float(np.sum(scaled**2)) / noise) if noise else math.inf
 
