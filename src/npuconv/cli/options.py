@@ -66,9 +66,8 @@ def _decorate(command: Command, options: Collection[Decorator]) -> Command:
 def shared_options(command: Command) -> Command:
     """Add every option of ``Options`` to a command, and ``--config``."""
     text = (
-        "file of these options, or none; by default npuconv.yaml, or [tool.npuconv] of "
-        "pyproject.toml, here or in a folder above; a flag wins over it; what is printed or "
-        "written (-o, --report, -q, ...) has no key in it"
+        "file of these options, or none; by default npuconv.yaml, here or in a folder above; a "
+        "flag wins over it; what is printed or written (-o, --report, -q, ...) has no key in it"
     )
     config = click.option("--config", metavar="FILE", help=text, cls=BriefOption)
     return _decorate(command, [config, help_all, *_options([*Options.model_fields])])
