@@ -18,11 +18,11 @@ from support.builders import Net
 
 
 def photos(count: int = 24) -> dict[str, np.ndarray]:
-    """Noise on a background of one colour, normalized to -1..1."""
+    """Noise on a background of one colour, normalized to 0..1."""
     rng = np.random.default_rng(4)
     pixels = rng.integers(0, 256, (count, 3, 12, 12))
     pixels[rng.random(pixels.shape) < 0.5] = 201
-    return {"x": pixels.astype(np.float32) / np.float32(127.5) - np.float32(1)}
+    return {"x": pixels.astype(np.float32) / np.float32(255)}
 
 
 def uneven() -> onnx.ModelProto:
