@@ -256,7 +256,7 @@ def test_no_zero_point_is_0_for_a_compiler_that_rescales_it(bias: tuple[int, ...
         })  # fmt: skip
         graph = planned(read(net.model()), ctx)
         stats = watch(graph, [{"x": x.reshape(1, 1, 8, 8)}])
-        found.append(choose_encodings(graph, Calibration(stats, {}), {}).encodings)
+        found.append(choose_encodings(graph, Calibration(stats, {})).encodings)
     before, after = found
     assert [before["x"].nominal_zero, after["x"].nominal_zero] == [0, -1]
     assert [before["x"].zeros.tolist(), after["x"].zeros.tolist()] == [[0], [-1]]
