@@ -246,6 +246,29 @@ def test_a_file_says_one_zero_point_for_what_shares_integers():
     assert found["y"].nominal_zero == found["y"].zeros[0]
 
 
+@pytest.mark.parametrize("bias", [(-1, -1, -1, -1), (-3, 0, 3, 6)])
+def test_no_zero_point_is_0_for_a_compiler_that_rescales_it(bias: tuple[int, ...]):
+    """The file has -1; channels with zero points of their own keep these and their integers."""
+    net, x = Net(x=(1, 1, 8, 8)), np.linspace(-1.005, 1, 64, dtype=np.float32)
+    weight = net.constant(np.ones((4, 1, 1, 1), np.float32))
+    net.op("Conv", "x", weight, net.constant(np.asarray(bias, np.float32)), to="y")
+    found = []
+    for rescales in (False, True):
+        ctx = context(format="qdq")
+        ctx.target = chip("", also={
+            "operators": {"Conv": {}}, "rescales_symmetric": rescales,
+            "activations": {**NUMBERS, "zero_point": {"range": [-128, 127]}},
+        })  # fmt: skip
+        graph = planned(read(net.model()), ctx)
+        stats = watch(graph, [{"x": x.reshape(1, 1, 8, 8)}])
+        found.append(choose_encodings(graph, Calibration(stats, {}), {}).encodings)
+    before, after = found
+    assert [before["x"].nominal_zero, after["x"].nominal_zero] == [0, -1]
+    assert [before["x"].zeros.tolist(), after["x"].zeros.tolist()] == [[0], [-1]]
+    assert after["y"].nominal_zero == (before["y"].nominal_zero or -1)
+    assert np.array_equal(after["y"].zeros, before["y"].zeros)
+
+
 def test_steps_that_are_left_out():
     """Neither grids nor margins."""
     full, bare = chosen(), chosen(grid=False, without=("range-margin",))

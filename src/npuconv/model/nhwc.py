@@ -19,7 +19,6 @@ from npuconv.model.types import Node, Tensor
 T = TypeVar("T")
 
 DOMAIN = "com.ms.internal.nhwc"
-EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # name of nhwc_reference in reports
 INTEGER_DOMAIN = "com.microsoft"  # domain of QLinearConv with channels_last, NhwcMaxPool
 GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 OPERATORS = (*query.CONVOLUTIONS, "MaxPool", "AveragePool", *GLOBAL_POOLS)

@@ -8,7 +8,7 @@ import onnx
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.ops.channels import slots_of_first_input
-from npuconv.ops.operator import Operator, always, register
+from npuconv.ops.operator import always, register
 from npuconv.ops.tape import pass_selected, pointwise
 from npuconv.tflite.draft import Draft, View
 from npuconv.tflite.elementwise import unary
@@ -52,21 +52,19 @@ def _to_tflite(draft: Draft, node: onnx.NodeProto) -> None:
 
 
 register(
-    Operator(
-        name="Relu",
-        passes=always,
-        follow=slots_of_first_input,
-        function=lambda x, **_: np.maximum(x, 0),
-        adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
-        to_tflite=unary("RELU"),
-    ),
-    Operator(
-        name="Clip",
-        bounds=(1, 2),
-        passes=_has_constant_bounds,
-        follow=slots_of_first_input,
-        function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
-        adjoint=pass_selected,
-        to_tflite=_to_tflite,
-    ),
+    "Relu",
+    passes=always,
+    follow=slots_of_first_input,
+    function=lambda x, **_: np.maximum(x, 0),
+    adjoint=pointwise(lambda tape, visit: tape.add("Sign", visit.y)),
+    to_tflite=unary("RELU"),
+)
+register(
+    "Clip",
+    bounds=(1, 2),
+    passes=_has_constant_bounds,
+    follow=slots_of_first_input,
+    function=lambda x, low=-np.inf, high=np.inf, **_: np.clip(x, low, high),
+    adjoint=pass_selected,
+    to_tflite=_to_tflite,
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
+from npuconv.legalize.tools import quantized
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -22,8 +23,6 @@ _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 @node_pass(Phase.CANONICALIZE, *_FLOAT, after=("name-nodes",), infers=True)
 def expand_integer_operators(model: Model, log: Log, node: Node) -> int:
-    from npuconv.legalize.tools import quantized
-
     match = _match(model, node)
     if isinstance(match, str):
         return log.refuse(model, node, match)
@@ -65,8 +64,6 @@ class _Match:
 
 def _match(model: Model, node: Node) -> _Match | str:
     """Match the nodes around an integer operator; return the reason if they are not known."""
-    from npuconv.legalize.tools import quantized
-
     cast = query.sole_consumer(model, node.outputs[0])
     mul = query.sole_consumer(model, cast.outputs[0]) if cast is not None else None
     if cast is None or cast.op != "Cast" or mul is None or mul.op != "Mul":
@@ -91,8 +88,6 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
     The quotient differs from it by its rounding.
     """
-    from npuconv.legalize.tools import quantized
-
     producer = query.producer(node.inputs[1])
     if producer is None or not quantized.is_quantize(producer):
         return scale
@@ -103,8 +98,6 @@ def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
 
 
 def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
-    from npuconv.legalize.tools import quantized
-
     scaling = query.producer(factor)
     if scaling is None or scaling.op != "Mul":
         return "the Mul behind it is not by the scales of input and weights"

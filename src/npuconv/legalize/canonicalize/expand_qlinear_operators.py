@@ -14,6 +14,7 @@ from typing import NamedTuple
 from npuconv.lazy import np
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools import quantized
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -46,8 +47,6 @@ _FORMS = {
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_qlinear_operators(model: Model, log: Log) -> int:
-    from npuconv.legalize.tools import quantized
-
     fired = 0
     for node in model.nodes():
         if node.op not in _FORMS or not quantized.is_known(node):
@@ -94,8 +93,6 @@ def _fault(node: Node, form: _Form) -> str:
 
 def _float(model: Model, node: Node, form: _Form, index: int) -> Tensor:
     """Return a float input, of the integers at ``index`` with scale and zero point behind them."""
-    from npuconv.legalize.tools import quantized
-
     axis, rank = None, query.rank(node.inputs[index])
     if index and form.op in ("Conv", "Gemm", "MatMul"):  # weights have a scale for each output
         is_first = form.op == "Conv" or query.attribute(node, "transB", 0)
@@ -106,8 +103,6 @@ def _float(model: Model, node: Node, form: _Form, index: int) -> Tensor:
 
 def _bias(model: Model, node: Node, bias: Tensor) -> Tensor:
     """Return a bias in float: its scale is the product of the scales of input and weights."""
-    from npuconv.legalize.tools import quantized
-
     first, second = (quantized.constant(query.input_of(node, k)) for k in (1, 4))
     if first is None or second is None:
         product_tensor = edit.insert(model, "Mul", [node.inputs[1], node.inputs[4]], origin=[node])

@@ -23,7 +23,7 @@ from npuconv.model import query
 from npuconv.model.attributes import contradictions
 from npuconv.model.conv import transpose_output, window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, conv, rule
+from npuconv.rules import CONV, SLIDING, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
@@ -35,10 +35,8 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     malformed=True,
     cacheable=True,
     message="{problem}",
-    example=Example(
-        fires=conv(w="4,2,3,3"),
-        silent=CONV,
-    ),
+    fires=conv(w="4,2,3,3"),
+    silent=CONV,
 )
 def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
     problems = [*contradictions(node), *_channel_faults(node)]
