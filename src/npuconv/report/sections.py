@@ -89,7 +89,7 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
 
 
 def overview(reports: Sequence[Report], names: Sequence[str] = ()) -> Table:
-    """Return the table of several reports; ``names`` are those of the models, else their paths."""
+    """Return the table of several reports, with ``names`` of the models instead of their paths."""
     head = ("model", "verdict", "error", "warn", "limits", "crossings", "device")
     rows = []
     for report, name in zip(reports, names or [r.model.path for r in reports], strict=True):
