@@ -22,4 +22,5 @@ def schema(name: str) -> int:
 
 def text(name: str) -> str:
     """Return the schema of that name, with the codes and passes of this version."""
-    return resources.files("npuconv.schemas").joinpath(f"{name}.schema.json").read_text("utf-8")
+    # Not files("npuconv.schemas"): that would import the package, and pydantic.
+    return resources.files("npuconv").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
