@@ -69,7 +69,7 @@ def pages() -> dict[Path, str]:
     texts[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
     for name in schemas.NAMES:
         path = ROOT / "src" / "npuconv" / "schemas" / f"{name}.schema.json"
-        texts[path] = json.dumps(_schema(name), indent=2) + "\n"
+        texts[path] = json.dumps(_schema(name), indent=2, sort_keys=True) + "\n"
     return texts
 
 

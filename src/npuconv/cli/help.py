@@ -25,14 +25,13 @@ GROUPS = {
         "opset",
     ),
     "Accuracy": (
-        "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
-        "verify",
+        "method", "keep_scales", "min_sqnr", "max_extra_macs", "without", "verify",
     ),
     "Gates": (
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
     ),
     "Output": (
-        "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
+        "output", "format", "io", "standard_ops", "report", "reports", "output_format",
         "source_root", "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
@@ -40,8 +39,8 @@ LIMITS = "Limits"
 _UNGROUPED = "Options"
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
-    "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
-    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
+    "without", "seed", "verify", "prefer", "max_samples", "timings",
+    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout",
     "source_root",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits

@@ -153,7 +153,6 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("accuracy", _accuracy(report)),
         *(("", note) for note in (accuracy.notes if accuracy else ())),
         ("crossings", _crossings(report)),
-        ("compiler", words.vela_estimate(report.vela) if report.vela is not None else ""),
         ("samples", samples),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),

@@ -82,7 +82,6 @@ def sections(report: Report, *, by_node: bool) -> list[Section]:
         *_placement(report),
         _unknown_limits(report),
         _quantization(report),
-        Section("Compiler", [words.vela_estimate(report.vela)] if report.vela is not None else []),
         _accuracy(report),
         _layers(report),
         Section("Modules by cost", _filled(modules(quant.layers if quant else ()))),

@@ -30,8 +30,7 @@ def replace_reduce_mean(model: Model, log: Log, node: Node) -> int:
         return 0
     reason = _obstacle(model, node, keepdims=keepdims)
     if reason:
-        log.refuse(model, node, reason)
-        return 0
+        return log.refuse(model, node, reason)
     after = "GlobalAveragePool" + ("" if keepdims else " + Squeeze")
     source, result = node.inputs[0], node.outputs[0]
     with log.rewrite(model, [node], f"ReduceMean over axes {list(SPATIAL)}", after, modulus=None):

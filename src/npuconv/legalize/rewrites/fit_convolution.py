@@ -63,8 +63,7 @@ def _fit(model: Model, device: TargetDevice, log: Log, node: Node, mode: Mode) -
         record.after = f"{builder.count} Conv: {after}"
         record.forms = _forms(plan, search)
         record.note = _note(device, plan, search)
-        edit.hand_over(result, node.outputs[0])
-        edit.disconnect(node)
+        edit.replace(result, node)
     return builder
 
 
