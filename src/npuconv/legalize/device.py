@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from npuconv.config import Options
 from npuconv.legalize.split.layer import layer_of
 from npuconv.legalize.split.layer import of_window as layer_of_window
 from npuconv.model import query
@@ -16,11 +15,12 @@ from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
 from npuconv.partition.costs import Cost, Form
-from npuconv.target import Target
 from npuconv.target.facts import Facts
 
 if TYPE_CHECKING:
+    from npuconv.config import Options
     from npuconv.legalize.split.planner import Planner, SplitPlan
+    from npuconv.target import Target
 
 _LEAST_OPSET = 13  # least opset of split layers
 INTEGER_FORMS = ("qoperator", "qdq")  # formats that can state the integer arithmetic of the device
@@ -65,6 +65,11 @@ class TargetDevice:
         """Return whether the device adds partial sums in int32, and the format can state it."""
         is_exact = self.target.activations.accumulate == "int32"
         return is_exact and self.options.format != "tflite" and self.options.layout == "nchw"
+
+    @property
+    def free_zero(self) -> int:
+        """Zero point of weights, and of tensors whose zero point in the file is free."""
+        return -1 if self.target.rescales_symmetric and self.options.format == "qdq" else 0
 
     def objections(self, win: Window) -> list[str]:
         """Return the limits that a considered convolution would break, one sentence each."""

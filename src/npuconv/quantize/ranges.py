@@ -1,9 +1,9 @@
 """Scale and zero point of every channel, by the method of the options.
 
-``auto`` and ``minmax`` take the extremes of calibration, with a margin, and ``auto`` the grid of
-values that lie on one, as pixels do; ``percentile``, ``entropy`` and ``mse`` clip. Each slot has
-its own range. Widening some channels for the sake of weights (cross-layer equalization, M. Nagel
-et al., ICCV 2019) gains nothing where channels have separate scales.
+``auto`` and ``minmax`` take the extremes of calibration, with a margin; ``percentile``, ``entropy``
+and ``mse`` clip. Each slot has its own range. Widening some channels for the sake of weights
+(cross-layer equalization, M. Nagel et al., ICCV 2019) gains nothing where channels have separate
+scales.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, common_zero, scales_for
-from npuconv.arithmetic.grid import Grid
 from npuconv.data.workers import in_order
 from npuconv.legalize.legal import LegalModel
 from npuconv.partition.channels import Channels
@@ -35,12 +34,11 @@ Zeros = NDArray[np.int32]
 def choose_encodings(
     graph: LegalModel,
     calibration: Calibration,
-    grids: Mapping[str, Grid],
     groups: Sequence[Group] | None = None,
     shares: Mapping[str, float] = {},
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor, once: see ``RangeChoice``."""
-    return RangeChoice(graph, calibration, grids, groups).encode(shares)
+    return RangeChoice(graph, calibration, groups).encode(shares)
 
 
 _Chosen = tuple[str, dict[str, Encoding]]  # the method that was used, and encodings by tensor
@@ -57,11 +55,11 @@ class RangeChoice:
         self,
         graph: LegalModel,
         calibration: Calibration,
-        grids: Mapping[str, Grid],
         groups: Sequence[Group] | None = None,
     ) -> None:
         self._graph, self._method = graph, graph.options.method
-        self._constraints = ConstraintBuilder(graph, calibration.statistics, grids)
+        self._free_zero = graph.device.free_zero if graph.stores_zeros else 0
+        self._constraints = ConstraintBuilder(graph, calibration.statistics)
         self._imported = dict[str, _Chosen]()  # encodings of the source model, by name of the group
         imported = graph.source_scales.match_groups(graph.model, graph.plan).groups
         candidates = list(graph.plan.groups if groups is None else groups)
@@ -71,7 +69,8 @@ class RangeChoice:
                 imported[group.name], centred=centred, cut=cut, cap=cap
             )
             if graph.stores_zeros:
-                encoding = replace(encoding, nominal_zero=int(encoding.zeros[0]))
+                zeros = np.where(encoding.zeros, encoding.zeros, self._free_zero).astype(np.int32)
+                encoding = replace(encoding, zeros=zeros, nominal_zero=int(zeros[0]))
             self._imported[group.name] = method, dict.fromkeys(group.tensors, encoding)
         candidates = [group for group in candidates if group.name not in imported]
 
@@ -94,7 +93,8 @@ class RangeChoice:
             narrow = _clip(constraints, shares.get(group.name, 1.0))
             if narrow is not constraints:
                 choice = choose(narrow, self._method)
-            encodings = _encode(choice, group, constraints, self._constraints.channels)
+            channels = self._constraints.channels
+            encodings = _encode(choice, group, constraints, channels, self._free_zero)
             return group.name, (choice.method, dict(encodings))
 
         choices = dict(in_order(choose_group, self._candidates)) | self._imported
@@ -105,7 +105,7 @@ class RangeChoice:
 
 def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
     """Clip the range of the computed slot at a share of its largest value."""
-    if share == 1 or not constraints.computed.any() or constraints.exact is not None:
+    if share == 1 or not constraints.computed.any():
         return constraints
     end = share * np.maximum(-constraints.lows, constraints.highs)
     lows = np.where(constraints.computed, np.maximum(constraints.lows, -end), constraints.lows)
@@ -114,18 +114,26 @@ def _clip(constraints: ScaleConstraints, share: float) -> ScaleConstraints:
 
 
 def _encode(
-    choice: Choice, group: Group, constraints: ScaleConstraints, channels: Channels
+    choice: Choice,
+    group: Group,
+    constraints: ScaleConstraints,
+    channels: Channels,
+    free_zero: int,
 ) -> Iterator[tuple[str, Encoding]]:
     computed = choice.scales[constraints.computed]
     nominal = computed[0] if computed.size else np.float32(choice.scales.max())
     place = {slot: k for k, slot in enumerate(constraints.slots)}
     # Passthrough operators between tensors of the group need one zero point in the file.
-    points = choice.zeros[constraints.stored] if constraints.stored.any() else choice.zeros
-    is_stored = constraints.stores_zeros and len(set(points.tolist())) == 1
-    stored_zero = int(points[0]) if is_stored else 0
+    stored = constraints.stored if constraints.stored.any() else np.ones(len(place), bool)
+    points, zero_points = set(choice.zeros[stored].tolist()), choice.zeros
+    is_stored = constraints.stores_zeros and len(points) == 1
+    stored_zero = points.pop() if is_stored else 0
+    if stored_zero == 0 and free_zero:
+        stored_zero = free_zero
+        zero_points = np.where(stored & is_stored, free_zero, zero_points).astype(np.int32)
     for name in group.tensors:
         indices, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = choice.scales[indices], choice.zeros[indices]
+        scales, zeros = choice.scales[indices], zero_points[indices]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis, stored_zero)
@@ -145,11 +153,8 @@ def choose(constraints: ScaleConstraints, method: str) -> Choice:
 
     Args:
         constraints: values and constraints of the group.
-        method: minmax, percentile, entropy, mse; auto is as minmax, or exact where the values
-            are on a grid.
+        method: minmax, percentile, entropy, mse; auto is as minmax.
     """
-    if method == "auto" and constraints.exact is not None:
-        return Choice(*_scales(constraints, *constraints.exact), "exact")
     name = "minmax" if method == "auto" else method
     return Choice(*_scales(constraints, *_limits(constraints, name)), name)
 

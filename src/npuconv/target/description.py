@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.target.facts import FACTS, Facts, Mode, lookup
+from npuconv.target.facts import FACTS, Facts, Mode, lookup, value_text
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, TargetPart
 from npuconv.version import NEWEST_OPSET, OLDEST_OPSET, Format
 from npuconv.yamlio import KeyPath, dotted
@@ -295,6 +295,11 @@ class Description(TargetPart):
         le=NEWEST_OPSET,
         description="newest opset that the compiler of the chip loads: the default of --opset",
     )
+    rescales_symmetric: bool = Field(
+        False,
+        description="whether that compiler changes the scale of a tensor whose zero points are all "
+        "0: in the form qdq they are -1 instead",
+    )
     next_command: str | dict[Format, str] = Field(
         "", description="command to run on the written model, or by form; {model} is its path"
     )
@@ -373,12 +378,3 @@ def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
             if limit.native:
                 yield (*path, name, "native"), limit.native
     yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
-
-
-def value_text(value: object) -> str:
-    """Return a value of a target file for people: a limit as its text, a pair as ``lo..hi``."""
-    if isinstance(value, Limit):
-        return value.text()
-    if isinstance(value, tuple):
-        return "..".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -83,8 +83,6 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     operator = OPERATORS.get(node.op)
     for index in operator.bounds if operator is not None else ():
         value = query.constant_input(node, index)
-        if value is None and node.op == "Pad" and zero is not None and zero.any():
-            value = np.zeros((), np.float32)  # the default fill, which is not the integer 0 here
         if value is not None and scale is not None and zero is not None:
             rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)
