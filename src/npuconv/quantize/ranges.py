@@ -204,7 +204,7 @@ def _least_squares(
 ) -> tuple[Doubles, Doubles]:
     """Return the limits of every slot that give the least squared error.
 
-    Ends multiplied by one of the ``factors`` are tried, both and each alone.
+    Both ends, and each end alone, are tried at every factor.
     """
     best_low, best_high = lows.copy(), highs.copy()
     best = _squared_errors(constraints, *_scales(constraints, lows, highs))
