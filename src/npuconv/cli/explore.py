@@ -123,7 +123,7 @@ def explore_limits(
             if reason := next(errors, ""):
                 left_out[path] = reason
             else:
-                convolutions = map(layer_of, legal.plan.convolutions)
+                convolutions = (layer_of(conv, legal.target) for conv in legal.plan.convolutions)
                 layers[path] = Counter(c for c in convolutions if not isinstance(c, str))
         except ModelError as error:
             left_out[path] = str(error)

@@ -86,12 +86,12 @@ class TargetDevice:
     def _facts(self, win: Window, *, bias: bool) -> Facts:
         return {**of_window(win), "layout": self.options.layout, "bias": bias}
 
-    def splittable(self, model: Model) -> list[Node]:
-        """Return the convolutions beyond a limit whose parts have their integers."""
+    def split_plans(self, model: Model) -> list[tuple[Node, SplitPlan]]:
+        """Return the convolutions beyond a limit whose parts have their integers, with plans."""
         if model.opset < _LEAST_OPSET or self.target.operator("Conv") is None:
             return []
         convs = (node for node in model.nodes("Conv") if node.name not in self.keep_float)
-        return [conv for conv in convs if self.split_plan(conv) is not None]
+        return [(conv, plan) for conv in convs if (plan := self.split_plan(conv)) is not None]
 
     def split_plan(self, conv: Node) -> SplitPlan | None:
         """Return the plan of a Conv beyond a limit whose parts have its integers, if there is one.
@@ -101,7 +101,7 @@ class TargetDevice:
         win = window(conv)
         if win is None or not self.options.fit or not self.breaks(win, conv):
             return None
-        layer = layer_of(conv)
+        layer = layer_of(conv, self.target)
         plan = None if isinstance(layer, str) else self.planner.exact_plan(layer)
         return None if plan is None or plan.proposal is None else plan
 

@@ -31,7 +31,7 @@ def net(weight=(6, 8, 5, 5), x=(1, 8, 12, 12), **attrs: Any) -> Net:
 def split(one: Net, target: Target) -> tuple[Model, list[Builder]]:
     """Return the model with its split layers, and their builders."""
     model, device = read(one.model()), TargetDevice(target, Options())
-    builders = split_layers(model, device.planner, device.splittable(model))
+    builders = split_layers(model, device.split_plans(model))
     sweep(model)
     return model, builders
 
@@ -87,10 +87,10 @@ def test_what_rounds_is_written_before_calibration():
     model, device, log = read(one.model()), TargetDevice(target, Options()), Log()
     (builder,) = fit_convolution.function(model, device, log, "rounding")
     assert [conv.summed for conv in builder.convs] == [True] * 2
-    assert device.splittable(model)
+    assert device.split_plans(model)
     fit_convolution.function(model, device, log, "exact")
     sweep(model)
-    assert not device.splittable(model)
+    assert not device.split_plans(model)
     same_numbers(one.model(), model)
 
 

@@ -11,7 +11,7 @@ from operator import attrgetter
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
 from npuconv.legalize.split.crossings import added_crossings
-from npuconv.legalize.split.layer import Layer, elements, layer_of
+from npuconv.legalize.split.layer import Layer, elements
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     DEFAULT,
@@ -457,14 +457,10 @@ def write(
     return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder
 
 
-def split_layers(model: Model, planner: Planner, layers: Iterable[Node]) -> list[Builder]:
+def split_layers(model: Model, plans: Iterable[tuple[Node, SplitPlan]]) -> list[Builder]:
     """Replace layers by their exact splits."""
     builders = []
-    for node in layers:
-        layer = layer_of(node)
-        plan = None if isinstance(layer, str) else planner.exact_plan(layer)
-        if plan is None or plan.proposal is None:
-            continue
+    for node, plan in plans:
         result, builder = write(model, node, plan, "int8")
         builders.append(builder)
         edit.hand_over(result, node.outputs[0])
