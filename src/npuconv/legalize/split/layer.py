@@ -187,10 +187,10 @@ def layer_of(node: Node, target: Target) -> Layer | str:
     layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
     if layer is None:
         return "its pads or the extents of its weights are not known"
-    return replace(layer, from_host=_is_from_host(node.inputs[0], target))
+    return replace(layer, from_host=is_from_host(node.inputs[0], target))
 
 
-def _is_from_host(tensor: Tensor, target: Target) -> bool:
+def is_from_host(tensor: Tensor, target: Target) -> bool:
     """Return whether no convolution is before a tensor, other than before nodes of the host.
 
     Without a convolution in front, nodes of the device would save no crossing.
