@@ -195,14 +195,14 @@ def is_from_host(tensor: Tensor, target: Target) -> bool:
 
     Without a convolution in front, nodes of the device would save no crossing.
     """
-    sources, seen = [tensor], set[int]()
+    sources, visited = [tensor], set[int]()
     for source in sources:
         producer = query.producer(source)
-        if producer is None or id(producer) in seen:
+        if producer is None or id(producer) in visited:
             continue
         if producer.op == "Conv":
             return False
-        seen.add(id(producer))
+        visited.add(id(producer))
         if producer.op in CUTTING or takes_as(producer.op, producer, target, after_conv=True):
             sources += producer.inputs
     return True

@@ -79,8 +79,8 @@ def _in_turn(layer: Layer, count: int) -> list[Layer]:
 def _blocks(layer: Layer, count: int) -> list[Layer]:
     """Return so many pools of blocks, the last as large as its input."""
     pools = list[Layer]()
-    for left in range(count, 0, -1):
-        strides = [ceil(extent ** (1 / left)) for extent in layer.kernel]
+    for number in range(count, 0, -1):
+        strides = [ceil(extent ** (1 / number)) for extent in layer.kernel]
         cells = [extent // s for extent, s in zip(layer.kernel, strides, strict=True)]
         covered = [(n - 1) * s for n, s in zip(cells, strides, strict=True)]
         kernel = [extent - c for extent, c in zip(layer.kernel, covered, strict=True)]
