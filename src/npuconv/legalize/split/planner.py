@@ -11,7 +11,7 @@ from operator import attrgetter
 from npuconv.legalize.split import limits
 from npuconv.legalize.split.builder import Builder, Mode, Piece, SumTerm, is_whole
 from npuconv.legalize.split.crossings import added_crossings
-from npuconv.legalize.split.layer import Layer, elements
+from npuconv.legalize.split.layer import Layer
 from npuconv.legalize.split.limits import Demand
 from npuconv.legalize.split.proposal import (
     DEFAULT,
@@ -56,8 +56,6 @@ class Price:
             self.convolutions + count * part.convolutions,
             self.moved + count * part.moved,
             self.penalty + count * part.penalty,
-            self.crossings + count * part.crossings,
-            self.crossing_bytes + count * part.crossing_bytes,
         )
 
     @property
@@ -280,26 +278,24 @@ class Planner:
     def _placed(self, plans: Sequence[SplitPlan]) -> list[SplitPlan]:
         """Return plans with the crossings of their nodes, preferred and cheap plans first.
 
-        The search estimates crossings. They are counted for the plans that could be the cheapest.
+        The search leaves out crossings. They are counted for the plans that could be the cheapest;
+        for very many convolutions, each crosses twice unless the device cuts and joins.
         """
-        priced, least = list[SplitPlan](), math.inf
-        uncrossed = [(self._with_crossings(plan, 0, 0), plan) for plan in plans]
-        for lowest, plan in sorted(uncrossed, key=lambda pair: pair[0].total):
-            if lowest.total < least and plan.price.convolutions <= _MOST_PLACED:
+        placed, least = list[SplitPlan](), math.inf
+        is_cut = self._takes("Slice") and self._takes("Concat", axis=1)
+        for plan in sorted(plans, key=attrgetter("total")):
+            count = plan.price.convolutions
+            counts = (0 if is_cut else 2 * count, plan.price.moved)
+            if plan.total < least and count <= _MOST_PLACED:
                 counts = added_crossings(plan.layer, plan.build, self.target, self.form)
-                priced.append(self._with_crossings(plan, *counts))
-                least = min(least, priced[-1].total)
-            else:
-                priced.append(plan)
-        return sorted(priced, key=lambda p: (not self._is_preferred(p), p.total))
+            price = replace(plan.price, crossings=counts[0], crossing_bytes=counts[1])
+            placed.append(replace(plan, price=price, total=self.total(price)))
+            least = min(least, placed[-1].total)
+        return sorted(placed, key=lambda p: (not self._is_preferred(p), p.total))
 
     def _is_preferred(self, plan: SplitPlan) -> bool:
         forms = _FORMS.intersection(plan.names)
         return bool(forms) and forms.issubset(self.prefer)
-
-    def _with_crossings(self, plan: SplitPlan, crossings: int, crossing_bytes: int) -> SplitPlan:
-        price = replace(plan.price, crossings=crossings, crossing_bytes=crossing_bytes)
-        return replace(plan, price=price, total=self.total(price))
 
     def leaf(self, layer: Layer) -> SplitPlan:
         """The plan of a layer that fits without a rewrite.
@@ -308,28 +304,8 @@ class Planner:
         """
         price = Price(layer.macs(), layer.parameters(), 1)
         if not self.is_native and (plan := self._native_planner.plan(layer)[0]):
-            # The parts of the tool stay on the device.
-            price = replace(plan.price, crossings=0, crossing_bytes=0)
+            price = plan.price  # without crossings: the parts of the tool stay on the device
         return SplitPlan(layer, price, self.total(price))
-
-    def crossings(self, layer: Layer, proposal: Proposal, sums: int) -> tuple[int, int]:
-        """Return estimates of the tensors that cross for the parts, and of their bytes.
-
-        Each side on which the host cuts or joins costs a crossing for every part, and another for
-        the whole layer. An input of the model is on the host, which hands over the pieces.
-        """
-        count, rank = proposal.count, len(layer.source)
-        add = "Sum" if count > 2 else "Add"
-        joins = self._takes(add, rank=rank) if sums else self._takes("Concat", rank=rank, axis=1)
-        cuts = layer.from_host or self._takes("Slice", rank=rank)
-        crossings = 0 if count == 1 else (count + 1) * ((not cuts) + (not joins))
-        added_bytes = proposal.moved if crossings else 0
-        if layer.from_host:
-            pieces = [part for part in proposal.parts if part.layer.source != layer.source]
-            total = sum(part.count * elements(part.layer.source) for part in pieces)
-            crossings += max(sum(part.count for part in pieces) - 1, 0)
-            added_bytes += total - elements(layer.source) if pieces else 0
-        return crossings, added_bytes
 
     def total(self, price: Price) -> float:
         """The cost by which plans are compared."""
@@ -409,8 +385,7 @@ class _Descent:
         """Return the cheapest plan that begins with this form of the layer."""
         sums, parts = split.sums(layer, proposal), []
         is_accumulated = self.accumulates and sums > 0 and split.rounding is Rounding.SUMS
-        crossings = (0, 0) if is_accumulated else self.planner.crossings(layer, proposal, sums)
-        price = Price(0, 0, 0, proposal.moved, 0.0, *crossings)
+        price = Price(moved=proposal.moved)
         if sums and not self.demand.adds:
             return None
         for part in proposal.parts:
