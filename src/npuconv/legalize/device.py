@@ -15,7 +15,7 @@ from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node
-from npuconv.partition.costs import Cost, Form
+from npuconv.partition.costs import Cost
 from npuconv.target import Target
 from npuconv.target.facts import Facts
 
@@ -134,24 +134,17 @@ class TargetDevice:
 
     def adds_bias(self, win: Window) -> bool:
         """Return whether the bias of a considered convolution needs an Add, or has no place."""
-        layer = layer_of_window(win, bias=True) if self.options.fit else None
-        plan = None if layer is None else self.planner.plan(layer)[0]
+        plan = self._fitted(win)
         return plan is None or plan.adds_bias
 
-    def fitted(self, win: Window) -> Form:
+    def cost(self, win: Window) -> Cost:
         """Return the cost of a considered convolution after it is fitted to the limits."""
+        plan = self._fitted(win)
+        return Cost(win.macs, win.parameters(), 1) if plan is None else plan.cost
+
+    def _fitted(self, win: Window) -> SplitPlan | None:
         layer = layer_of_window(win, bias=True) if self.options.fit else None
-        plan = None if layer is None else self.planner.plan(layer)[0]
-        if plan is None:
-            return Form("", Cost(win.macs, win.parameters(), 1))
-        price = plan.price
-        return Form(
-            "",
-            price.cost,
-            price.moved,
-            crossings=price.crossings,
-            crossing_bytes=price.crossing_bytes,
-        )
+        return None if layer is None else self.planner.plan(layer)[0]
 
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and the target does not take it.

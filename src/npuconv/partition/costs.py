@@ -19,15 +19,41 @@ from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float, is_nhwc
 from npuconv.model.types import Node, Tensor
 from npuconv.target import Target
+from npuconv.target.description import Costs
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Total cost of some nodes."""
+    """Total cost of some nodes, or of a form of a convolution."""
 
     macs: int | None  # multiply-accumulates; None if a dimension is not known
-    weight_bytes: int  # bytes of int8 weights
+    weight_bytes: int  # bytes of int8 weights; weights that several convolutions share count once
     convolutions: int = 0
+    moved_bytes: int = 0  # bytes sliced, concatenated or reordered per inference
+    crossings: int = 0  # tensors that cross because the host cuts or joins parts
+    crossing_bytes: int = 0  # bytes of these tensors
+
+    def plus(self, part: Cost, count: int = 1, weights: int = 1) -> Cost:
+        """Add so many parts of one kind, with so many different weights."""
+        return Cost(
+            None if self.macs is None or part.macs is None else self.macs + count * part.macs,
+            self.weight_bytes + weights * part.weight_bytes,
+            self.convolutions + count * part.convolutions,
+            self.moved_bytes + count * part.moved_bytes,
+            self.crossings + count * part.crossings,
+            self.crossing_bytes + count * part.crossing_bytes,
+        )
+
+    def total(self, costs: Costs) -> float:
+        """Return the sum with the weights of a target; unknown multiplications count as none."""
+        return (
+            costs.mac * (self.macs or 0)
+            + costs.weight_byte * self.weight_bytes
+            + costs.convolution * self.convolutions
+            + costs.moved_byte * self.moved_bytes
+            + costs.crossing * self.crossings
+            + costs.crossing_byte * self.crossing_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -230,19 +256,12 @@ class Form:
 
     name: str  # name in --prefer
     cost: Cost
-    moved_bytes: int = 0  # bytes sliced, concatenated or reordered per inference
     obstacle: str = ""  # reason why the form is not possible
-    crossings: int = 0  # tensors that cross because the host cuts and joins its channels
     is_chosen: bool = False
-    crossing_bytes: int | None = None  # bytes of these tensors; None: all moved bytes
 
     def total(self, target: Target) -> float | None:
         """Return the cost of the form on the target; None if a dimension is not known."""
-        if self.cost.macs is None:
-            return None
-        parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
-        moves = (self.moved_bytes, self.crossings, self.crossing_bytes)
-        return target.costs.total(*parts, *moves)
+        return None if self.cost.macs is None else self.cost.total(target.costs)
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:

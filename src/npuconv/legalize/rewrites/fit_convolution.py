@@ -107,16 +107,8 @@ def _forms(plan: SplitPlan, search: Search) -> tuple[Form, ...]:
         return ()
     forms: dict[str, Form] = {}
     for alternative in search.alternatives:
-        name, price = " + ".join(alternative.names), alternative.price
-        form = Form(
-            name,
-            price.cost,
-            price.moved,
-            crossings=price.crossings,
-            is_chosen=alternative is plan,
-            crossing_bytes=price.crossing_bytes,
-        )
-        forms.setdefault(name, form)
+        name = " + ".join(alternative.names)
+        forms.setdefault(name, Form(name, alternative.cost, is_chosen=alternative is plan))
     return tuple(forms.values())[:_SHOWN]
 
 
