@@ -13,7 +13,6 @@ from npuconv.partition.costs import (
     Cost,
     Form,
     choose,
-    chosen_form,
     cost,
     macs,
     parameters,
@@ -222,8 +221,8 @@ DENSE = Form("dense", Cost(400, 400, 1))
 
 def pick(*forms: Form, costs: dict | None = None, **options) -> str:
     target = chip(also={"costs": costs} if costs else {})
-    found = chosen_form(choose(target, context(**options).options, forms))
-    return found.name if found else ""
+    forms = choose(target, context(**options).options, forms)
+    return next((form.name for form in forms if form.is_chosen), "")
 
 
 def test_the_cheaper_form_is_taken():

@@ -300,7 +300,9 @@ def legalize(
         rules = legal.rule_context()
         after = engine.lint(rules)
     legal = replace(legal, needs=tuple(needs(rules)))
-    if legal.unsplit is not None and _has_integer_forms(legal.unsplit, device):
+    if legal.unsplit is not None and any(
+        plan.biasless or plan.accumulates for _, plan in device.split_plans(legal.unsplit)
+    ):
         # The device adds in int32, or reads a bias as channels, so the written graph lacks the
         # nodes around the parts, and their findings. Limits of convolutions hold for the parts.
         model = legal.unsplit.copy()
@@ -360,11 +362,6 @@ def _split(
     write("exact")
     summed = frozenset(conv.node for conv in convs if conv.summed)
     return replace(legal, unsplit=unsplit, summed=summed), annotations
-
-
-def _has_integer_forms(model: Model, device: TargetDevice) -> bool:
-    """Return whether a split layer has sums in int32, or a bias as input channels."""
-    return any(plan.biasless or plan.accumulates for _, plan in device.split_plans(model))
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:

@@ -65,15 +65,12 @@ class Peak:
     node: str  # node that runs at that time
 
 
-_NOTHING = Cost(0, 0)
 _WITH_WEIGHTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "DeformConv", "CausalConvWithState")
 
 
 def cost(nodes: Iterable[Node]) -> Cost:
     """Return the cost of these nodes together."""
     listed = [node for node in nodes if node.op in _MACS and len(node.inputs)]  # not folded
-    if not listed:
-        return _NOTHING
     counts = [macs(node) for node in listed]
     known_counts = [m for m in counts if m is not None]
     total = sum(known_counts) if len(known_counts) == len(counts) else None
@@ -275,8 +272,3 @@ def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[For
         return tuple(forms)
     best = min(candidates, key=lambda form: (form.total(target) or 0.0, form.cost.convolutions))
     return tuple(replace(form, is_chosen=form is best) for form in forms)
-
-
-def chosen_form(forms: Sequence[Form]) -> Form | None:
-    """Return the chosen form; None if no form is legal."""
-    return next((form for form in forms if form.is_chosen), None)

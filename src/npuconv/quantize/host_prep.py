@@ -32,7 +32,7 @@ from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.ops.channels import extent
 from npuconv.partition.channels import CHANNELS
-from npuconv.partition.crossings import int8_bytes, readers, traffic
+from npuconv.partition.crossings import crossings, int8_bytes, readers
 from npuconv.partition.placement import CUTS
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
@@ -315,7 +315,7 @@ def _choose_crossings(
         sizes = {n: s for n, s in sizes.items() if shares[n] >= HOST_PADDING.smallest_share}
     names, percent = set(sizes), graph.options.max_extra_bytes
     if percent is not None:  # tensors with the largest error for each byte come first
-        budget = (traffic(graph.model, graph.plan) or 0) * percent / 100
+        budget = (crossings(graph.model, graph.plan).bytes or 0) * percent / 100
         costs = {name: size for name, size in sizes.items() if size is not None}
         names = set()
         for name in sorted(costs, key=lambda name: (-shares[name] / max(costs[name], 1), name)):

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from npuconv.legalize.log import Log
 from npuconv.legalize.registry import Phase, node_pass
-from npuconv.legalize.tools.layout import squeeze
+from npuconv.legalize.tools.conv_forms import AXES_AS_INPUT
+from npuconv.legalize.tools.layout import hand_over_reduced
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 
 SPATIAL = {3: (2,), 4: (2, 3)}  # spatial axes by rank
 POOLS = {"ReduceMean": "GlobalAveragePool", "ReduceMax": "GlobalMaxPool"}
-AXES_AS_INPUT = 13  # first opset in which a Squeeze reads its axes
 
 
 @node_pass(Phase.CANONICALIZE, *POOLS, after=("raise-opset",), infers=True)
@@ -41,14 +41,8 @@ def rewrite_reduction_as_pool(model: Model, log: Log, node: Node) -> int:
         return 0
     op = POOLS[node.op]
     after = op + ("" if keepdims else " + Squeeze")
-    source, result = node.inputs[0], node.outputs[0]
     with log.rewrite(model, [node], f"{node.op} over axes {list(axes)}", after, modulus=None):
         shape = [*dims[:2], *(1 for _ in axes)]
-        pooled = edit.insert(model, op, [source], origin=[node], shape=shape)
-        if keepdims:
-            edit.hand_over(pooled, result)
-        else:
-            edit.disconnect_outputs(node)
-            squeeze(model, node, pooled, result, axes)
-        edit.disconnect(node)
+        pooled = edit.insert(model, op, [node.inputs[0]], origin=[node], shape=shape)
+        hand_over_reduced(model, node, pooled, axes)
     return 1

@@ -19,8 +19,8 @@ from npuconv.legalize.tools.conv_forms import (
     convolve,
     obstacle,
 )
-from npuconv.legalize.tools.layout import squeeze
-from npuconv.model import edit, query
+from npuconv.legalize.tools.layout import hand_over_reduced
+from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition.operators import takes_as
@@ -39,13 +39,20 @@ RANK, CHANNELS = 4, (1,)
 def rewrite_channel_sum_as_conv(model: Model, device: TargetDevice, log: Log, node: Node) -> int:
     import numpy as np
 
-    source, result = node.inputs[0], node.outputs[0]
-    dims, layout = query.shape(source), channels_second(RANK)
+    source, layout = node.inputs[0], channels_second(RANK)
+    dims = query.shape(source)
     if dims is None or len(dims) != RANK or query.reduced_axes(node) != CHANNELS:
         return 0
     if not isinstance(dims[1], int) or query.dtype_name(source) != "float32" or layout is None:
         return 0
-    if not device.offloads(node, listed=True) or not _is_between(device, node):
+    if not device.offloads(node, listed=True):
+        return 0
+    readers = [
+        consumer
+        for consumer in query.consumers(node.outputs[0])
+        if takes_as(consumer.op, consumer, device.target, after_conv=True)
+    ]
+    if is_from_host(source, device.target) or not readers:
         return 0
     win, is_mean = considered((1, dims[1], 1, 1), dims), node.op == "ReduceMean"
     reason = obstacle(model, device, layout, win, fits=True)
@@ -57,19 +64,5 @@ def rewrite_channel_sum_as_conv(model: Model, device: TargetDevice, log: Log, no
     weight = np.full(win.weight or (), 1.0 / dims[1] if is_mean else 1.0, np.float32)
     form = ConvForm(source, layout, win, weight)
     with log.rewrite(model, [node], f"{node.op} over channels", form.text(), modulus=None):
-        total = convolve(model, node, form)
-        if query.attribute(node, "keepdims", 1):
-            edit.hand_over(total, result)
-        else:
-            edit.disconnect_outputs(node)
-            squeeze(model, node, total, result, CHANNELS)
-        edit.disconnect(node)
+        hand_over_reduced(model, node, convolve(model, node, form), CHANNELS)
     return 1
-
-
-def _is_between(device: TargetDevice, node: Node) -> bool:
-    """Return whether a convolution is before the node, and a consumer runs on the device."""
-    consumers = query.consumers(node.outputs[0])
-    return not is_from_host(node.inputs[0], device.target) and any(
-        takes_as(consumer.op, consumer, device.target, after_conv=True) for consumer in consumers
-    )

@@ -26,7 +26,7 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Form, choose, chosen_form
+from npuconv.partition.costs import Form, choose
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +135,7 @@ def rewrite_conv_transpose_as_conv(model: Model, device: TargetDevice, log: Log,
         cost = replace(cost, moved_bytes=count + cost.moved_bytes)
         costed.append(Form(name, cost, obstacle))
     forms = choose(device.target, device.options, costed)
-    best = chosen_form(forms)
+    best = next((form for form in forms if form.is_chosen), None)
     if best is None:
         log.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0

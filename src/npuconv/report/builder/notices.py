@@ -20,7 +20,7 @@ from npuconv.legalize.selection import fails, is_blocking, select_findings
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.partition.crossings import traffic
+from npuconv.partition.crossings import crossings
 from npuconv.partition.placement import Plan
 from npuconv.rules.checks.accuracy_too_low import accuracy_too_low
 from npuconv.rules.checks.normalization_implausible import normalization_implausible
@@ -173,7 +173,7 @@ def not_judged(legal: LegalModel, samples: Samples) -> tuple[str, ...]:
     if options.padding in ("auto", "all"):
         percent, flag = options.max_extra_bytes, f"--pad-on-host {options.pad_on_host}"
         if percent is not None:
-            crossing = traffic(legal.model, legal.plan)
+            crossing = crossings(legal.model, legal.plan).bytes
             most = (
                 "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
             )

@@ -110,8 +110,8 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat:
         rows.append(schema.FloatPattern(pattern=pattern, nodes=nodes, macs=total(macs)))
     return schema.KeptFloat(
         patterns=tuple(rows),
-        transitions_without=crossings.transitions(legal.model, free),
-        bytes_without=crossings.bytes_of((*crossing.to_device, *crossing.to_host)),
+        transitions_without=len(crossing.ports),
+        bytes_without=crossing.bytes,
     )
 
 
